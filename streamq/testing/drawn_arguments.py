@@ -20,7 +20,6 @@ from streamq.stream import Stream
 from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.drawn_windows import aggregate
 from streamq.testing.generate import Draw
-from streamq.testing.payload_values import EPOCH
 from streamq.testing.static_tables import static, table_for
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
@@ -39,13 +38,16 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             return draw(aggregate(schema, exact_columns))
         column = numbers(schema, draw(st.sampled_from(schema.names)), True)
         return draw(st.one_of(column, column, lifetime_parts()))
-    if (verb, name) in WORDS or name in WORDS:
-        return draw(st.sampled_from(WORDS.get((verb, name)) or WORDS[name]))
+    for room in rooms().values():
+        if (verb, name) in room.arguments:
+            return draw(room.arguments[verb, name](schema.axis))
     if (verb, name) in INTEGERS or name in INTEGERS:
         low, high = INTEGERS.get((verb, name)) or INTEGERS[name]
         many = draw(st.integers(low, high))
         timed = schema.axis == TIMESTAMP and (verb, name) not in COUNTS and name not in COUNTS
         return dt.timedelta(microseconds=many) if timed else many
+    if (verb, name) in WORDS or name in WORDS:
+        return draw(st.sampled_from(WORDS.get((verb, name)) or WORDS[name]))
     match verb, name:
         case _, "predicate":
             return draw(predicates(schema, exact_columns))
@@ -66,9 +68,6 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             # left out it stays as it is
             as_it_is = [None] * 2 * (verb == "alter_lifetime")
             return draw(st.sampled_from([*lengths, duration() * 2, *as_it_is]))
-        case "landmark_window", "start":
-            at = draw(st.integers(-5, 9))
-            return at if schema.axis == INTEGER else EPOCH + dt.timedelta(microseconds=at)
     raise PlanError(sentence("scenario", f"nothing to fill {name!r} of {verb} with", "", "Give it a value."))
 
 
@@ -79,11 +78,11 @@ STREAMS = {
 """Arguments that are streams."""
 
 INTEGERS: Mapping[Any, tuple[int, int]] = {
-    "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "gap": (2, 6), "period": (1, 9), "within": (0, 6),
-    "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3), ("sliding_window", "duration"): (1, 6),
+    "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "period": (1, 9), "within": (0, 6),
+    "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3),
     ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6),
     **{(verb, "within"): (1, 9) for verb in ("sequence", "all_of", "at_least", "at_most", "unless")},
-    ("at_least", "count"): (1, 2), ("at_most", "count"): (1, 3), ("landmark_window", "period"): (2, 15),
+    ("at_least", "count"): (1, 2), ("at_most", "count"): (1, 3),
 }  # fmt: skip
 """Arguments that are numbers, of ticks or rows: the least and the greatest."""
 
@@ -93,9 +92,8 @@ COUNTS = ("n", "step", "count", ("top_k", "k"))
 WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
     ("top_k", "row_number"): (False,),
-    ("count_window", "by"): ("start", "end"), "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
+    "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
-    **{argument: words for room in rooms().values() for argument, words in room.words.items()},
 }  # fmt: skip
 """Arguments that are words."""
 

@@ -32,6 +32,7 @@ from streamq.testing.static_tables import static
 from streamq.testing.table import fields_of
 from streamq.testing.verbs import meaning
 from streamq.testing.verbs.text import text_of
+from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
 
@@ -196,14 +197,9 @@ class _Filler:
             arguments["suffixes"] = ("", "_r")
         if verb == "alter_lifetime" and arguments.get("start") is ANY and arguments.get("within", ANY) is ANY:
             arguments["start"], arguments["within"] = self.draw(starts(target.plan))
-        if verb == "landmark_window" and arguments.get("period") is ANY:
-            alone = self.draw(st.sampled_from([False, False, True]))
-            if alone:
-                arguments["period"] = None
-                # of landmarks without a period there must be one
-                arguments["start"] = arguments.get("start") or ANY
-            elif arguments.get("start") is ANY and self.draw(st.booleans()):
-                arguments["start"] = None
+        for room in rooms().values():
+            if verb in room.verbs:
+                room.complete(self.draw, arguments, ANY)
 
     def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
         """A function of streams, over those of its scenarios."""

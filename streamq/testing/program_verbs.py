@@ -52,7 +52,7 @@ from streamq.testing.program_text import (
 )
 from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP
-from streamq.windows import Hopping, Window
+from streamq.windows import Window
 
 Names = Mapping[str, str]
 """What streams are called in the program, by the digest of their plan."""
@@ -106,11 +106,8 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case Join(right=right, on=on, how=how):
             kind = [] if how == JoinKind.INNER else [f"how={string(how)}"]
             return [call(".join", [names[right.digest], *_on(on), *_condition(node), *kind, *_suffixes(node)])]
-        case WindowedJoin(right=right, on=on, window=Hopping() as window):
-            grid = [f"size={duration(window.size, axis)}"]
-            grid += [f"hop={duration(window.hop, axis)}"] if window.hop != window.size else []
-            grid += [f"offset={duration(window.offset, axis)}"] if window.offset else []
-            arguments = [names[right.digest], *_on(on), *grid, *_condition(node), *_suffixes(node)]
+        case WindowedJoin(right=right, on=on, window=window):
+            arguments = [names[right.digest], *_on(on), *_grid(window, axis), *_condition(node), *_suffixes(node)]
             return [call(".windowed_join", arguments)]
         case Except(right=right):
             return [call(".except_", [names[right.digest]])]
@@ -332,6 +329,16 @@ def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
         return [f"on={one_or_more(a for a, _ in on)}"]
     keys = [string(a) if a == b else f"({string(a)}, {string(b)})" for a, b in on]
     return [f"on={listed(keys)}"]
+
+
+def _grid(window: Window, axis: str) -> list[str]:
+    """Size, hop and offset of the windows of a windowed join. Raises Unwritable for windows that are on no grid."""
+    grid = next(room_of(window).grids(window), None)
+    if grid is None:
+        raise Unwritable(type(window).__name__)
+    hop = [f"hop={duration(grid.hop, axis)}"] if grid.hop != grid.size else []
+    offset = [f"offset={duration(grid.offset, axis)}"] if grid.offset else []
+    return [f"size={duration(grid.size, axis)}", *hop, *offset]
 
 
 def _condition(node: Join | WindowedJoin) -> list[str]:

@@ -15,6 +15,7 @@ from streamq.operators import (
 )
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
+from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -28,7 +29,9 @@ def window_grid(plan: Node, source: Source) -> Grid | None:
         return None
     if isinstance(first, WindowAggregate) and first.stamp == Stamp.TIME_BOUND:
         return None
-    return first.window.grid if isinstance(first, WindowAggregate | TopK | WindowedJoin) else None
+    if isinstance(first, WindowAggregate | TopK | WindowedJoin):
+        return room_of(first.window).lateness_grid(first.window)
+    return None
 
 
 def is_filtered(plan: Node, source: Source) -> bool:

@@ -15,7 +15,7 @@ from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.program_text import string
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, one_of
 from streamq.windows import Calendar
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
@@ -34,9 +34,9 @@ class CalendarRoom(WindowRoom[Calendar]):
     kind = Calendar
     weight = 0
     verbs = {"calendar_window": calendar_window}
-    words = {
-        ("calendar_window", "period"): ("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
-        ("calendar_window", "zone"): ("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
+    arguments = {
+        ("calendar_window", "period"): one_of("1 day", "2 days", "1 week", "2 weeks", "1 month", "1 quarter"),
+        ("calendar_window", "zone"): one_of("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
     }
 
     def members(self, window: Calendar, of: Members, run: Run) -> str:

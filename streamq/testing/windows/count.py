@@ -11,7 +11,7 @@ from streamq.choices import Clip, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import string
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, one_of
 from streamq.time import INFINITY
 from streamq.windows import Count
 
@@ -29,6 +29,7 @@ class CountRoom(WindowRoom[Count]):
     usual_stamp = Stamp.POINT_AT_END
     complete_late = True
     verbs = {"count_window": count_window}
+    arguments = {("count_window", "by"): one_of("start", "end")}
 
     def members(self, window: Count, of: Members, run: Run) -> str:
         at = "le" if window.by == "start" else "re"

@@ -67,5 +67,8 @@ class HoppingRoom(WindowRoom[Hopping]):
     def grids(self, window: Hopping) -> Iterator[Grid]:
         yield window.grid
 
+    def lateness_grid(self, window: Hopping) -> Grid:
+        return Grid(window.size, window.hop, window.offset)
+
 
 __all__ = ["hoppings"]

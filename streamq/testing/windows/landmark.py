@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,8 +13,9 @@ from streamq.grid import Grid
 from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run
+from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import duration, instant
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, instant_ticks
 from streamq.windows import Landmark
 
@@ -26,6 +28,12 @@ def landmark_window(
     return of._in(Landmark(of._ticks(hop), first or 0, every), clip_input, stamp)
 
 
+def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
+    """Return a strategy for an instant beside the first ticks."""
+    at = st.integers(-5, 9)
+    return at.map(lambda n: EPOCH + dt.timedelta(microseconds=n)) if axis == TIMESTAMP else at
+
+
 class LandmarkRoom(WindowRoom[Landmark]):
     """From landmarks on."""
 
@@ -33,6 +41,7 @@ class LandmarkRoom(WindowRoom[Landmark]):
     usual_stamp = Stamp.POINT_AT_END
     complete_late = True
     verbs = {"landmark_window": landmark_window}
+    arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
     def members(self, window: Landmark, of: Members, run: Run) -> str:
         """In windows ``[l, l + jH)``, the last one cut at the next landmark, while ``l + (j - 1)H`` lies before the bound."""
@@ -63,6 +72,16 @@ class LandmarkRoom(WindowRoom[Landmark]):
         arguments = [duration(window.hop, axis)]
         arguments += [f"start={instant(window.start, axis)}"] if window.start or window.period is None else []
         return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
+
+    def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
+        """Without a period there must be a start, which one with a period may have."""
+        if arguments.get("period") is not open:
+            return
+        if draw(st.sampled_from([False, False, True])):
+            arguments["period"] = None
+            arguments["start"] = arguments.get("start") or open
+        elif arguments.get("start") is open and draw(st.booleans()):
+            arguments["start"] = None
 
     def lengths(self, window: Landmark) -> Iterator[int]:
         yield from (window.hop, window.period or window.hop)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +15,31 @@ from streamq.grid import Grid
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.run import Run
+from streamq.time import TIMESTAMP
 from streamq.windows import KINDS, Window
 
 W = TypeVar("W", bound=Window)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+
+Argument = Callable[[str], st.SearchStrategy[Any]]
+"""A strategy for an argument of a verb, by the stream's time axis."""
+
+
+def one_of(*values: Any) -> Argument:
+    """Return how one of some values is drawn, on any axis."""
+    return lambda axis: st.sampled_from(values)
+
+
+def lengths_of_time(least: int, most: int) -> Argument:
+    """Return how a length of so many ticks is drawn, as the axis has it: an integer or a timedelta."""
+
+    def drawn(axis: str) -> st.SearchStrategy[Any]:
+        many = st.integers(least, most)
+        return many.map(lambda n: dt.timedelta(microseconds=n)) if axis == TIMESTAMP else many
+
+    return drawn
 
 
 class Reading(Protocol):
@@ -67,8 +88,8 @@ class WindowRoom(ABC, Generic[W]):
     verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     """The verbs that make such windows, read a second time, by name."""
 
-    words: ClassVar[Mapping[tuple[str, str], tuple[Any, ...]]] = {}
-    """Arguments of the verbs, by verb and name, that are none of the usual ones, and what is drawn for them."""
+    arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
+    """How arguments of the verbs are drawn, by verb and name, where a name alone does not say it."""
 
     @abstractmethod
     def members(self, window: W, of: Members, run: Run) -> str:
@@ -81,6 +102,9 @@ class WindowRoom(ABC, Generic[W]):
     @abstractmethod
     def written(self, window: W, axis: str) -> tuple[str, list[str]]:
         """Return the verb that makes it, without ``_window``, and its arguments as text."""
+
+    def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
+        """Set those arguments of its verb that depend on each other; ``open`` stands for one that is still to be drawn."""
 
     def usual_clip(self, window: W) -> Clip:
         """Return how members are cut unless the user says it."""
@@ -98,6 +122,10 @@ class WindowRoom(ABC, Generic[W]):
         """Yield the grids on which windows begin and end."""
         yield from ()
 
+    def lateness_grid(self, window: W) -> Grid | None:
+        """Return the grid by whose windows the items of a source are late that only such windows read; None: by each instant."""
+        return None
+
     def instants(self, window: W, axis: str) -> Iterator[int]:
         """Yield the instants that it speaks of."""
         yield from ()
@@ -114,4 +142,4 @@ def room_of(window: Window) -> WindowRoom[Any]:
     return rooms()[type(window)]
 
 
-__all__ = ["Draw", "Members", "Reading", "WindowRoom", "room_of", "rooms"]
+__all__ = ["Argument", "Draw", "Members", "Reading", "WindowRoom", "lengths_of_time", "one_of", "room_of", "rooms"]

@@ -11,7 +11,7 @@ from streamq.choices import Clip, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import duration
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
 from streamq.time import INFINITY
 from streamq.windows import Session
 
@@ -25,6 +25,7 @@ class SessionRoom(WindowRoom[Session]):
 
     kind = Session
     verbs = {"session_window": session_window}
+    arguments = {("session_window", "gap"): lengths_of_time(2, 6)}
 
     def members(self, window: Session, of: Members, run: Run) -> str:
         near = f"{same(of.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"

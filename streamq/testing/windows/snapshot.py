@@ -11,7 +11,7 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.schema import POINT
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
+from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, lengths_of_time
 from streamq.windows import Snapshot
 
 
@@ -32,6 +32,7 @@ class SnapshotRoom(WindowRoom[Snapshot]):
     kind = Snapshot
     weight = 2
     verbs = {"snapshot_window": snapshot_window, "sliding_window": sliding_window}
+    arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 
     def members(self, window: Snapshot, of: Members, run: Run) -> str:
         starts, ends = (f"SELECT {listed(f'{at} AS t', *of.groups)} FROM {of.events}" for at in ("le", "re"))
