@@ -314,7 +314,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "signals that last": lambda: readings(shape="points").to_signal(key="k").where(sq.duration() > 3),
     "change or set aside": lambda: S.group_by("k").tumbling_window(5).select(change=change_of_all("v")),
     "change of points": lambda: readings(shape="points").group_by("k").tumbling_window(5).select(change=change("v")),
-    "same first letter": lambda: text("SEQUENCE(A, B, 8) WHERE ascii(A.k) = ascii(B.k)", "A", "B"),
+    "columns that change places": lambda: WIDE.rename({"v": "w", "w": "v"}).select("k", rest=col("v") - col("w")),
     "keys of two widths": lambda: t.stream(columns="k int, v double", axis="integer").join(
         t.stream(columns="k bigint, w double", axis="integer"), on="k"
     ),
