@@ -98,6 +98,14 @@ def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int
     return count, [count[0]]
 
 
+@sq.uda("double", name="change_of_all", on_error="quarantine")
+def change_of_all(values: Any) -> float:
+    """How far the last value of a window is from the first; fails where a value is NULL."""
+    if values.isna().any():
+        raise ValueError("a value is NULL")
+    return float(values.iloc[-1] - values.iloc[0])
+
+
 @sq.udf("double", takes="series", name="share")
 def share(a: Any, b: Any) -> Any:
     """What of b a is."""
@@ -148,7 +156,7 @@ def parts(*names: str) -> list[Any]:
 
 S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="integer")
 INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
-x, y, z = parts("x", "y", "z")
+x, y, z, w = parts("x", "y", "z", "w")
 CITIES = pa.table({"k": ["a", "b", None], "city": ["Ulm", "Bonn", "nowhere"]})
 PRICES = t.stream(columns="k string, v decimal(8,2)", axis="integer")
 
@@ -303,4 +311,29 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "logarithms": lambda: S.select("k", level=sq.functions.ln("v")),
     "every element": lambda: t.stream(columns="k string, xs array<double>", axis="integer").explode("xs"),
     "a ratio or nothing": lambda: WIDE.select("k", ratio=sq.when(col("w") == 0, 0.0).otherwise(col("v") / col("w"))),
+    "signals that last": lambda: readings(shape="points").to_signal(key="k").where(sq.duration() > 3),
+    "change or set aside": lambda: S.group_by("k").tumbling_window(5).select(change=change_of_all("v")),
+    "change of points": lambda: readings(shape="points").group_by("k").tumbling_window(5).select(change=change("v")),
+    "columns that change places": lambda: WIDE.rename({"v": "w", "w": "v"}).select("k", rest=col("v") - col("w")),
+    "keys of two widths": lambda: t.stream(columns="k int, v double", axis="integer").join(
+        t.stream(columns="k bigint, w double", axis="integer"), on="k"
+    ),
+    "one or the other is high": lambda: text("SEQUENCE(A, B, 8) WHERE A.k = B.k AND (A.v > 1 OR B.v > 1)", "A", "B"),
+    "mean of some": lambda: S.group_by("k").tumbling_window(5).select(mean=sq.avg("v", where=col("v") > 1)),
+    "rounded": lambda: S.select("k", v=sq.functions.round("v", 1)),
+    "three different ones and no fourth": lambda: (
+        sq.sequence(x, y, z, within=10).where("CorrelationKey(k, UNIQUE)").unless(w, 5)  # type: ignore[attr-defined]
+    ),
+    "all values": lambda: S.group_by("k").tumbling_window(5).select(all=sq.collect("v")),
+    "weeks": lambda: t.stream(columns="k string, at timestamp", axis="integer").select(
+        "k", week=sq.functions.weekofyear("at")
+    ),
+    "first of a key": lambda: text("SEQUENCE(A FIRST, B, 8) WHERE CorrelationKey(k, EQUAL)", "A", "B"),
+    "after the first pair": lambda: sq.sequence(
+        sq.sequence(x, y, within=5).where(lambda x, y: x.k == y.k).alias("p").first(),  # type: ignore[attr-defined]
+        z,
+        within=9,
+    ),
+    "until noon": lambda: text("SEQUENCE(A, B, 9) WHERE A.k = B.k @ [2, 9)", "A", "B"),
+    "three in any order": lambda: text("ALL(A, B, C, 9) WHERE A.k = B.k AND B.k = C.k", "A", "B", "C"),
 }
