@@ -122,7 +122,7 @@ QUERIES = {
     ),
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
-KILLS = 3 if SOAK else 1
+KILLS = 3 if SOAK else 2
 FILES = 6
 
 
@@ -135,7 +135,7 @@ def test_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path
     for kill in range(KILLS):
         # the last one as it ends the stream
         job = started(script, tmp_path, name, "last" if kill == KILLS - 1 else "not yet")
-        after = FILES if kill == KILLS - 1 else (kill + 1) * (FILES - 2) // max(KILLS - 1, 1) + chance.randrange(2)
+        after = FILES if kill == KILLS - 1 else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
         while job.poll() is None and commits(tmp_path) < after:
             time.sleep(0.05)
         time.sleep(2 * chance.random())
