@@ -245,7 +245,7 @@ def facts() -> str:
 
 
 Alternative = tuple[str, tuple[str, ...], dict[str, type[Any]]]
-"""What a case is called, the names that hold in it, and the kinds of windows or the like that it is over."""
+"""The label of a case, the names that hold in it, and the classes of the node's parts, by field."""
 
 
 def alternatives(kind: type[Node]) -> list[Alternative]:

@@ -102,8 +102,7 @@ class TopK(EvaluatedOperator):
         shown = f"{self.window.name} {window}{show_keys(self.keys)}"
         way = "greatest" if self.desc else "least"
         ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
-        stamp = "" if self.stamp == self.window.default_stamp else f", stamp={self.stamp}"
-        return f"{self.k} {way} by {show(self.by)} in {shown}{ties}{stamp}"
+        return f"{self.k} {way} by {show(self.by)} in {shown}{ties}"
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema

@@ -1,4 +1,4 @@
-"""What operators over windows have in common: how they are hosted, whether results of several windows live at once."""
+"""Tell of any operator over windows how it is hosted, and whether results of several windows live at once."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.grid import Grid
 from streamq.operators.bounded import bounded
 from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
@@ -29,7 +28,7 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, Duration
-from streamq.windows import Hopping, Window
+from streamq.windows import Hopping
 from streamq.windows.batch import UNTIL
 from streamq.windows.grid_columns import INDEX, window_lifetime, windows_of
 
@@ -49,7 +48,7 @@ class WindowedJoin(Pairing):
 
     left: Node
     right: Node
-    window: Window
+    window: Hopping
     on: Pairs
     where: Expr | None
     left_names: Pairs
@@ -60,11 +59,6 @@ class WindowedJoin(Pairing):
 
     def _mixes_windows(self) -> bool:
         return self.window.overlap
-
-    @property
-    def _grid(self) -> Grid:
-        assert self.window.grid is not None
-        return self.window.grid
 
     def _schema(self) -> Schema:
         left, right = self.left.schema, self.right.schema
@@ -88,7 +82,7 @@ class WindowedJoin(Pairing):
         return Traits(self.left.traits.retracts or self.right.traits.retracts)
 
     @property
-    def event_windows(self) -> Window:
+    def event_windows(self) -> Hopping:
         return self.window
 
     def detail(self) -> str:
@@ -102,7 +96,7 @@ class WindowedJoin(Pairing):
         right = tuple((to, Col(n)) for n, to in self.right_names)
         names = tuple(to for to, _ in left), tuple(to for to, _ in right)
         return Evaluation(
-            evaluator=WindowedJoinEvaluator(self._grid, keys.on, condition_of(self.where, self.schema), *names),
+            evaluator=WindowedJoinEvaluator(self.window.grid, keys.on, condition_of(self.where, self.schema), *names),
             inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
             schema=self.schema,
             bound=Bound.ENDLESS,
@@ -120,13 +114,13 @@ class WindowedJoin(Pairing):
         copies = []
         for df in (left, right):
             df = bounded(df, self.children, run, over=both) if bound else df.withColumn(UNTIL, F.lit(INFINITY))
-            copies.append(windows_of(df, self._grid).drop(LE, RE, UNTIL))
+            copies.append(windows_of(df, self.window.grid).drop(LE, RE, UNTIL))
         ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
         on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in self.key_pairs)]
         if self.where is not None:
             on.append(spark_expression(self.where, self.schema))
         joined = ours.join(theirs, on, "inner")
-        return joined.select(*window_lifetime(self._grid), *(quote(n) for n in self.schema.names))
+        return joined.select(*window_lifetime(self.window.grid), *(quote(n) for n in self.schema.names))
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)

@@ -206,7 +206,7 @@ STATED = ("CTI", "Final", "State", "Cost")
 
 
 def stated(kind: type[Any]) -> dict[str, str]:
-    """What the docstring of a node's class, or of one of its parts, states of progress, finality, state and cost.
+    """Read from the docstring of a node's class, or of a part's, what it states of progress, finality, state and cost.
 
     A statement ends at the next, or at a blank line.
     """
@@ -224,7 +224,7 @@ def stated(kind: type[Any]) -> dict[str, str]:
 
 
 def stated_of(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
-    """What holds in a case: of clauses ``case, case: ...`` those that name it, of the others all.
+    """Return the clauses that hold in a case: of those that begin ``case, case: ...`` the ones that name it, of the others all.
 
     ``parts``: the classes of fields by name; a clause ``{field}`` stands for what such a class states.
     """

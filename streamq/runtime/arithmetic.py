@@ -11,7 +11,10 @@ Number = Any
 
 
 class Arithmetic(Protocol):
-    """What the three kinds of numbers have each their own form of; SQL's is in ``streamq/windows/grid_columns.py``."""
+    """Operations that integers, arrays and Spark's columns each write in their own way.
+
+    Those of columns are in ``streamq/windows/grid_columns.py``.
+    """
 
     def quotient(self, x: Number, by: int) -> Number:
         """``floor(x / by)``, exact."""

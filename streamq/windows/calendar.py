@@ -26,8 +26,6 @@ from streamq.windows.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from streamq.runtime.progress_rule import Cti
-
 DAY = 86_400_000_000
 """Ticks of 24 hours."""
 
@@ -70,20 +68,18 @@ class Calendar(Window):
         if axis != TIMESTAMP:
             hint = "On an integer axis nobody knows which day it is: take a tumbling_window."
             raise TimeError(sentence("calendar_window", "no calendar on an integer axis", f"found {period!r}", hint))
-        found = _PERIOD.fullmatch(period) if isinstance(period, str) else None
-        unit = found[2].lower() if found else ""
-        if found is None or unit not in UNITS or int(found[1] or 1) < 1:
+        words = _PERIOD.fullmatch(period) if isinstance(period, str) else None
+        n, unit = (int(words[1] or 1), words[2].lower()) if words else (0, "")
+        if n < 1 or unit not in UNITS:
             near = nearest(unit, UNITS) if len(unit) > 1 else ""
-            hint = (
-                near
-                or "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
-            )
-            raise TimeError(sentence("calendar_window", "not a period of the calendar", f"found {period!r}", hint))
+            hint = "Write '1 day', '2 weeks', '1 month', '1 quarter' or '1 year'; shorter ones are tumbling windows."
+            wrong = "not a period of the calendar"
+            raise TimeError(sentence("calendar_window", wrong, f"found {period!r}", near or hint))
         if not isinstance(zone, str) or zone not in available_timezones():
             near = nearest(zone, sorted(available_timezones())) if isinstance(zone, str) else ""
             hint = near or "Write a name of the tz database, such as 'Europe/Berlin' or 'UTC'."
             raise TimeError(sentence("calendar_window", "no such time zone", f"found {zone!r}", hint))
-        return cls(int(found[1] or 1), unit, zone)
+        return cls(n, unit, zone)
 
     @property
     def overlap(self) -> bool:
@@ -102,12 +98,9 @@ class Calendar(Window):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         from pyspark.sql import functions as F
 
-        df = events.with_lifetimes()
+        df, last = events.with_lifetimes(), F.col(RE)
         if events.is_bounded:
-            df = events.bounded(df, Bound.ENDLESS)
-            last = F.least(F.col(RE), F.col(UNTIL))
-        else:
-            last = F.col(RE)
+            df, last = events.bounded(df, Bound.ENDLESS), F.least(last, F.col(UNTIL))
         df = df.withColumns({"__lo": self._number(F.col(LE)), "__hi": self._number(last - 1)})
         df = df.where(F.col("__lo") <= F.col("__hi"))
         df = df.withColumn("__i", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi", UNTIL)
@@ -160,12 +153,6 @@ class CalendarAssigner(Assigner):
     unit: str
     zone: str
     skipped: tuple[int, ...] = ()
-
-    @property
-    def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
-
-        return Cti.EARLIEST_WINDOW
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         le, re = ints(table, LE), ints(table, RE)

@@ -24,8 +24,6 @@ from streamq.windows.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti
-
 
 @dataclass(frozen=True)
 class Hopping(Window):
@@ -89,12 +87,6 @@ class HoppingAssigner(Assigner):
     @property
     def grid(self) -> Grid:
         return self.on
-
-    @property
-    def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
-
-        return Cti.EARLIEST_WINDOW
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         low, high = grid_range(self.on, table, since, upto)

@@ -62,10 +62,6 @@ class Rows(Window):
     def by_starts(self) -> bool:
         return True
 
-    @property
-    def ordered_by(self) -> tuple[str, ...]:
-        return self.order_by
-
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
         """Ties go by the rest of the payload."""
         return (*self.order_by, *(n for n in names if n not in self.order_by))

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Stamp
 from streamq.errors import TimeError, sentence
-from streamq.plan.node import Traits
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -43,6 +41,7 @@ class Session(Window):
     gap: int
 
     name = "session"
+    is_bounded_by_events = True
 
     @classmethod
     def of(cls, gap: Duration, axis: str) -> Session:
@@ -54,9 +53,6 @@ class Session(Window):
     @property
     def overlap(self) -> bool:
         return False
-
-    def never_ends(self, stamp: Stamp, source: Traits) -> bool:
-        return stamp == Stamp.ALIGN and source.infinite
 
     def shown(self, axis: str) -> str:
         return f"gap={show_duration(self.gap, axis)}"

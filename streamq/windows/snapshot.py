@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Stamp
-from streamq.plan.node import Traits
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -23,8 +21,6 @@ from streamq.windows.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-    from streamq.runtime.progress_rule import Cti
 
 
 @dataclass(frozen=True)
@@ -39,14 +35,12 @@ class Snapshot(Window):
     """
 
     name = "snapshot"
+    is_bounded_by_events = True
     is_piecewise = True
 
     @property
     def overlap(self) -> bool:
         return False
-
-    def never_ends(self, stamp: Stamp, source: Traits) -> bool:
-        return stamp == Stamp.ALIGN and source.infinite
 
     def shown(self, axis: str) -> str:
         return "every change"
@@ -65,12 +59,6 @@ class SnapshotAssigner(Assigner):
     """By the distinct endpoints of the group."""
 
     is_piecewise = True
-
-    @property
-    def cti(self) -> Cti:
-        from streamq.runtime.progress_rule import Cti
-
-        return Cti.EARLIEST_WINDOW
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         le, re = ints(table, LE), ints(table, RE)

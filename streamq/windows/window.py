@@ -44,6 +44,9 @@ class Window(ABC):
     results of one idle group would hold back the CTI.
     """
 
+    is_bounded_by_events: ClassVar[bool] = False
+    """Whether a window ends by the end of some event, so that one of an event without an end has none either."""
+
     is_piecewise: ClassVar[bool] = False
     """Whether windows are the pieces between the endpoints of a group's events: their ends move with those, a change leaves the
     pieces before it as they are, and events of one lifetime, a group by themselves, have just that lifetime as their window."""
@@ -66,21 +69,15 @@ class Window(ABC):
         """Return whether the starts of events alone say in which windows they are."""
         return False
 
-    @property
-    def ordered_by(self) -> tuple[str, ...]:
-        """Return the columns that the user has named as the order of events which start together."""
-        return ()
-
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns, of a payload of ``names``, by which events that start together are ordered; none: by time alone."""
+        """Return the columns by which events that start together are ordered: those the user named, then others of ``names``.
+
+        There are none where windows go by time alone.
+        """
         return ()
 
     def equal_starts(self, stamp: Stamp) -> bool:
         """Return whether results of several windows of one group may start at one instant."""
-        return False
-
-    def never_ends(self, stamp: Stamp, source: Traits) -> bool:
-        """Return whether results may have no end, over events of which some may have none."""
         return False
 
     def depends_on_other_groups(self, *, endless: bool) -> str:
@@ -96,7 +93,7 @@ class Window(ABC):
         """Return what results may do later, over events that may do ``source``."""
         if stamp == Stamp.TIME_BOUND:
             return Traits(True, True, True)
-        return Traits(False, False, self.never_ends(stamp, source))
+        return Traits(infinite=self.is_bounded_by_events and stamp == Stamp.ALIGN and source.infinite)
 
     @abstractmethod
     def shown(self, axis: str) -> str:
@@ -120,11 +117,11 @@ class Window(ABC):
         """
 
     def check(self, schema: Schema, verb: str) -> None:
-        """Raise for columns that ``ordered_by`` names and events of ``schema`` have not, or cannot be ordered by.
+        """Raise for a column of the user's order that events of ``schema`` have not, or cannot be ordered by.
 
         ``verb`` is what the user has called.
         """
-        for name in self.ordered_by:
+        for name in self.order(()):
             check_key(schema.require(name, verb), name, verb, "order")
 
 

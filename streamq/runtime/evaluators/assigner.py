@@ -42,7 +42,7 @@ class Assigner(ABC):
     """Assigns the events of groups ``g`` to windows of one kind."""
 
     is_piecewise: bool = False
-    """Whether windows are the pieces between changes: a change leaves what lies before it but for the piece that it ends."""
+    """True where windows are the pieces between changes: a change leaves those before it as they are, and ends one of them."""
 
     @property
     def grid(self) -> Grid | None:
@@ -50,9 +50,11 @@ class Assigner(ABC):
         return None
 
     @property
-    @abstractmethod
     def cti(self) -> Cti:
         """The CTI rule of results that live on their windows, where corrections would cost progress."""
+        from streamq.runtime.progress_rule import Cti
+
+        return Cti.EARLIEST_WINDOW
 
     def wanted(self, *, grouped: bool) -> RowsWanted | None:
         """The rows that a window waits for when no progress can close it; None: progress closes it."""
