@@ -45,7 +45,7 @@ def time_bound_over(window: Window) -> Aggregate:
 
     Some kinds are there only once their last members are, so that nothing can be said before their last instant.
     """
-    operator: Any = all_members if room_of(window).complete_late else earlier_members
+    operator: Any = all_members if room_of(window).begins_with_its_last_member else earlier_members
     applied: Aggregate = operator()
     return applied
 

@@ -43,8 +43,8 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
     whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
     every = rooms().values()
-    kinds = [room for room in every if not room.takes_whole for _ in range(room.weight)]
-    kinds += [room for room in every if room.takes_whole and whole for _ in range(room.weight)]
+    kinds = [room for room in every if not room.needs_exact_columns for _ in range(room.weight)]
+    kinds += [room for room in every if room.needs_exact_columns and whole for _ in range(room.weight)]
     room = draw(st.sampled_from(kinds))
     stamp, clip = draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.POINT_AT_END])), draw(st.sampled_from(Clip))
     drawn: tuple[Window, Clip, Stamp] = room.drawn(draw, clip, stamp, ordered)

@@ -322,7 +322,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "mean of some": lambda: S.group_by("k").tumbling_window(5).select(mean=sq.avg("v", where=col("v") > 1)),
     "rounded": lambda: S.select("k", v=sq.functions.round("v", 1)),
     "three different ones and no fourth": lambda: (
-        sq.sequence(x, y, z, within=10).where("CorrelationKey(k, UNIQUE)").unless(w, 5)  # type: ignore[attr-defined]
+        sq.sequence(x, y, z, within=10).where("CorrelationKey(k, UNIQUE)").unless(w, 5)
     ),
     "all values": lambda: S.group_by("k").tumbling_window(5).select(all=sq.collect("v")),
     "weeks": lambda: t.stream(columns="k string, at timestamp", axis="integer").select(
@@ -330,7 +330,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     ),
     "first of a key": lambda: text("SEQUENCE(A FIRST, B, 8) WHERE CorrelationKey(k, EQUAL)", "A", "B"),
     "after the first pair": lambda: sq.sequence(
-        sq.sequence(x, y, within=5).where(lambda x, y: x.k == y.k).alias("p").first(),  # type: ignore[attr-defined]
+        sq.sequence(x, y, within=5).where(lambda x, y: x.k == y.k).alias("p").first(),
         z,
         within=9,
     ),

@@ -17,11 +17,11 @@ from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator
 from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows import Count, Hopping, Landmark, Rows, Session, Snapshot
+from streamq.windows import Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot
 from tests.each import each
 
 GRID = Hopping(6, 2, 1)
-WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20))
+WINDOWS = (GRID, Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20), Calendar(1, "day", "UTC"))
 ASSIGNERS = tuple(window.assigner(("k", "v")) for window in WINDOWS)
 ON = (("k", "k2"),)
 

@@ -50,7 +50,7 @@ def has_own_key(kind: t.DataType) -> bool:
 
 
 def order_of(schema: Schema) -> list[str]:
-    """What an event's payload ``p0, ...`` is ordered by."""
+    """Return the columns that order events by payload: ``o0, ...`` where values have a key of their own, else ``p0, ...``."""
     return [f"o{i}" if has_own_key(f.type) else f"p{i}" for i, f in enumerate(schema.fields)]
 
 

@@ -84,7 +84,7 @@ class Events(Windowable):
         return self.of(Explode(self.plan, column, flatten))
 
     def distinct_ids(self, within: Any, *, id: Any) -> Events:
-        return self.of(DistinctIds(self.plan, column_names(id, "distinct_ids", "the id"), self._ticks(within)))
+        return self.of(DistinctIds(self.plan, column_names(id, "distinct_ids", "the id"), self.ticks(within)))
 
     def group_by(self, *names: str, **named_keys: Any) -> Groups:
         """Keys that are computed are columns from here on."""
@@ -96,10 +96,10 @@ class Events(Windowable):
         return self.of(AlterLifetime(self.plan, start, length))
 
     def shift(self, by: Any) -> Events:
-        return self._altered(Start(by=self._ticks(by)), Length())
+        return self._altered(Start(by=self.ticks(by)), Length())
 
     def extend(self, by: Any) -> Events:
-        return self._altered(Start(), Length(by=self._ticks(by)))
+        return self._altered(Start(), Length(by=self.ticks(by)))
 
     def to_points(self) -> Events:
         return self._altered(Start(), Length(LengthKind.FIXED, 1))
@@ -126,13 +126,13 @@ class Events(Windowable):
                 return Start(Anchor.RE)
         kind = infer(expression, self.plan.schema, "alter_lifetime")
         at = instant_ticks(expression, kind) if axis == TIMESTAMP else _as_long(expression, kind)
-        return Start(Anchor.GIVEN, 0, at, None if within is None else self._ticks(within))
+        return Start(Anchor.GIVEN, 0, at, None if within is None else self.ticks(within))
 
     def _length(self, duration: Any) -> Length:
         if duration is None:
             return Length()
         if isinstance(duration, str | int | dt.timedelta):
-            return Length(LengthKind.FIXED, self._ticks(duration))
+            return Length(LengthKind.FIXED, self.ticks(duration))
         expression = over(duration, self.plan.schema)
         if isinstance(expression, Lifetime) and expression.part == "duration":
             return Length()
@@ -146,7 +146,7 @@ class Events(Windowable):
         return self.of(ToSignal(self.plan, column_names(key, "to_signal", "the key")))
 
     def chop(self, period: Any, offset: Any = 0) -> Events:
-        return self.of(Chop(self.plan, self._ticks(period), self._ticks(offset)))
+        return self.of(Chop(self.plan, self.ticks(period), self.ticks(offset)))
 
     # two streams
 
@@ -190,7 +190,7 @@ class Events(Windowable):
         suffixes: Any = None,
     ) -> Events:
         pair = Pair(self.plan, other.plan, keys(on), suffixes)
-        grid = Hopping(self._ticks(size), self._ticks(size if hop is None else hop), self._ticks(offset))
+        grid = Hopping(self.ticks(size), self.ticks(size if hop is None else hop), self.ticks(offset))
         return self.of(
             WindowedJoin(
                 pair.left,

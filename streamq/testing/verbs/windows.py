@@ -34,10 +34,10 @@ class Windowable(ABC):
     def _events(self, plan: Node) -> Events:
         """The stream of a plan."""
 
-    def _ticks(self, duration: Any) -> int:
+    def ticks(self, duration: Any) -> int:
         return ticks(duration, self.plan.schema.axis)
 
-    def _in(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Windows:
+    def in_windows(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Windows:
         stamped = None if stamp is None else Stamp(stamp)
         return Windows(self._events(plan or self.plan), self.keys, window, Clip(clip), stamped)
 

@@ -3,33 +3,34 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 from zoneinfo import ZoneInfo
 
-from hypothesis import strategies as st
-
-from streamq.choices import Clip, Stamp
 from streamq.errors import sentence
+from streamq.testing.arrival import DAY
 from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run, TooMuch
+from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import string
-from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, one_of
+from streamq.testing.windows.room import Members, Reading, WindowRoom, one_of
 from streamq.windows import Calendar
 
-EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 MOST = 10_000
 """So many windows of one case are too many."""
 
 
 def calendar_window(of: Reading, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> Any:
     n, unit = period.split()
-    return of._in(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
+    return of.in_windows(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
 
 
 class CalendarRoom(WindowRoom[Calendar]):
-    """Of a zone; random queries have none, for beside windows of ticks those of days would be too many or too few."""
+    """The room of :class:`Calendar`.
+
+    Random queries have none: beside windows of a few ticks those of days would be too many, or too few.
+    """
 
     kind = Calendar
     weight = 0
@@ -50,17 +51,13 @@ class CalendarRoom(WindowRoom[Calendar]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {table} ON le < w_re AND re > w_le"
         )
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Calendar, Clip, Stamp]:
-        zone = draw(st.sampled_from(["Europe/Berlin", "America/Havana", "Asia/Kolkata"]))
-        return Calendar(draw(st.integers(1, 3)), draw(st.sampled_from(["day", "week", "month"])), zone), clip, stamp
-
     def written(self, window: Calendar, axis: str) -> tuple[str, list[str]]:
         plural = "" if window.n == 1 else "s"
         return "calendar", [string(f"{window.n} {window.unit}{plural}"), f"zone={string(window.zone)}"]
 
     def lengths(self, window: Calendar) -> Iterator[int]:
         days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[window.unit]
-        yield window.n * days * 86_400_000_000
+        yield window.n * days * DAY
 
     def recurrences(self, window: Calendar) -> Iterator[int]:
         yield from self.lengths(window)

@@ -19,15 +19,15 @@ from streamq.windows import Count
 def count_window(
     of: Reading, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
 ) -> Any:
-    return of._in(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
+    return of.in_windows(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
 
 
 class CountRoom(WindowRoom[Count]):
-    """By distinct instants."""
+    """The room of :class:`Count`."""
 
     kind = Count
     usual_stamp = Stamp.POINT_AT_END
-    complete_late = True
+    begins_with_its_last_member = True
     verbs = {"count_window": count_window}
     arguments = {("count_window", "by"): one_of("start", "end")}
 

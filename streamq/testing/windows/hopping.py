@@ -27,7 +27,7 @@ def hoppings(most: int = 9) -> st.SearchStrategy[Hopping]:
 def hopping_window(
     of: Reading, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
 ) -> Any:
-    return of._in(Hopping(*map(of._ticks, (size, hop, offset))), clip_input, stamp)
+    return of.in_windows(Hopping(*map(of.ticks, (size, hop, offset))), clip_input, stamp)
 
 
 def tumbling_window(
@@ -37,7 +37,7 @@ def tumbling_window(
 
 
 class HoppingRoom(WindowRoom[Hopping]):
-    """Of every grid."""
+    """The room of :class:`Hopping`."""
 
     kind = Hopping
     weight = 3

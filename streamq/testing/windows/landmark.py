@@ -24,8 +24,8 @@ def landmark_window(
     of: Reading, hop: Any, *, start: Any = None, period: Any = None, clip_input: str = "full", stamp: str | None = None
 ) -> Any:
     first = 0 if start is None else instant_ticks(start, of.plan.schema.axis)
-    every = None if period is None else of._ticks(period)
-    return of._in(Landmark(of._ticks(hop), first or 0, every), clip_input, stamp)
+    every = None if period is None else of.ticks(period)
+    return of.in_windows(Landmark(of.ticks(hop), first or 0, every), clip_input, stamp)
 
 
 def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
@@ -35,11 +35,11 @@ def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
 
 
 class LandmarkRoom(WindowRoom[Landmark]):
-    """From landmarks on."""
+    """The room of :class:`Landmark`."""
 
     kind = Landmark
     usual_stamp = Stamp.POINT_AT_END
-    complete_late = True
+    begins_with_its_last_member = True
     verbs = {"landmark_window": landmark_window}
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 

@@ -1,4 +1,4 @@
-"""What tests ask of a kind of windows, and which room answers."""
+"""The room of a kind of windows: its definition for the oracle, its draws, its verbs; and which room a window has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import datetime as dt
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hypothesis import strategies as st
@@ -49,9 +50,11 @@ class Reading(Protocol):
     def plan(self) -> Node:
         """The plan of the stream."""
 
-    def _ticks(self, duration: Any) -> int: ...
+    def ticks(self, duration: Any) -> int:
+        """Return a duration in ticks of the stream's axis."""
 
-    def _in(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Any: ...
+    def in_windows(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Any:
+        """Return the stream, or one of another plan, in windows."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +77,16 @@ class WindowRoom(ABC, Generic[W]):
     kind: ClassVar[type[Window]]
 
     weight: ClassVar[int] = 1
-    """How often it is drawn."""
+    """Draws of it among those of all kinds; 0: random queries have none."""
 
-    takes_whole: ClassVar[bool] = False
-    """Whether it is drawn only over events all of whose columns are exact: their order decides."""
+    needs_exact_columns: ClassVar[bool] = False
+    """True where the order of whole events decides: it is drawn only over events all of whose columns are exact."""
 
     usual_stamp: ClassVar[Stamp] = Stamp.ALIGN
     """Where results live unless the user says it, from the language's own pages."""
 
-    complete_late: ClassVar[bool] = False
-    """Whether a window is there only once its last members are, so that nothing can be said of it before its last instant."""
+    begins_with_its_last_member: ClassVar[bool] = False
+    """True where no window is there before its last members are: nothing can be said of it before its last instant."""
 
     verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
     """The verbs that make such windows, read a second time, by name."""
@@ -95,9 +98,12 @@ class WindowRoom(ABC, Generic[W]):
     def members(self, window: W, of: Members, run: Run) -> str:
         """Return a table of events with ``w`` (which window), ``w_le`` and ``w_re``: a row for each window that they are in."""
 
-    @abstractmethod
     def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, Clip, Stamp]:
-        """Return a window with clip and stamp, those given or others; ``ordered``: columns by which events can be ordered."""
+        """Return a window with clip and stamp, those given or others; ``ordered``: columns by which events can be ordered.
+
+        A kind of weight 0 needs none.
+        """
+        raise AssertionError(f"{self.kind.__name__} has weight {self.weight}, and no draw")
 
     @abstractmethod
     def written(self, window: W, axis: str) -> tuple[str, list[str]]:
@@ -131,6 +137,7 @@ class WindowRoom(ABC, Generic[W]):
         yield from ()
 
 
+@cache
 def rooms() -> dict[type[Window], WindowRoom[Any]]:
     """Return the rooms by kind, in the order of the kinds."""
     there = {room.kind: room() for room in WindowRoom.__subclasses__()}

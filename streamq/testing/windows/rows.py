@@ -19,16 +19,16 @@ from streamq.windows import Rows
 def rows_window(
     of: Reading, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
 ) -> Any:
-    return of._in(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
+    return of.in_windows(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
 
 
 class RowsRoom(WindowRoom[Rows]):
-    """By the places of events."""
+    """The room of :class:`Rows`."""
 
     kind = Rows
-    takes_whole = True
+    needs_exact_columns = True
     usual_stamp = Stamp.POINT_AT_END
-    complete_late = True
+    begins_with_its_last_member = True
     verbs = {"rows_window": rows_window}
 
     def members(self, window: Rows, of: Members, run: Run) -> str:

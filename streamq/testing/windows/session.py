@@ -17,11 +17,11 @@ from streamq.windows import Session
 
 
 def session_window(of: Reading, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return of._in(Session(of._ticks(gap)), clip_input, stamp)
+    return of.in_windows(Session(of.ticks(gap)), clip_input, stamp)
 
 
 class SessionRoom(WindowRoom[Session]):
-    """Of chains."""
+    """The room of :class:`Session`."""
 
     kind = Session
     verbs = {"session_window": session_window}

@@ -16,18 +16,18 @@ from streamq.windows import Snapshot
 
 
 def snapshot_window(of: Reading, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return of._in(Snapshot(), clip_input, stamp)
+    return of.in_windows(Snapshot(), clip_input, stamp)
 
 
 def sliding_window(of: Reading, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
     """Points live for the duration, other events longer by it; then snapshots."""
     is_point = of.plan.schema.shape == POINT
-    length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, of._ticks(duration))
-    return of._in(Snapshot(), clip_input, stamp, AlterLifetime(of.plan, Start(), length))
+    length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, of.ticks(duration))
+    return of.in_windows(Snapshot(), clip_input, stamp, AlterLifetime(of.plan, Start(), length))
 
 
 class SnapshotRoom(WindowRoom[Snapshot]):
-    """Between endpoints."""
+    """The room of :class:`Snapshot`."""
 
     kind = Snapshot
     weight = 2
