@@ -28,7 +28,7 @@ from streamq.run import run_all
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
 from streamq.stream import Stream
-from streamq.windows import KINDS, Window
+from streamq.windows import KINDS, EveryKind, Window
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
 
@@ -77,7 +77,7 @@ def sections() -> dict[str, list[Entry]]:
         "Sources": [Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)],
         "Progress and consistency": [Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)],
         "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in verbs_of(room)],
-        "Windows": of_groups(methods("stream", WindowVerbs)),
+        "Windows": of_groups([e for room in (*EveryKind.__mro__, WindowVerbs) for e in methods("stream", room)]),
         "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
         "What a window makes of its members": methods("window", Windowed),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],

@@ -12,7 +12,6 @@ from pyspark.sql.types import DataType
 from streamq.aggregates.window_modules import WindowModule, module_arguments
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
-from streamq.grid import Grid
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.module_properties import one_output_per_group, time_bound
@@ -139,12 +138,12 @@ class UserOperator(WindowModule):
         """Why filters on its columns stay above it in spite of ``filters_on``; nothing if they may move."""
         return f"what fails of {self.name} is set aside with all members of its window" if self.sets_aside else ""
 
-    def events_that_stay(self, windows: str, grid: Grid | None, *, endless: bool) -> str:
+    def events_that_stay(self, windows: str, *, on_grid: bool, endless: bool) -> str:
         """Why events that a filter on its columns drops must stay in the window's input; nothing if they need not.
 
-        windows: what their kind is called; grid: the one that they lie on; endless: whether events may never end.
+        windows: what their kind is called; on_grid: whether they lie on a grid; endless: whether events may never end.
         """
-        if grid is None:
+        if not on_grid:
             return f"{windows} windows depend on all events"
         return "events may never end, and then the windows of some depend on the endpoints of all" if endless else ""
 
@@ -167,7 +166,8 @@ class UserOperator(WindowModule):
         return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
 
     def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
-        above, staying = self.filters_above, self.events_that_stay(place.windows, place.grid, endless=place.endless)
+        above = self.filters_above
+        staying = self.events_that_stay(place.windows, on_grid=place.grid is not None, endless=place.endless)
         moves = f"move into its calls, for {staying}" if staying else "move below"
         if self.filter_columns:
             names = ", ".join(self.filter_columns)

@@ -14,8 +14,8 @@ from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import Explode, MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.operators.partial_aggregate import show_partials
-from streamq.operators.window import show_keys
 from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.own_names import show_keys
 from streamq.plan.tree import show
 
 SHARED = "the window is read elsewhere too, and would be computed twice"

@@ -6,8 +6,8 @@ from streamq.compiler.strategy import RunBy
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
-from streamq.operators.window import show_keys
 from streamq.plan.node import Node, stated, states
+from streamq.plan.own_names import show_keys
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 

@@ -254,7 +254,7 @@ class _Compiler:
         reads_moving_end = any(p.moves for p in paths) and _reads_end(windows, paths)
         kernel = WindowAggregateKernel(
             windows.keys,
-            windows.grid,
+            windows.window.basic_grid(),
             windows.partials,
             all(p.points for p in paths),
             merges=not retracts and windows.combined,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
@@ -25,12 +24,6 @@ class GridWindows:
     partials: tuple[Partial, ...]
     combined: bool
     outputs: tuple[tuple[str, Expr], ...] = ()
-
-    @property
-    def grid(self) -> Grid:
-        """The grid, which they have."""
-        assert self.window.grid is not None
-        return self.window.grid
 
 
 __all__ = ["GridWindows"]

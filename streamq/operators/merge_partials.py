@@ -14,9 +14,9 @@ from streamq.operators.grid_windows import GridWindows
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
-from streamq.operators.window import show_keys
 from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
+from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime.endpoints import Bound
@@ -86,7 +86,7 @@ class MergePartials(Operator):
         if partials is None:
             return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
         shape = POINT if part.input.schema.shape == POINT else INTERVAL
-        return choose_form(shape, part.grid.n, partials)
+        return choose_form(shape, part.window.basic_grid().n, partials)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """The form that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
@@ -97,18 +97,19 @@ class MergePartials(Operator):
         form = self.batch_choice.form
         if form == BatchForm.DIRECT:
             return self._direct(partials, run)
-        rows = merge_partials(inputs[0], list(part.keys), partials, part.grid.n, form, divides=part.grid.divides)
-        return rows.select(*window_lifetime(part.grid), *(quote(f.name) for f in self.schema.fields))
+        grid = part.window.basic_grid()
+        rows = merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides)
+        return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
 
     def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """No split: the events themselves in each of their windows, aggregated once."""
         from pyspark.sql import functions as F
 
-        part = self.input
-        events = in_windows(events_of(part.input, run.lowered[part.input.digest], run), part.grid)
+        part, grid = self.input, self.input.window.basic_grid()
+        events = in_windows(events_of(part.input, run.lowered[part.input.digest], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
         rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
-        return rows.select(*window_lifetime(part.grid), *(quote(f.name) for f in self.schema.fields))
+        return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
 
     def _evaluation(self) -> Evaluation:
         """The evaluator of windows over the events themselves: some partial result only Arrow makes and merges."""

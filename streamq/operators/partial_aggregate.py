@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.grid import Grid
 from streamq.operators.bounded import events_of
 from streamq.operators.operator import BatchRun, Passing
-from streamq.operators.window import show_keys
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import show_keys
 from streamq.plan.partial import Partial, SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
@@ -46,12 +45,6 @@ class PartialAggregate(Passing):
     title = "partial"
     only_rewritten = True
 
-    @property
-    def grid(self) -> Grid:
-        """The grid of the windows, which they have."""
-        assert self.window.grid is not None
-        return self.window.grid
-
     def _schema(self) -> Schema:
         source = self.input.schema
         for key in self.keys:
@@ -70,7 +63,8 @@ class PartialAggregate(Passing):
 
     @property
     def module_notes(self) -> tuple[str, ...]:
-        notes = (partial.note(self.grid.n) for partial in self.partials)
+        n = self.window.basic_grid().n
+        notes = (partial.note(n) for partial in self.partials)
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -81,7 +75,7 @@ class PartialAggregate(Passing):
         if partials is None:
             # what merges them evaluates the events themselves
             return inputs[0]
-        source, grid = self.input.schema, self.grid
+        source, grid = self.input.schema, self.window.basic_grid()
         events = members(events_of(self.input, inputs[0], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, source)]
         single = source.shape == POINT and grid.divides

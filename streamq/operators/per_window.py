@@ -10,10 +10,10 @@ from typing import Any, Self, TypeVar
 
 from streamq.choices import Clip
 from streamq.errors import warn
+from streamq.operators.over_windows import BOUNDS
 from streamq.operators.select import Select
 from streamq.operators.windowed import Windowed
 from streamq.plan.expr import Col
-from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.resolve import Given
 from streamq.plan.verbs import Verbs
@@ -21,9 +21,6 @@ from streamq.time import TIMESTAMP
 from streamq.windows import Snapshot
 
 S = TypeVar("S", bound=Verbs)
-
-BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
-"""The columns, by name, by which events of equal lifetime are one group."""
 
 
 @dataclass(frozen=True)
@@ -69,4 +66,4 @@ def warn_of_neighbours(plan: Node, verb: str) -> None:
         )
 
 
-__all__ = ["BOUNDS", "PerWindow", "warn_of_neighbours"]
+__all__ = ["PerWindow", "warn_of_neighbours"]

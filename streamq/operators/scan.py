@@ -14,13 +14,13 @@ from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
 from streamq.operators.operator import EventsAside
 from streamq.operators.stateful_operator import Applied, EventOperator, StatefulOperator
-from streamq.operators.window import show_keys
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node, Traits, node
+from streamq.plan.own_names import show_keys
 from streamq.plan.passes import reads_lifetime
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import EDGE, POINT, Field, Schema, check_names

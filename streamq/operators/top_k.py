@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field, replace
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -11,15 +11,15 @@ from pyspark.sql import types as t
 from streamq.choices import Clip, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.bounded import events_of
-from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
-from streamq.operators.window import WindowEvaluation, mixes_windows, show_keys
+from streamq.operators.over_windows import OverWindows
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, Traits, node
+from streamq.plan.node import Node, node
+from streamq.plan.own_names import show_keys
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.policies import ADDED
@@ -34,7 +34,7 @@ RANK, ROW_NUMBER = "rank", "row_number"
 
 
 @node
-class TopK(EvaluatedOperator):
+class TopK(OverWindows):
     """SQL RANK by ``by`` over a window's members, those up to ``k``; ``ties``: "keep" all at the last rank, or "break".
 
     row_number: whether the place that broken ties have is a column, too.
@@ -60,17 +60,9 @@ class TopK(EvaluatedOperator):
 
     title = "top_k"
 
-    @property
-    def on_windows(self) -> bool:
-        return self.stamp == Stamp.ALIGN
-
-    def _mixes_windows(self) -> bool:
-        return mixes_windows(self.input, self.keys, self.window, self.stamp)
-
     def _schema(self) -> Schema:
         source = self.input.schema
-        for key in self.keys:
-            check_key(source.require(key, "group_by"), key)
+        self._check_keys()
         for name in source.names if self.ties == "break" else ():
             check_key(source.type_of(name), name, "top_k", "order")
         kind = infer(self.by, source, "top_k")
@@ -90,9 +82,6 @@ class TopK(EvaluatedOperator):
         """The columns that the result has beside the payload."""
         return (RANK, ROW_NUMBER) if self.row_number else (RANK,)
 
-    def _traits(self) -> Traits:
-        return self.window.traits(self.stamp, self.input.traits)
-
     @property
     def event_windows(self) -> Window:
         return self.window
@@ -106,7 +95,6 @@ class TopK(EvaluatedOperator):
 
     def evaluation(self) -> Evaluation:
         source = self.input.schema
-        of_window = WindowEvaluation.of(self.window, self.clip, self.stamp, False)
         evaluator = TopKEvaluator(
             self.window.assigner(source.names),
             self.keys,
@@ -121,18 +109,8 @@ class TopK(EvaluatedOperator):
             rank=RANK,
             row_number=ROW_NUMBER if self.row_number else "",
         )
-        return Evaluation(
-            evaluator=evaluator,
-            inputs=(
-                PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names)),
-            ),
-            schema=self.schema,
-            bound=of_window.bound,
-            pointwise=of_window.pointwise,
-            reads_ends=of_window.reads_ends,
-            waiting=of_window.waiting(evaluator),
-            moves=of_window.moves,
-        )
+        port = PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names))
+        return self._evaluation(evaluator, port, self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Members copied into their windows, ranked by Spark's RANK."""
@@ -154,6 +132,3 @@ class TopK(EvaluatedOperator):
         df = df.withColumn(RANK, F.col("__rank").cast("int"))
         df = df.withColumn(ROW_NUMBER, F.col("__place")) if self.row_number else df
         return stamped(df, self.stamp, self.schema)
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return replace(self, input=inputs[0], keys=(*self.keys, *keys))

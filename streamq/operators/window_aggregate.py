@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -12,21 +11,19 @@ from streamq.aggregates.window_modules import ModuleReduction, WindowModule
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
-from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_windows import GridWindows
 from streamq.operators.operator import BatchRun, EventsAside
+from streamq.operators.over_windows import OverWindows
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.snapshots import snapshots
-from streamq.operators.window import WindowEvaluation, mixes_windows, show_keys
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
-from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, lifetime, spark_expression
-from streamq.plan.node import Node, Traits, node
-from streamq.plan.own_names import shown_name
+from streamq.plan.node import Node, node
+from streamq.plan.own_names import show_keys, shown_name
 from streamq.plan.partial import COUNT, Summed, spark_partials
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
@@ -44,7 +41,7 @@ if TYPE_CHECKING:
 
 
 @node
-class WindowAggregate(EvaluatedOperator):
+class WindowAggregate(OverWindows):
     """The members of each window, per group of ``keys``, reduced to ``aggregates``.
 
     CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
@@ -68,16 +65,9 @@ class WindowAggregate(EvaluatedOperator):
     cases = ("time-sensitive", "mergeable")
 
     @property
-    def on_windows(self) -> bool:
-        return self.stamp == Stamp.ALIGN
-
-    def _mixes_windows(self) -> bool:
-        return mixes_windows(self.input, self.keys, self.window, self.stamp)
-
-    @property
     def case(self) -> tuple[str, ...]:
         # what is cut at the window's end does not wait for the end of a member
-        sensitive = self.timed and not self.clip.cuts_ends
+        sensitive = self.is_time_sensitive and not self.clip.cuts_ends
         holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in holds_of.items() if holds)
 
@@ -86,8 +76,7 @@ class WindowAggregate(EvaluatedOperator):
         return self.window.name
 
     @property
-    def timed(self) -> bool:
-        """Whether an aggregate reads members' lifetimes."""
+    def is_time_sensitive(self) -> bool:
         return any(a.function.timed for _, a in self.aggregates)
 
     @property
@@ -112,15 +101,11 @@ class WindowAggregate(EvaluatedOperator):
 
     def _schema(self) -> Schema:
         source = self.input.schema
-        for key in self.keys:
-            check_key(source.require(key, "group_by"), key)
+        self._check_keys()
         self.window.check(source, f"{self.window.name}_window")
         fields = [Field(k, source.type_of(k)) for k in self.keys]
         fields += [Field(name, aggregate_type(a, source)) for name, a in self.aggregates]
         return source.with_fields(fields).with_shape(POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL)
-
-    def _traits(self) -> Traits:
-        return self.window.traits(self.stamp, self.input.traits)
 
     def detail(self) -> str:
         shown = ", ".join(f"{shown_name(name)} = {show(a)}" for name, a in self.aggregates)
@@ -195,7 +180,6 @@ class WindowAggregate(EvaluatedOperator):
         fields += partial_fields(split.partials)
         fields += [Field(name, self.schema.type_of(name)) for name, _ in reducing]
         outputs |= {name: Col(name) for name, _ in reducing}
-        of_window = WindowEvaluation.of(self.window, self.clip, self.stamp, self.timed)
         # of equal rows the first to end comes first
         by_ends = self.window.by_places and any(reads_end(e) for e in columns.values())
         by_ends |= bool(payload) and not self.input.traits.moves_ends
@@ -204,22 +188,18 @@ class WindowAggregate(EvaluatedOperator):
             self.keys,
             clip=self.clip,
             stamp=self.stamp,
-            sensitive=self.timed,
+            sensitive=self.is_time_sensitive,
             partials=split.partials,
             reductions=reductions,
             order=order,
             payload=payload,
         )
-        return Evaluation(
-            evaluator=evaluator,
-            inputs=(PortColumns(tuple(columns.items()), self.keys, by_places),),
-            schema=self.schema.with_fields(fields),
+        return self._evaluation(
+            evaluator,
+            PortColumns(tuple(columns.items()), self.keys, by_places),
+            self.schema.with_fields(fields),
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
-            bound=of_window.bound,
-            pointwise=() if by_ends else of_window.pointwise,
-            reads_ends=of_window.reads_ends,
-            waiting=of_window.waiting(evaluator),
-            moves=of_window.moves,
+            takes_ends=by_ends,
             calls_modules=any(isinstance(r, ModuleReduction) for r in reductions),
             sets_aside=bool(payload),
         )
@@ -278,9 +258,6 @@ class WindowAggregate(EvaluatedOperator):
             start, end = window_lifetime(self.window.grid)
             rows = rows.withColumns({STARTS: start, ENDS: end})
         return stamped(rows, self.stamp, self.schema)
-
-    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:

@@ -14,13 +14,13 @@ from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, 
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.user_rows import rows_of
-from streamq.operators.window import show_keys
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.hints import for_aggregate_of
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
+from streamq.plan.own_names import show_keys
 from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 _OF_PATTERNS = re.compile(r"(?P<variable>[^@]+)\.@(?:\.(?P<own>[^~]+))?(?P<other>~?)", re.DOTALL)
@@ -63,6 +63,12 @@ def show_equality(left: str, right: str) -> str:
     return shown_name(left) if left == right else f"{shown_name(left)} = {shown_name(right)}"
 
 
+def show_keys(keys: Iterable[str]) -> str:
+    """Return `` by zone, kind``, the keys of groups as explain shows them, or nothing where there are none."""
+    shown = ", ".join(map(shown_name, keys))
+    return f" by {shown}" if shown else ""
+
+
 def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
     """The values of a group's keys by the names that users know."""
     values: dict[str, Any] = {}
@@ -85,6 +91,7 @@ __all__ = [
     "group_flag",
     "group_value",
     "show_equality",
+    "show_keys",
     "shown_group",
     "shown_name",
 ]

@@ -30,7 +30,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.per_window import BOUNDS
+from streamq.operators.over_windows import BOUNDS
 from streamq.operators.stateful_operator import StatefulOperator
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit

@@ -1,15 +1,29 @@
 """The kinds of windows, a room each: which windows there are, which events are in them, and all that is asked of them."""
 
-from streamq.windows.calendar import Calendar
-from streamq.windows.count import Count
-from streamq.windows.hopping import Hopping
-from streamq.windows.landmark import Landmark
-from streamq.windows.rows import Rows
-from streamq.windows.session import Session
-from streamq.windows.snapshot import Snapshot
+from streamq.windows.calendar import Calendar, CalendarVerbs
+from streamq.windows.count import Count, CountVerbs
+from streamq.windows.hopping import Hopping, HoppingVerbs
+from streamq.windows.landmark import Landmark, LandmarkVerbs
+from streamq.windows.rows import Rows, RowsVerbs
+from streamq.windows.session import Session, SessionVerbs
+from streamq.windows.snapshot import Snapshot, SnapshotVerbs
+from streamq.windows.verbs import W
 from streamq.windows.window import Window
 
 KINDS: tuple[type[Window], ...] = (Hopping, Snapshot, Count, Rows, Session, Landmark, Calendar)
 """All of them, in the order of the docs."""
 
-__all__ = ["KINDS", "Calendar", "Count", "Hopping", "Landmark", "Rows", "Session", "Snapshot", "Window"]
+
+class EveryKind(
+    HoppingVerbs[W],
+    SnapshotVerbs[W],
+    CountVerbs[W],
+    RowsVerbs[W],
+    SessionVerbs[W],
+    LandmarkVerbs[W],
+    CalendarVerbs[W],
+):
+    """The verbs of all kinds, in the order of the docs."""
+
+
+__all__ = ["KINDS", "Calendar", "Count", "EveryKind", "Hopping", "Landmark", "Rows", "Session", "Snapshot", "Window"]

@@ -21,6 +21,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -143,6 +144,33 @@ class Calendar(Window):
         else:
             day = number * self.n
         return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(day * F.lit(DAY)), self.zone))
+
+
+class CalendarVerbs(KindVerbs[W]):
+    """The verb for calendar windows."""
+
+    def calendar_window(self, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> W:
+        """The days, weeks, months, quarters or years of a time zone, as ``"1 month"`` or ``"2 weeks"``, with its clock changes.
+
+        ``zone``: a name of the tz database. A window begins at midnight of its first day there, so a day has 23 or 25 hours where
+        clocks change; weeks begin on Mondays, and windows are counted from 1970. Where clocks skip midnight, a day begins
+        when it would have been. An event is a member of every window its lifetime overlaps. Raises TimeError.
+
+        ::
+
+            events   3 [31 March 21:00, 22:30)   5 [2 April 10:00, 11:00)     months of Europe/Berlin, where 22:00 UTC is midnight
+            windows  [28 February 23:00, 31 March 22:00): 3   [31 March 22:00, 30 April 22:00): 3 5
+
+        >>> import datetime as dt
+        >>> import streamq as sq
+        >>> march, april = dt.datetime(2026, 3, 31, 21), dt.datetime(2026, 4, 2, 10)
+        >>> s = sq.events([(march, march + dt.timedelta(minutes=90), {"v": 3}), (april, april + dt.timedelta(hours=1), {"v": 5})])
+        >>> s.calendar_window("1 month", zone="Europe/Berlin").select(total=sq.sum("v")).show()
+        total                start                  end
+            3  2026-02-28 23:00:00  2026-03-31 22:00:00
+            8  2026-03-31 22:00:00  2026-04-30 22:00:00
+        """
+        return self._in_windows(lambda axis: Calendar.of(period, zone, axis), "calendar_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

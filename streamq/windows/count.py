@@ -20,6 +20,7 @@ from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.arguments import whole_number
 from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -92,6 +93,31 @@ class Count(Window):
         first = F.greatest(F.lit(1), F.col("__place") - (self.n - 1))
         rows = rows.withColumns({"__lo": first, "__hi": F.col("__place")}).drop("__place")
         return ranged(keys, rows, windows), [STARTS, ENDS]
+
+
+class CountVerbs(KindVerbs[W]):
+    """The verb for count windows."""
+
+    def count_window(self, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None) -> W:
+        """Windows of ``n`` consecutive distinct starts (or finite ends, ``by="end"``): ``[s_i, s_(i+n-1) + 1 tick)``.
+
+        Members are the events whose start (end) lies in the window: with ties more than n. By ends, ``clip_input`` is "right"
+        (the default) or "none". Results are points at the window's end unless ``stamp="align"``.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 9           n = 2
+            windows  [1,5):3 5  [4,10):5 1  told at 5 and 10
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1})])
+        >>> s.count_window(2).select(total=sq.sum("v")).show()
+        total  start  end
+            8      5    6
+            6     10   11
+        """
+        window = Count.of(n, by)
+        return self._in_windows(lambda axis: window, "count_window", window.clip(clip_input), stamp)
 
 
 @dataclass(frozen=True)

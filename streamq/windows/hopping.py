@@ -19,6 +19,7 @@ from streamq.runtime.grid import grid_lifetimes, grid_range
 from streamq.runtime.values import Ints, Mask
 from streamq.time import Duration, show_duration, ticks
 from streamq.windows.batch import ENDS, STARTS, BatchEvents
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -76,6 +77,64 @@ class Hopping(Window):
             return df, [INDEX]
         start, end = window_lifetime(self.grid)
         return df.withColumns({STARTS: start, ENDS: end}), [STARTS, ENDS]
+
+
+class HoppingVerbs(KindVerbs[W]):
+    """The verbs for hopping windows."""
+
+    def hopping_window(
+        self, size: Duration, hop: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
+    ) -> W:
+        """The windows ``[offset + i*hop, offset + i*hop + size)`` for every integer i.
+
+        ``size``, ``hop`` and ``offset`` are durations with a unit on a timestamp axis, integer ticks on an integer axis;
+        size and hop may be any positive durations. An event is a member of every window its lifetime overlaps; a window
+        without a member yields nothing; a result row lives on its window. Raises TimeError.
+
+        All window verbs take ``clip_input``, how members' lifetimes are cut before a time-sensitive aggregate reads them
+        ("full", "left", "right", "none"), and ``stamp``, where a result lives: "align" (on its window) or "point_at_end"
+        (the tick at the window's end). (docs/concepts.md, "Windows"; Liarou et al., Enhanced Stream Processing in a DBMS
+        Kernel, section 3.)
+
+        ::
+
+            events   a [1,4)  b [3,8)     size 4, hop 2
+            windows  [-2,2):a  [0,4):ab  [2,6):ab  [4,8):b  [6,10):b
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
+        >>> s.hopping_window(4, 2).select(n=sq.count()).show()
+        n  start  end
+        1     -2    2
+        2      0    4
+        2      2    6
+        1      4    8
+        1      6   10
+        """
+        return self._in_windows(
+            lambda axis: Hopping.of(size, hop, offset, axis, "hopping_window"), "hopping_window", clip_input, stamp
+        )
+
+    def tumbling_window(
+        self, size: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
+    ) -> W:
+        """Hopping windows that do not overlap: ``hop = size``.
+
+        ::
+
+            events   a [1,4)  b [3,8)   size 4
+            windows  [0,4):ab  [4,8):b
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
+        >>> s.tumbling_window(4).select(n=sq.count()).show()
+        n  start  end
+        2      0    4
+        1      4    8
+        """
+        return self._in_windows(
+            lambda axis: Hopping.of(size, size, offset, axis, "tumbling_window"), "tumbling_window", clip_input, stamp
+        )
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
 from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -108,6 +109,44 @@ class Landmark(Window):
         end = F.coalesce(F.try_add(mark + (F.col("__j") - 1) * hop, F.lit(hop)), F.lit(INFINITY))
         df = df.withColumns({STARTS: mark, ENDS: F.least(end, cut)})
         return df.drop("__mark", "__lo", "__hi", "__j", UNTIL), [STARTS, ENDS]
+
+
+class LandmarkVerbs(KindVerbs[W]):
+    """The verb for landmark windows."""
+
+    def landmark_window(
+        self,
+        hop: Duration,
+        *,
+        start: int | dt.datetime | None = None,
+        period: Duration | None = None,
+        clip_input: str = "full",
+        stamp: str | None = None,
+    ) -> W:
+        """Windows that grow from a landmark: ``[l, l + j*hop)``, j = 1, 2, ..., until the next landmark cuts the last one.
+
+        Landmarks: ``start`` alone, or every ``period`` from ``start`` (default: the epoch, or 0). Results are points at the
+        window's end unless ``stamp="align"``.
+
+        In a batch the last window of a landmark is the one whose last hop holds the last instant of the whole input, all groups
+        together: an end, or how far time has come; ``until`` moves that instant. A stream goes on with time.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 12       hop 5, period 10
+            windows  [0,5):3 5  [0,10):3 5  [10,15):1  told at 5, 10, 15
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (12, 13, {"v": 1})])
+        >>> s.landmark_window(5, period=10).select(total=sq.sum("v")).show()
+        total  start  end
+            8      5    6
+            8     10   11
+            1     15   16
+        """
+        return self._in_windows(
+            lambda axis: Landmark.of(hop, start, period, axis), "landmark_window", clip_input, stamp
+        )
 
 
 @dataclass(frozen=True)

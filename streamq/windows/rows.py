@@ -19,6 +19,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.windows.arguments import whole_number
 from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -93,6 +94,40 @@ class Rows(Window):
         high = F.floor(F.col("__place") / step).cast("bigint")
         rows = rows.withColumns({"__lo": low, "__hi": high}).drop("__place", ENDS).where("__lo <= __hi")
         return ranged(keys, rows, windows), [NUMBER, STARTS, ENDS]
+
+
+class RowsVerbs(KindVerbs[W]):
+    """The verb for rows windows."""
+
+    def rows_window(
+        self,
+        n: int,
+        step: int = 1,
+        *,
+        order_by: str | Sequence[str] = (),
+        clip_input: str = "full",
+        stamp: str | None = None,
+    ) -> W:
+        """Windows of ``n`` events in the order of (start, ``order_by``), every ``step`` events.
+
+        From the first start to the last start + 1 tick; ties go by the rest of the payload,
+        then by the ends.
+        Results are points at the window's end unless ``stamp="align"``.
+
+        ::
+
+            events   3 at 1  5 at 4  1 at 9           n = 2
+            windows  [1,5):3 5  [4,10):5 1  told at 5 and 10
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1})])
+        >>> s.rows_window(2).select(total=sq.sum("v")).show()
+        total  start  end
+            8      5    6
+            6     10   11
+        """
+        window = Rows.of(n, step, order_by)
+        return self._in_windows(lambda axis: window, "rows_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, Duration, show_duration, ticks
 from streamq.windows.batch import ENDS, STARTS, BatchEvents
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -77,6 +78,29 @@ class Session(Window):
         df = df.withColumn(STARTS, F.max("__new").over(order.rangeBetween(Over.unboundedPreceding, Over.currentRow)))
         last = F.max(RE).over(Over.partitionBy(*keys, STARTS))
         return df.withColumn(ENDS, till(last)).drop("__new"), [STARTS, ENDS]
+
+
+class SessionVerbs(KindVerbs[W]):
+    """The verb for session windows."""
+
+    def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> W:
+        """Maximal chains of events that each start before the last instant alive + ``gap``, where the session ends.
+
+        ``gap`` is at least two ticks. An event without end keeps its session open for ever.
+
+        ::
+
+            events   3 [1,2)  5 [4,5)  1 [20,21)   gap 5
+            windows  [1,9):3 5  [20,25):1
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (20, 21, {"v": 1})])
+        >>> s.session_window(5).select(n=sq.count()).show()
+        n  start  end
+        2      1    9
+        1     20   25
+        """
+        return self._in_windows(lambda axis: Session.of(gap, axis), "session_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
+from streamq.windows.verbs import KindVerbs, W
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -52,6 +53,28 @@ class Snapshot(Window):
         df, keys = events.with_lifetimes(), [quote(k) for k in events.keys]
         windows = snapshot_windows(df, keys)
         return ranged(keys, numbered(df, windows, keys), windows), [STARTS, ENDS]
+
+
+class SnapshotVerbs(KindVerbs[W]):
+    """The verb for snapshot windows."""
+
+    def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> W:
+        """The stretches in which nothing starts or ends: ``[t_j, t_j+1)`` between consecutive endpoints of the group.
+
+        ::
+
+            events   a [1,5)  b [3,8)
+            windows  [1,3):a  [3,5):ab  [5,8):b
+
+        >>> import streamq as sq
+        >>> s = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "b"})])
+        >>> s.snapshot_window().select(n=sq.count()).show()
+        n  start  end
+        1      1    3
+        2      3    5
+        1      5    8
+        """
+        return self._in_windows(lambda axis: Snapshot(), "snapshot_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

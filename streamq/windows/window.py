@@ -64,6 +64,11 @@ class Window(ABC):
         """Return the grid that the windows lie on: they can then be split into basic windows; None: they lie on none."""
         return None
 
+    def basic_grid(self) -> Grid:
+        """Return the grid of windows that are split into basic windows, and so have one."""
+        assert self.grid is not None, f"{self.name} windows lie on no grid"
+        return self.grid
+
     @property
     def by_starts(self) -> bool:
         """Return whether the starts of events alone say in which windows they are."""

@@ -65,7 +65,7 @@ def _filtered(window: WindowAggregate, column: str, below: Expr) -> WindowAggreg
     applied = dict(window.aggregates)[column]
     assert isinstance(applied.function, UserOperator)
     if not applied.function.events_that_stay(
-        window.window.name, window.window.grid, endless=window.input.traits.infinite
+        window.window.name, on_grid=window.window.grid is not None, endless=window.input.traits.infinite
     ):
         return replace(window, input=Where(window.input, below))
     passing = replace(applied, where=below if applied.where is None else conjunction([applied.where, below]))

@@ -1,0 +1,93 @@
+"""What operators over the members of each window have in common: how their kind of windows has them hosted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from streamq.choices import Clip, Stamp
+from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluation import Columns, Evaluation, Moves, PortColumns
+from streamq.plan.keys import check_key
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node, Traits
+from streamq.plan.schema import Schema
+from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
+from streamq.windows import Window
+
+BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
+"""The columns, by name, by which events of equal lifetime are one group; no result has them."""
+
+
+class OverWindows(EvaluatedOperator):
+    """An operator over the members of each window, group by group of ``keys``: aggregates and ``top_k``."""
+
+    input: Node
+    keys: tuple[str, ...]
+    window: Window
+    clip: Clip
+    stamp: Stamp
+
+    @property
+    def on_windows(self) -> bool:
+        return self.stamp == Stamp.ALIGN
+
+    @property
+    def is_time_sensitive(self) -> bool:
+        """Whether results read the lifetimes of members, cut as ``clip`` says."""
+        return False
+
+    def _check_keys(self) -> None:
+        """Raise TypeMismatch or UnknownColumn for keys that the input has not, or that cannot be compared."""
+        for key in self.keys:
+            check_key(self.input.schema.require(key, "group_by"), key)
+
+    def _traits(self) -> Traits:
+        return self.window.traits(self.stamp, self.input.traits)
+
+    def _mixes_windows(self) -> bool:
+        if self.stamp != Stamp.ALIGN:
+            return False
+        # results of per_window() live where its events did
+        is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
+        return self.input.mixes_windows if is_per_window else self.window.overlap
+
+    def _evaluation(
+        self,
+        evaluator: WindowEvaluator | TopKEvaluator,
+        port: PortColumns,
+        schema: Schema,
+        *,
+        outputs: Columns = (),
+        takes_ends: bool = False,
+        **modules: Any,
+    ) -> Evaluation:
+        """Return how the windows have an evaluator of theirs hosted.
+
+        takes_ends: whether it takes the ends of members for more than who is in a window. modules: what an :class:`Evaluation`
+        says of modules that are called.
+        """
+        is_time_bound = self.stamp == Stamp.TIME_BOUND
+        # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
+        has_moving_ends = self.window.is_piecewise and self.stamp != Stamp.POINT_AT_END and not self.is_time_sensitive
+        is_pointwise = self.window.by_starts and not self.is_time_sensitive and not takes_ends
+        return Evaluation(
+            evaluator=evaluator,
+            inputs=(port,),
+            schema=schema,
+            outputs=outputs,
+            bound=self.window.bound,
+            pointwise=(0,) if is_pointwise else (),
+            # a time-bound operator accepts moving ends of lifetimes: it has promised nothing of values computed of them
+            reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
+            waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
+            moves=Moves.ALWAYS if has_moving_ends or is_time_bound else Moves.NEVER,
+            **modules,
+        )
+
+    def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        return replace(self, input=inputs[0], keys=(*self.keys, *keys))
+
+
+__all__ = ["BOUNDS", "OverWindows"]

@@ -1,0 +1,27 @@
+"""What the verbs of a kind of windows build on: something that can be put into windows."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from streamq.plan.verbs import named_after
+from streamq.windows.window import Window
+
+W = TypeVar("W")
+
+
+class KindVerbs(ABC, Generic[W]):
+    """The verbs of one kind, of streams and of groups; ``W`` is what they return."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        named_after(cls, "Stream")
+
+    @abstractmethod
+    def _in_windows(self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None) -> W:
+        """Put the stream, or each group, into the windows that ``window`` makes for its axis; ``verb``: what the user called."""
+
+
+__all__ = ["W", "KindVerbs"]
