@@ -19,7 +19,6 @@ from streamq.operators import MergePartials, PartialAggregate, TopK, WindowAggre
 from streamq.operators.grouped import Grouped, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed import Windowed
-from streamq.patterns import pattern
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, stated_of
@@ -88,9 +87,10 @@ def sections() -> dict[str, list[Entry]]:
             Entry("sq.modules.get", Repository.get),
         ],
         "Patterns": [
-            *(Entry(f"sq.{name}", function) for name, function in public(pattern)),
+            *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(PATTERNS)),
             *methods("stream", AliasVerbs),
             *methods("contributor", Contributor),
+            *(e for room in Pattern.__bases__ if room is not Stream for e in methods("pattern", room)),
             *(e for e in methods("pattern", Pattern) if e.name != "pattern.alias"),
             *values("pattern", Pattern),
         ],
@@ -105,7 +105,7 @@ def sections() -> dict[str, list[Entry]]:
     }
 
 
-OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
+OPERATORS, AGGREGATES, PATTERNS = "streamq.operators.", "streamq.aggregates.", "streamq.patterns."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

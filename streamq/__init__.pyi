@@ -52,12 +52,12 @@ from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
 from .operators.stateful_operator import udso as udso
-from .patterns.pattern import all_of as all_of
-from .patterns.pattern import any_of as any_of
-from .patterns.pattern import at_least as at_least
-from .patterns.pattern import at_most as at_most
+from .patterns.operators.at_least import all_of as all_of
+from .patterns.operators.at_least import any_of as any_of
+from .patterns.operators.at_least import at_least as at_least
+from .patterns.operators.at_most import at_most as at_most
+from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
-from .patterns.pattern import sequence as sequence
 from .plan.module_properties import filters_on as filters_on
 from .plan.module_properties import mergeable as mergeable
 from .plan.module_properties import one_output_per_group as one_output_per_group

@@ -131,8 +131,8 @@ class Line:
 
 def users_line() -> Line:
     """Return the line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
-    # a context manager that decorates one of streamq's functions stands between it and its caller
-    own = (__name__.partition(".")[0], "contextlib")
+    # a context manager that decorates one of streamq's functions, or a cached property, stands between it and its caller
+    own = (__name__.partition(".")[0], "contextlib", "functools")
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         frame = frame.f_back

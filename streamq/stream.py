@@ -96,7 +96,7 @@ class Stream(
     if not TYPE_CHECKING:  # a type checker is to see that there is no such verb
 
         def __getattr__(self, name):
-            if name.startswith("_") or "plan" not in self.__dict__:
+            if name.startswith("_") or "tables" not in self.__dict__:
                 raise AttributeError(name)
             if name in self.plan.schema.names:
                 hint = f"A column is sq.col({name!r}), stream[{name!r}], or in a lambda e.{name}."

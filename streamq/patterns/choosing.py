@@ -37,12 +37,12 @@ from streamq.operators.instants import instant_ticks
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
-from streamq.patterns import syntax
 from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
 from streamq.patterns.correlation import Correlation
-from streamq.patterns.matches import Matches, all_of, as_written, at, filtered, greatest, key, least, of, so_many
+from streamq.patterns.matches import Matches, as_written, at, conjunction, filtered, greatest, key, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
+from streamq.patterns.tree import Type
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import show_to_user, substitute
@@ -60,7 +60,7 @@ def shared_events(parts: Sequence[Part], gathering: Gathering) -> list[tuple[int
         return []
     by_type: dict[str, list[int]] = {}
     for number, part in enumerate(parts):
-        if isinstance(part.pattern, syntax.Type):
+        if isinstance(part.pattern, Type):
             by_type.setdefault(part.pattern.name, []).append(number)
     return [tuple(numbers) for numbers in by_type.values() if len(numbers) > 1]
 
@@ -110,7 +110,7 @@ class Choice:
     def _source(self, numbers: Sequence[int]) -> tuple[bool, str, int]:
         """What orders inputs: types by their names, and then patterns as they stand."""
         pattern = self.parts[numbers[0]].pattern
-        if isinstance(pattern, syntax.Type):
+        if isinstance(pattern, Type):
             return False, pattern.name, numbers[0]
         return True, "", numbers[0]
 
@@ -129,7 +129,7 @@ class Choice:
             columns |= same | keys
             own[number] = (*same, *keys)
             if len(numbers) > 1:
-                condition = all_of(self.conditions.taken_on(matches))
+                condition = conjunction(self.conditions.taken_on(matches))
                 conditions |= {} if condition is None else {number: substitute(condition, same)}
         fits = {number: f"{number}@fits" for number in conditions}
         columns |= {fits[number]: condition for number, condition in conditions.items()}
@@ -141,7 +141,7 @@ class Choice:
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
         """The value of a key in a parameter's events."""
         part = self.parts[number]
-        if not isinstance(part.pattern, syntax.Type):
+        if not isinstance(part.pattern, Type):
             return Col(key(name))
         field = of(_variable(part), self.correlation.fields[name][_variable(part)])
         return self.correlation.value(name, same[field], self.matches[number].schema.type_of(field))
@@ -210,7 +210,6 @@ class Choice:
             starts=starts[-1] if self.gathering == Gathering.SEQUENCE else greatest(starts),
             root=least([m.root for m in self.matches]),
             contributors=(),
-            span=0,
             lasts=so_many(1),
             optional=frozenset[str]().union(*(m.optional for m in self.matches)),
         )
@@ -244,7 +243,7 @@ class Choice:
 
 def _variable(part: Part) -> str:
     """The variable of a parameter that is a type."""
-    assert isinstance(part.pattern, syntax.Type)
+    assert isinstance(part.pattern, Type)
     return part.variable or part.pattern.name
 
 

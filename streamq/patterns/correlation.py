@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
-from itertools import combinations
 
 from pyspark.sql import types as t
 
 from streamq.functions.comparison import EQUAL
-from streamq.patterns.checks import chooses, parts_of
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.matches import of
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import All, AtLeast, AtMost, Condition, Part, Pattern, Sequence, Type
+from streamq.patterns.syntax import Condition, Part
+from streamq.patterns.tree import parts_of
 from streamq.plan.expr import Call, Cast, Col, Expr
 from streamq.plan.spark_types import wider
 
@@ -54,8 +53,8 @@ def correlation(
     """Return the keys, and the conditions that they do not stand for.
 
     A key is what CorrelationKey names, and what equations connect in every variable: ``x.m = y.m AND y.m = z.m``. An equation
-    is none where a match may be without the event of one of its variables, which are ``optional``: it is then skipped. Nor are
-    equations a key where what an operator of the pattern ``whole`` takes would go by those that are not about its events alone.
+    is none where a match may be without the event of one of its variables, which are ``optional``: it is then skipped. Nor do
+    equations become a key if an operator of the pattern ``whole`` would then choose other events than without it.
     """
     keys: dict[str, dict[str, str]] = {}
     compared: dict[str, t.DataType] = {}
@@ -81,38 +80,15 @@ def correlation(
         by_variable = dict(reversed(members))
         is_whole = len(members) == len(by_variable) == len(variables.fields)
         edges = [conjunct.names for conjunct, owned in equations if owned in members]
-        if is_whole and all(_takes_by_its_own(part.pattern, edges) for part in parts_of(whole)):
+        if is_whole and all(part.pattern.keeps_keys(edges) for part in parts_of(whole)):
             keys[".".join(members[0])] = by_variable
             compared[".".join(members[0])] = types[members[0]]
             done |= {id(c) for c, owned in equations if owned in members}
     return Correlation(keys, compared), [c for c in conjuncts if id(c) not in done]
 
 
-def _takes_by_its_own(pattern: Pattern, edges: Several[frozenset[str]]) -> bool:
-    """Whether an operator takes the same events key by key as by the equations between its events, two variables each.
-
-    One that selects or consumes binds its parameters one by one, and equations hold for what is bound already: each must be
-    connected with those by equations among just these. ATMOST counts events whatever others of its parameter are equal to.
-    """
-    match pattern:
-        case AtMost():
-            return False
-        case Sequence(parts) if chooses(parts):
-            bound = [_events_of(part) for part in parts]
-            return all(_are_connected(frozenset().union(*bound[at:]), edges) for at in range(len(parts) - 1))
-        case All(parts) | AtLeast(_, parts) if chooses(parts):
-            pairs = combinations([_events_of(part) for part in parts], 2)
-            return all(_are_connected(one | other, edges) for one, other in pairs)
-    return True
-
-
-def _events_of(whole: Part) -> frozenset[str]:
-    """The variables of a part's events."""
-    return frozenset(p.variable or p.pattern.name for p in parts_of(whole) if isinstance(p.pattern, Type))
-
-
-def _are_connected(variables: frozenset[str], edges: Several[frozenset[str]]) -> bool:
-    """Whether equations between these variables connect them all."""
+def are_connected(variables: frozenset[str], edges: Several[frozenset[str]]) -> bool:
+    """Return whether equations, of two variables each, connect all of these by those between just them."""
     reached = {min(variables)}
     within = [edge for edge in edges if edge <= variables]
     while more := {v for edge in within if edge & reached for v in edge} - reached:
@@ -148,4 +124,4 @@ class _Groups:
         return list({id(g): g for g in self._group.values()}.values())
 
 
-__all__ = ["Correlation", "correlation"]
+__all__ = ["Correlation", "are_connected", "correlation"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,18 +13,18 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns import syntax
 from streamq.patterns.advice import refused
-from streamq.patterns.checks import parts_of
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.lowering import EventType, Lowering
 from streamq.patterns.matches import Matches, altered, contributor_of, filtered, greatest, least, of, so_many
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
+from streamq.patterns.tree import Type, extent_of, leaves, negated_below, optional_below, parts_of, variables_below
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import check_names
 from streamq.stream import Stream
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import INTEGER, TIMESTAMP, ticks
 
 ROOT, ID = "@.root", "@.id"
 """The columns of a match's root and id, for definitions that use it as an event."""
@@ -70,35 +70,22 @@ def mentions_ids(program: Program, fields: Mapping[str, Collection[str]]) -> boo
     return any(_mentions_ids(definition, fields) for definition in program.definitions)
 
 
-def used_types(program: Program) -> tuple[syntax.Type, ...]:
+def used_types(program: Program) -> tuple[Type, ...]:
     """Return the types that the program takes from outside, each where it stands first, in the order of the text."""
-    kinds: dict[str, syntax.Type] = {}
+    kinds: dict[str, Type] = {}
     defined: set[str] = set()
     for definition in program.definitions:
-        for kind in _types_in(definition.pattern):
+        for _, _, kind in leaves(definition.pattern):
             if kind.name not in defined:
                 kinds.setdefault(kind.name, kind)
         defined.add(definition.name)
     return tuple(kinds.values())
 
 
-def cancelling_nothing(program: Program, primitive: Collection[str]) -> Iterator[str]:
-    """Yield the types of single events, those of ``primitive``, that a CANCEL_WHEN is over: it cancels none of them."""
-    for definition in program.definitions:
-        for part in parts_of(definition.pattern):
-            match part.pattern:
-                case syntax.CancelWhen(Part(syntax.Type(name))) if name in primitive:
-                    yield name
-
-
-def no_type(kind: syntax.Type, types: Collection[str]) -> Refusal:
+def no_type(kind: Type, types: Collection[str]) -> Refusal:
     """Return the refusal of a type that is none of ``types``."""
     there = f"there are: {', '.join(types)}" if types else "there is none"
     return Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
-
-
-def _types_in(whole: Part) -> Iterator[syntax.Type]:
-    return (part.pattern for part in parts_of(whole) if isinstance(part.pattern, syntax.Type))
 
 
 def _defined(
@@ -108,7 +95,7 @@ def _defined(
         raise Refusal(definition.place, f"{definition.name!r} is an event type already")
     _check_types(definition, types)
     variables = _variables(definition.pattern, types)
-    optional = frozenset(_optional(definition.pattern))
+    optional = optional_below(definition.pattern)
     kinds = {
         (name, field): types[kind.name].stream.schema.type_of(field)
         for name, kind in _events(definition.pattern).items()
@@ -129,36 +116,24 @@ def _defined(
     ids = {} if matches.id is None else {ID: matches.id}
     is_cut = definition.validity is not None and definition.validity.start is not None
     several = matches.contributors if len(matches.contributors) > 1 or is_cut else ()
-    span = matches.span + (_longest(definition.pattern, lowering) if is_cut else 0)
     contributors = {contributor_of("@", i): start for i, start in enumerate(several)}
     columns = {**outputs, ROOT: matches.root, **ids, **contributors}
     stream = stream._derive(Select(stream.plan, tuple(columns.items())))
     own = tuple(map(Col, contributors))
-    return EventType(stream, tuple(outputs), Col(ROOT), span, Col(ID) if ids else None, own)
+    extent = extent_of(definition, {name: kind.extent for name, kind in types.items()})
+    return EventType(stream, tuple(outputs), Col(ROOT), extent, Col(ID) if ids else None, own)
 
 
-def _longest(part: Part, lowering: Lowering) -> int:
-    """How long a match lives at most behind its span, in ticks: so far from its root a cut may move its start."""
-    match part.pattern:
-        case syntax.Unless() | syntax.AtMost():
-            return lowering.scope(part.pattern)
-        case syntax.Not(_, inner) | syntax.CancelWhen(inner):
-            return _longest(inner, lowering)
-    return 0
-
-
-def _events(whole: Part) -> dict[str, syntax.Type]:
+def _events(whole: Part) -> dict[str, Type]:
     """The types of events, by variable; one without a name has that of its type."""
-    events: dict[str, syntax.Type] = {}
-    for part in parts_of(whole):
-        if isinstance(part.pattern, syntax.Type):
-            name = part.variable or part.pattern.name
-            if "." in name:
-                raise Refusal(part.place, "a variable has no dot in its name", f"found {name!r}", "Name it by AS.")
-            if name in events:
-                hint = "Name each of them: A AS first, A AS second."
-                raise Refusal(part.place, f"{name!r} stands for two events", "", hint)
-            events[name] = part.pattern
+    events: dict[str, Type] = {}
+    for name, part, kind in leaves(whole):
+        if "." in name:
+            raise Refusal(part.place, "a variable has no dot in its name", f"found {name!r}", "Name it by AS.")
+        if name in events:
+            hint = "Name each of them: A AS first, A AS second."
+            raise Refusal(part.place, f"{name!r} stands for two events", "", hint)
+        events[name] = kind
     return events
 
 
@@ -171,41 +146,30 @@ def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None
         (other, second), (one, first) = axes.items()
         observed = f"{first.name!r} is on {_AXIS[one]}, {second.name!r} on {_AXIS[other]}"
         raise Refusal(second.place, "event types on different time axes", observed)
+    _check_scopes(definition.pattern, next(iter(axes)))
+
+
+def _check_scopes(whole: Part, axis: str) -> None:
+    """Raise Refusal for a scope that is no duration of the axis."""
+    for part in parts_of(whole):
+        pattern = part.pattern
+        if pattern.duration is not None:
+            try:
+                ticks(pattern.duration, axis, "cedr")
+            except StreamqError as error:
+                raise refused(pattern.scope_place, error, "cedr", "Write a unit behind it: 5 minutes.") from error
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
     events = _events(whole)
     below: dict[str, frozenset[str]] = {name: frozenset({name}) for name in events}
     for part in parts_of(whole):
-        names = _events(part)
-        if part.variable is not None and not isinstance(part.pattern, syntax.Type):
+        if part.variable is not None and not isinstance(part.pattern, Type):
             if part.variable in below:
                 raise Refusal(part.place, f"{part.variable!r} stands for two patterns")
-            below[part.variable] = frozenset(names) - _negated(part)
+            below[part.variable] = frozenset(variables_below(part)) - negated_below(part)
     fields = {name: types[kind.name].fields for name, kind in events.items()}
-    return Variables(below, fields, _negated(whole))
-
-
-def _negated(whole: Part) -> frozenset[str]:
-    """The variables of events that no match of a part has."""
-    negated: set[str] = set()
-    for part in parts_of(whole):
-        match part.pattern:
-            case syntax.Unless(_, other) | syntax.Not(other) | syntax.CancelWhen(_, other):
-                negated |= set(_events(other))
-    return frozenset(negated)
-
-
-def _optional(whole: Part) -> set[str]:
-    """The variables of events that a match may be without."""
-    optional: set[str] = set()
-    for part in parts_of(whole):
-        match part.pattern:
-            case syntax.AtLeast(count, parts) if count < len(parts):
-                optional |= {name for p in parts for name in _events(p)}
-            case syntax.AnyOf(parts) | syntax.AtMost(_, parts) if len(parts) > 1:
-                optional |= {name for p in parts for name in _events(p)}
-    return optional
+    return Variables(below, fields, negated_below(whole))
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:
@@ -295,8 +259,7 @@ def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]])
 
     ``fields`` are those of the types that are known.
     """
-    kinds = {part.variable or part.pattern.name: part.pattern.name for part in parts_of(definition.pattern)
-             if isinstance(part.pattern, syntax.Type)}  # fmt: skip
+    kinds = {name: kind.name for name, _, kind in leaves(definition.pattern)}
     waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]
     while waiting:
         match waiting.pop():
@@ -309,4 +272,4 @@ def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]])
     return False
 
 
-__all__ = ["Where", "cancelling_nothing", "matches_of", "mentions_ids", "no_type", "used_types", "variables_of"]
+__all__ = ["Where", "matches_of", "mentions_ids", "no_type", "used_types", "variables_of"]

@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from streamq.functions.logic import conjuncts
-from streamq.patterns.checks import variables_below
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.definitions import matches_of, mentions_ids
 from streamq.patterns.lowering import EventType
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render, shown_part
 from streamq.patterns.syntax import Program
+from streamq.patterns.tree import variables_below
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, Traits, WrittenPattern, node
 from streamq.plan.schema import Schema
@@ -87,6 +87,16 @@ class Detect(Node):
 
     def event_type(self, *, has_ids: bool) -> EventType:
         """Return the matches as events of a type, with their roots, contributors and, where asked for, ids."""
+        if has_ids not in self._event_types:
+            self._event_types[has_ids] = self._lowered(has_ids)
+        return self._event_types[has_ids]
+
+    @cached_property
+    def _event_types(self) -> dict[bool, EventType]:
+        """The matches as they have been asked for, with ids or without."""
+        return {}
+
+    def _lowered(self, has_ids: bool) -> EventType:
         program = self.definitions.program
         is_asked = has_ids or mentions_ids(program, {name: plan.schema.names for name, plan in self.types.items()})
         types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}

@@ -13,7 +13,7 @@ from streamq.functions.structures import SEQUENCE
 from streamq.operators.instants import instant_ticks
 from streamq.patterns.matches import so_many
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Type
+from streamq.patterns.tree import Type
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.keys import has_equality
 from streamq.plan.lifetime import Lifetime

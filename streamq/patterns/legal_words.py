@@ -4,23 +4,35 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 from typing import Final
 
-OPERATORS: Final = ("SEQUENCE", "ATLEAST", "ALL", "ANY", "ATMOST", "UNLESS", "NOT", "CANCEL_WHEN")
-"""The operators of patterns."""
+from streamq.patterns.operators import operators
+
 RESERVED: Final = (
     "EVENT", "WHEN", "WHERE", "OUTPUT", "AS", "AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "TRUE", "FALSE", "NULL",
 )  # fmt: skip
 """Keywords that are no name anywhere but after a dot, unless in backticks."""
-KEYWORDS: Final = (
-    *RESERVED, *(o for o in OPERATORS if o != "NOT"),
-    "EACH", "FIRST", "LAST", "REUSE", "CONSUME", "CorrelationKey", "EQUAL", "UNIQUE",
-)  # fmt: skip
+OTHERS: Final = ("EACH", "FIRST", "LAST", "REUSE", "CONSUME", "CorrelationKey", "EQUAL", "UNIQUE")
+"""Keywords that are names wherever none of them can stand; so are those of operators."""
+
+
+@cache
+def keywords() -> tuple[str, ...]:
+    """Return all keywords, of which those of operators come from their rooms."""
+    return (*RESERVED, *(word for word in operators() if word not in RESERVED), *OTHERS)
+
+
+@cache
+def _spellings() -> Mapping[str, str]:
+    """Return the keywords by how they may be written, in upper case: those of operators with hyphens, too."""
+    return {word.upper(): word for word in keywords()} | {word.replace("_", "-"): word for word in operators()}
+
 
 _GROUPS: Final = (
-    ({"SEQUENCE", "ATLEAST", "ALL", "ANY", "ATMOST", "UNLESS", "NOT", "CANCEL_WHEN", "NAME", "QUOTED"},
-     f"an event type, a pattern ({', '.join(OPERATORS)})"),
+    ({"OPERATOR", "NAME", "QUOTED"},
+     "an event type, a pattern ({operators})"),
     ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "NOT", "MINUS", "LPAR", "LSQB", "LBRACE"},
      "a condition or an expression"),
     ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "MINUS", "LPAR", "LSQB", "LBRACE"},
@@ -45,14 +57,20 @@ _GROUPS: Final = (
 
 _SINGLE: Final = {
     "SELECTION": "EACH, FIRST, LAST", "CONSUMPTION": "REUSE, CONSUME", "EQUALITY": "EQUAL, UNIQUE",
-    "CORRELATIONKEY": "CorrelationKey", "COMPARISON": "a comparison", "$END": "the end of the text",
+    "OPERATOR": "{operators}", "CORRELATIONKEY": "CorrelationKey", "COMPARISON": "a comparison",
+    "$END": "the end of the text",
     "COMMA": "','", "RPAR": "')'", "LPAR": "'('", "RSQB": "']'", "LSQB": "'['", "RBRACE": "'}'", "LBRACE": "'{'", "DOT": "'.'",
     "AT": "'@'", "HASH": "'#'", "SEMICOLON": "';'",
 }  # fmt: skip
 _ORDER: Final = ("_AS", "SELECTION", "CONSUMPTION", "_AND", "_OR", "COMMA", "DOT", "LPAR", "RPAR", "RBRACE", "RSQB")
 _LAST: Final = ("_WHERE", "_OUTPUT", "AT", "HASH", "_EVENT", "SEMICOLON", "$END")
 _WORD = re.compile(r"[^\W\d][\w-]*")
-_SIGN = re.compile(r"'[^']*(?:''[^']*)*'|`[^`]*`|[0-9][0-9.]*|CANCEL-WHEN\b|[^\W\d]\w*|<>|!=|<=|>=|.", re.IGNORECASE)
+_SIGN = re.compile(r"'[^']*(?:''[^']*)*'|`[^`]*`|[0-9][0-9.]*|[^\W\d]\w*|<>|!=|<=|>=|.")
+
+
+def is_keyword(word: str) -> bool:
+    """Return whether a word is a keyword, in any case."""
+    return word.upper() in _spellings()
 
 
 def legal(tokens: Iterable[str]) -> str:
@@ -65,12 +83,14 @@ def legal(tokens: Iterable[str]) -> str:
             left -= group
     order = [*_ORDER, *sorted(left - {*_ORDER, *_LAST}), *_LAST]
     words += [_SINGLE.get(token, token.removeprefix("_")) for token in order if token in left]
-    return f"Legal here: {', '.join(words)}." if words else ""
+    text = ", ".join(words).replace("{operators}", ", ".join(operators()))
+    return f"Legal here: {text}." if words else ""
 
 
 def sign_at(text: str, offset: int) -> str:
     """Return what stands at an offset of a text: ``the name 'a'``, ``the keyword WHERE``, ``'('``."""
-    token = _SIGN.match(text, offset)
+    hyphened = _WORD.match(text, offset)
+    token = hyphened if hyphened and hyphened[0].upper() in _spellings() else _SIGN.match(text, offset)
     if token is None:
         return "the end of a line"
     shown = token[0] if len(token[0]) <= 40 else token[0][:37] + "..."
@@ -80,30 +100,28 @@ def sign_at(text: str, offset: int) -> str:
         return f"the string {shown}"
     if shown[0] in "0123456789":
         return f"the number {shown}"
-    if shown.upper() in _UPPER:
-        return f"the keyword {_UPPER[shown.upper()]}"
+    if shown.upper() in _spellings():
+        return f"the keyword {_spellings()[shown.upper()]}"
     if shown[0] == "`" or _WORD.match(shown):
         return f"the name {shown.strip('`')!r}"
     return f'"{shown}"' if "'" in shown else f"'{shown}'"
 
 
-def keyword_like(word: str, keywords: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the keyword that a word is almost, or nothing; ``likeness`` is 1 for equal words, and a keyword is like no other."""
-    if not 3 <= len(word) <= 40 or word.upper() in _UPPER:
+def keyword_like(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
+    """Return the keyword nearest to a misspelt word, by a ``likeness`` of 1 for equal ones; nothing if the word is one itself."""
+    if not 3 <= len(word) <= 40 or word.upper() in _spellings():
         return ""
-    upper = {_plain(keyword): keyword for keyword in keywords}
+    upper = {_plain(keyword): keyword for keyword in words}
     close = difflib.get_close_matches(_plain(word), list(upper), n=1, cutoff=likeness)
     return upper[close[0]] if close else ""
 
 
 def keywords_of(tokens: Iterable[str]) -> list[str]:
     """Return the keywords among tokens."""
-    words = [w for token in tokens for w in _SINGLE.get(token, token.removeprefix("_")).split(", ")]
-    return [word for word in words if word.upper() in _UPPER]
+    shown = (_SINGLE.get(token, token.removeprefix("_")) for token in tokens)
+    words = [w for one in shown for w in (operators() if one == "{operators}" else one.split(", "))]
+    return [word for word in words if word.upper() in _spellings()]
 
 
 def _plain(word: str) -> str:
     return word.upper().replace("-", "_")
-
-
-_UPPER: Final = {word.upper(): word for word in KEYWORDS} | {"CANCEL-WHEN": "CANCEL_WHEN"}

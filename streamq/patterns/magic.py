@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CedrError, PlanError, nearest, sentence
-from streamq.patterns import syntax
-from streamq.patterns.checks import parts_of
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern, cedr
 from streamq.patterns.source_text import source_text
+from streamq.patterns.tree import Type, leaves
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
@@ -43,14 +42,14 @@ def _streams(text: str, names: dict[str, Any]) -> dict[str, Stream]:
     streams: dict[str, Stream] = {}
     defined: set[str] = set()
     for definition in program.definitions:
-        for part in parts_of(definition.pattern):
-            if isinstance(part.pattern, syntax.Type) and part.pattern.name not in defined:
-                streams[part.pattern.name] = _stream(part.pattern, text, names)
+        for _, _, kind in leaves(definition.pattern):
+            if kind.name not in defined:
+                streams[kind.name] = _stream(kind, text, names)
         defined.add(definition.name)
     return streams
 
 
-def _stream(kind: syntax.Type, text: str, names: dict[str, Any]) -> Stream:
+def _stream(kind: Type, text: str, names: dict[str, Any]) -> Stream:
     stream = names.get(kind.name)
     if isinstance(stream, Stream):
         return stream

@@ -12,15 +12,19 @@ from functools import reduce
 
 from pyspark.sql.types import LongType
 
+from streamq.choices import LengthKind
 from streamq.functions.catalogue import by_name
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.where import Where
 from streamq.plan.expr import Call, Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
+
+POINT = Length(LengthKind.FIXED, 1)
 
 
 def at(variable: str) -> str:
@@ -83,9 +87,8 @@ class Matches:
 
     variables: those that a condition may name; events: those of them that are events, in their order; optional: those of these
     that a match may be without; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest
-    start of all events below; span: how far before a match's start its root can lie at most, in ticks; lasts: how long a match
-    lives, in ticks; id, ids: that of a match, and those of its contributors, NULL for one that it has not; where somebody asks
-    for ids.
+    start of all events below; lasts: how long a match lives, in ticks; id, ids: that of a match, and those of its contributors,
+    NULL for one that it has not; where somebody asks for ids.
     """
 
     stream: Stream
@@ -94,7 +97,6 @@ class Matches:
     starts: Expr
     root: Expr
     contributors: tuple[Expr, ...]
-    span: int
     lasts: Expr
     id: Expr | None = None
     ids: tuple[Expr, ...] = ()
@@ -124,8 +126,23 @@ def altered(stream: Stream, start: Start, length: Length) -> Stream:
 
 def filtered(stream: Stream, conditions: Iterable[Expr]) -> Stream:
     """The events of a stream for which conditions hold."""
-    condition = all_of(conditions)
+    condition = conjunction(conditions)
     return stream if condition is None else stream._derive(Where(stream.plan, condition))
+
+
+def opened(stream: Stream, scope: int) -> Stream:
+    """Matches that live while another event may follow: from behind their start, as long as any scope."""
+    return altered(stream, Start(by=1), Length(LengthKind.FIXED, scope))
+
+
+def rest_of_scope(matches: Matches, first: Expr, scope: int) -> Expr:
+    """How much of the scope that begins at an instant lies behind a match's start, in ticks."""
+    return so_many(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
+
+
+def elapsed(later: Matches, first: Expr) -> Expr:
+    """How long after an instant a later match starts, in ticks."""
+    return later.ticks(later.starts) - later.ticks(first)
 
 
 def listed(ids: Sequence[Expr]) -> Expr:
@@ -161,25 +178,29 @@ def so_many(number: int) -> Expr:
     return Lit(number, LongType())
 
 
-def all_of(conditions: Iterable[Expr]) -> Expr | None:
+def conjunction(conditions: Iterable[Expr]) -> Expr | None:
     """The conjunction of some conditions; None of none."""
     several = list(conditions)
     return reduce(lambda a, b: a & b, several) if several else None
 
 
 __all__ = [
+    "POINT",
     "Matches",
     "Named",
-    "all_of",
     "altered",
     "at",
+    "conjunction",
     "contributor_of",
+    "elapsed",
     "filtered",
     "greatest",
     "in_order",
     "key",
     "least",
     "of",
+    "opened",
+    "rest_of_scope",
     "root_of",
     "so_many",
 ]

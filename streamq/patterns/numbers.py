@@ -3,20 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
 
 from lark import Token
 
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Place
-
-
-class Number(NamedTuple):
-    """A count or a scope, and where it stands."""
-
-    value: Any
-    place: Place
-
 
 MAX_DIGITS = 100
 """The greatest length of a number or a duration, so that reading one takes bounded time."""
@@ -65,4 +56,4 @@ def duration(tokens: list[Token]) -> Duration:
     return written(tokens).lower()
 
 
-__all__ = ["Number", "duration", "number", "place_of", "unquoted", "whole_number", "written"]
+__all__ = ["duration", "number", "place_of", "unquoted", "whole_number", "written"]

@@ -8,7 +8,7 @@ from streamq.choices import JoinKind
 from streamq.functions.comparison import EQUAL
 from streamq.operators.join import Join
 from streamq.patterns.conditions import Conjunct, condition_on
-from streamq.patterns.matches import Matches, all_of, so_many
+from streamq.patterns.matches import Matches, conjunction, so_many
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
@@ -36,7 +36,6 @@ class Pair:
             starts=last.starts,
             root=last.root,
             contributors=(),
-            span=0,
             lasts=so_many(1),
             optional=self.optional,
         )
@@ -55,7 +54,7 @@ class Pair:
             left.plan,
             right.plan,
             on=(*((k, k) for k in self.keys), *equal),
-            where=all_of([*more, *conditions]),
+            where=conjunction([*more, *conditions]),
             how=how,
             left_names=tuple((n, n) for n in left.schema.names),
             right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, cast
 from streamq.errors import CedrError
 from streamq.patterns.advice import unexpected_at
 from streamq.patterns.checks import check_program
-from streamq.patterns.legal_words import KEYWORDS, OPERATORS, keyword_like, keywords_of, legal, sign_at
+from streamq.patterns.legal_words import keyword_like, keywords, keywords_of, legal, sign_at
+from streamq.patterns.operators import operators
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Program
 
@@ -21,7 +22,7 @@ _WORD = re.compile(r"[\w-]+")
 _WORD_BEFORE = re.compile(r"(?<![\w.`])([^\W\d][\w-]*)\s*\Z")
 
 
-def parse(text: str | bytes) -> Program:
+def parse(text: str | bytes | SourceText) -> Program:
     """Return the definitions of a text in the CEDR language.
 
     Bytes are UTF-8. Keywords count in any case; names count as written. Raises CedrError at the first place that is wrong,
@@ -33,15 +34,19 @@ def parse(text: str | bytes) -> Program:
     """
     from lark import UnexpectedInput
 
-    source = source_text(text)
+    from streamq.patterns.calls import Misplaced
+
+    source = text if isinstance(text, SourceText) else source_text(text)
     try:
         # the transformer has made a program of the tree that lark says it is
         program = cast(Program, _language().parse(source.text))
         check_program(program)
     except Refusal as refusal:
         raise source.refused(refusal) from None
+    except Misplaced as misplaced:
+        raise _unexpected(source, source.offset(misplaced.place), misplaced.legal) from None
     except UnexpectedInput as unexpected:
-        raise _unexpected(source, unexpected) from None
+        raise _unexpected_token(source, unexpected) from None
     return program
 
 
@@ -51,29 +56,42 @@ def _language() -> Lark:
 
     from streamq.patterns.tree_builder import TreeBuilder
 
-    grammar = files("streamq.patterns").joinpath("grammar.lark").read_text(encoding="utf-8")
+    words = "|".join(word.replace("_", "[_-]") for word in sorted(operators(), key=len, reverse=True))
+    grammar = (
+        files("streamq.patterns").joinpath("grammar.lark").read_text(encoding="utf-8").replace("{operators}", words)
+    )
     return Lark(grammar, parser="lalr", lexer="contextual", transformer=TreeBuilder())
 
 
-def _unexpected(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
+def _unexpected_token(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
     """Return the error for a token that cannot stand where it stands, or for a character that begins none."""
-    text, tokens = source.text, unexpected.interactive_parser.accepts()
+    tokens = frozenset(unexpected.interactive_parser.accepts())
     offset = cast(int, unexpected.pos_in_stream)
     if getattr(getattr(unexpected, "token", None), "type", "") == "$END":
-        offset = len(text.rstrip())
+        offset = len(source.text.rstrip())
+    from streamq.patterns.calls import legal_in_call
+
+    misplaced, tokens = legal_in_call(unexpected.interactive_parser.parser_state.value_stack, tokens)
+    return _unexpected(source, offset if misplaced is None else misplaced, tokens)
+
+
+def _unexpected(source: SourceText, offset: int, tokens: frozenset[str]) -> CedrError:
+    """Return the error for what stands at an offset, where one of some tokens could."""
+    text = source.text
+    if offset >= len(text.rstrip()):
         observed, word = "found the end of the text", None
     else:
         observed, word = f"found {sign_at(text, offset)}", _WORD.match(text, offset)
     before = _WORD_BEFORE.search(text, max(0, offset - 100), offset)
     if before and text.startswith("(", offset) and "_AS" in tokens and "COMPARISON" not in tokens:
-        near = keyword_like(before[1], OPERATORS)
-        hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(OPERATORS)}."
+        near = keyword_like(before[1], operators())
+        hint = f"Did you mean {near!r}?" if near else f"There are: {', '.join(operators())}."
         return source.error(source.place(before.start()), "no operator of patterns", f"found {before[1]!r}", hint)
     if near := keyword_like(word[0] if word else "", keywords_of(tokens)):
         hint = f"Did you mean {near!r}?"
-    elif before and (near := keyword_like(before[1], KEYWORDS, likeness=0.8)):
+    elif before and (near := keyword_like(before[1], keywords(), likeness=0.8)):
         hint = f"Did you mean {near!r} for the word before it, {before[1]!r}?"
     else:
-        offset, signs, hint = unexpected_at(text, offset, frozenset(tokens))
+        offset, signs, hint = unexpected_at(text, offset, tokens)
         observed = f"found {signs!r}" if signs else observed
     return source.error(source.place(offset), "this cannot stand here", observed, f"{hint} {legal(tokens)}".strip())

@@ -4,32 +4,33 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from functools import cached_property
 from typing import Any
 
 from streamq.compiler.explain_html import Part as Explained
 from streamq.compiler.explain_html import page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
-from streamq.patterns import syntax
-from streamq.patterns.checks import check_program, compared_with_null, orders_of_one_type, variables_below
+from streamq.patterns.checks import advice_of, check_program
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
-from streamq.patterns.definitions import cancelling_nothing, no_type, used_types, variables_of
+from streamq.patterns.definitions import no_type, used_types, variables_of
 from streamq.patterns.detect import Definitions, Detect, event_type
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators.cancel_when import CancelWhenVerbs
+from streamq.patterns.operators.not_between import NotVerbs
+from streamq.patterns.operators.unless import UnlessVerbs
 from streamq.patterns.parser import parse
 from streamq.patterns.picture import explained
 from streamq.patterns.rendering import render
 from streamq.patterns.source_text import Refusal, SourceText, source_text
-from streamq.patterns.syntax import Definition, Part, Program
+from streamq.patterns.syntax import Apply, AttributeEquals, Condition, CorrelationKey, Definition, Field, Part, Program
+from streamq.patterns.tree import parts_of, variables_below
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
 from streamq.stream import Stream
-from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
-
-MANY_ORDERS = 24
-"""In how many orders events of one type may be a match without a warning: four of them in any order are as many."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,15 @@ class Written:
 
     source: str | None = None
     """The text that says all of the program, if there is one."""
+
+    @classmethod
+    def checked(cls, program: Program, types: Mapping[str, Any], functions: tuple[Function, ...]) -> Written:
+        """Return what verbs say; raises PlanError for a program that no operator could mean."""
+        try:
+            check_program(program)
+        except Refusal as refusal:
+            raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
+        return cls(program, types, functions)
 
     @property
     def last(self) -> Definition:
@@ -59,29 +69,22 @@ class Written:
         is_whole = not last.output and last.occurrence is None and last.validity is None
         return is_whole and len(self.program.definitions) == 1
 
-    def plan(self) -> Detect:
-        """Return the plan of its matches; raises Refusal at the place of what is wrong."""
-        check_program(self.program)
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the event types that it uses; raises Refusal for one that has no stream."""
         used = used_types(self.program)
         for kind in used:
             if kind.name not in self.types:
                 raise no_type(kind, [*self.types, *(d.name for d in self.program.definitions[:-1])])
-        names = tuple(kind.name for kind in used)
+        return tuple(kind.name for kind in used)
+
+    def plan(self) -> Detect:
+        """Return the plan of its matches; raises Refusal at the place of what is wrong."""
+        names = self.names
         inputs = tuple(self.types[name].plan for name in names)
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
-        for name in cancelling_nothing(self.program, primitive):
-            warn(
-                f"cedr: CANCEL_WHEN over the events of a type, here {name}, cancels none: they begin where they happen; "
-                "write CANCEL_WHEN(pattern, negated)"
-            )
-        for comparison in compared_with_null(self.program):
-            warn(f"cedr: {comparison} is never true, as NULL is equal to nothing; write IS NULL, or IS NOT NULL")
-        for name, together, orders in orders_of_one_type(self.program):
-            if orders >= MANY_ORDERS:
-                warn(
-                    f"cedr: each {together} events of {name} are {orders} matches, one in each order of the parts that they fit; "
-                    f"write SEQUENCE({name} AS a, {name} AS b, ...), which has them once, in the order of time"
-                )
+        for advice in advice_of(self.program, primitive):
+            warn(f"cedr: {advice}")
         return Detect(inputs, names, Definitions.of(self.program, self.source), self._conditions(names, inputs))
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
@@ -90,10 +93,10 @@ class Written:
             return ()
         types = {name: event_type(plan, has_ids=False) for name, plan in zip(names, inputs, strict=True)}
         variables = variables_of(self.program, types)
-        return tuple(_called(f, variables, "where") for f in self.functions)
+        return tuple(_called(f, variables) for f in self.functions)
 
 
-class Pattern(Stream):
+class Pattern(UnlessVerbs, NotVerbs, CancelWhenVerbs, Stream):
     """The matches of a pattern, as a stream; it can become longer, by the verbs of patterns, and be a part of another one.
 
     Every verb of streams goes on from the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,
@@ -102,15 +105,26 @@ class Pattern(Stream):
 
     def __init__(self, written: Written, text: SourceText | None = None):
         """What is wrong with it is said at its place in the ``text``, if it comes from one."""
+        self.written, self._source = written, text
+        with self._refusing():
+            used = [written.types[name] for name in written.names]
+        self.tables = tables_behind(used, "pattern")
+
+    @cached_property
+    def plan(self) -> Node:  # type: ignore[override]  # nobody sets the plan of a stream
+        """The plan of its matches, made when somebody asks for it; raises PlanError for what does not fit the event types."""
+        with self._refusing():
+            return self.written.plan()
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        """Turn a refusal into the error that it is for a user."""
         try:
-            plan = written.plan()
+            yield
         except Refusal as refusal:
-            if text is not None:
-                raise text.refused(refusal) from None
+            if self._source is not None:
+                raise self._source.refused(refusal) from None
             raise PlanError(sentence("pattern", refusal.wrong, refusal.observed, refusal.hint)) from None
-        used = [written.types[name] for name in plan.names]
-        super().__init__(plan, tables_behind(used, "pattern"))
-        self.written = written
 
     def _derive(self, plan: Node, *others: Verbs) -> Any:
         return Stream(plan, tables_behind((self, *others), "union"))
@@ -133,45 +147,9 @@ class Pattern(Stream):
         """The pattern as a part of another one, under a name."""
         return _contributor(self, name)
 
-    def unless(self, negated: Stream | Contributor, within: Duration, *, nth: int | None = None) -> Pattern:
-        """The matches that no event of ``negated`` follows ``within`` a scope, from the match on, or from its nth contributor.
-
-        UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> sq.any_of(a.alias("x")).unless(b.alias("y"), within=3).show()
-        x_v  root  start  end
-          1     1      1    4
-        """
-        scope, number = _scope(within, "unless"), None if nth is None else _count(nth, "unless")
-        return self._negation(negated, lambda this, other: syntax.Unless(this, other, scope, number))
-
-    def without(self, negated: Stream | Contributor) -> Pattern:
-        """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> c = sq.events([(5, 6, {"v": 5})])
-        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).without(c.alias("z")).show()
-        x_v  y_v  root  start  end
-          1    3     1      4   11
-          2    3     2      4   12
-        """
-        return self._negation(negated, lambda this, other: syntax.Not(other, this))
-
-    def cancel_when(self, negated: Stream | Contributor) -> Pattern:
-        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated).
-
-        >>> import streamq as sq
-        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-        >>> c = sq.events([(5, 6, {"v": 5})])
-        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).cancel_when(c.alias("z")).show()
-        x_v  y_v  root  start  end
-          1    3     1      4   11
-          2    3     2      4   12
-        """
-        return self._negation(negated, syntax.CancelWhen)
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], Operator]) -> Pattern:
+        this, other = _contributor(self), _contributor(negated)
+        return _pattern(make(this.part, other.part), [this, other])
 
     def where(self, condition: Any) -> Pattern:
         """The matches for which a condition holds; one that names a negated variable says which events are looked for.
@@ -187,16 +165,13 @@ class Pattern(Stream):
         """
         last = self.written.last
         if callable(condition) and not isinstance(condition, Expr):
+            _check_named(condition, last, "where")
             return Pattern(self.written.with_last(last, functions=(*self.written.functions, condition)))
         if not isinstance(condition, str):
             hint = 'Write "x.m = y.m", or lambda x, y: x.m == y.m.'
             raise PlanError(sentence("where", "not a condition of a pattern", f"found {kind_of(condition)}", hint))
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return Pattern(self.written.with_last(replace(last, where=(*last.where, *more))))
-
-    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], syntax.Pattern]) -> Pattern:
-        this, other = _contributor(self), _contributor(negated)
-        return _pattern(make(this.part, other.part), [this, other])
 
 
 @accepts_placeholders
@@ -225,133 +200,21 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
         if not isinstance(given, Stream):
             not_a_stream(f"cedr, {name}", given)
     source = source_text(text)
-    return Pattern(Written(parse(text), streams, source=source.text), source)
+    pattern = Pattern(Written(parse(source), streams, source=source.text), source)
+    _ = pattern.plan  # a text says all of the pattern, so what is wrong with it is said at once
+    return pattern
 
 
-@accepts_placeholders
-def sequence(*parts: Stream | Contributor, within: Duration) -> Pattern:
-    """Events one strictly after the other, within a scope: SEQUENCE.
-
-    The lifetime is from the last one's start to the end of the scope, which begins with the first.
-
-    >>> import streamq as sq
-    >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
-    >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).show()
-    x_v  y_v  root  start  end
-      1    2     1      4   11
-    """
-    scope = _scope(within, "sequence")
-    return _of_parts("sequence", parts, lambda p: syntax.Sequence(p, scope))
-
-
-@accepts_placeholders
-def all_of(*parts: Stream | Contributor, within: Duration) -> Pattern:
-    """One event of each part, in any order, within a scope: ALL.
-
-    >>> import streamq as sq
-    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-    >>> c = sq.events([(5, 6, {"v": 5})])
-    >>> sq.all_of(a.alias("x"), c.alias("z"), within=10).show()
-    x_v  z_v  root  start  end
-      1    5     1      5   11
-      2    5     2      5   12
-    """
-    scope = _scope(within, "all_of")
-    return _of_parts("all_of", parts, lambda p: syntax.All(p, scope))
-
-
-@accepts_placeholders
-def any_of(*parts: Stream | Contributor) -> Pattern:
-    """An event of any part: ANY.
-
-    >>> import streamq as sq
-    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-    >>> sq.any_of(a.alias("x"), b.alias("y")).show()
-     x_v   y_v  root  start  end
-       1  NULL     1      1    2
-       2  NULL     2      2    3
-    NULL     3     4      4    5
-    NULL     4     6      6    7
-    """
-    return _of_parts("any_of", parts, syntax.AnyOf)
-
-
-@accepts_placeholders
-def at_least(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
-    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL.
-
-    >>> import streamq as sq
-    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-    >>> c = sq.events([(5, 6, {"v": 5})])
-    >>> sq.at_least(2, a.alias("x"), b.alias("y"), c.alias("z"), within=3).show()
-     x_v   y_v   z_v  root  start  end
-       1     3  NULL     1      4    5
-       2     3  NULL     2      4    5
-       2  NULL     5     2      5    6
-    NULL     3     5     4      5    7
-    NULL     4     5     5      6    8
-    """
-    number, scope = _count(count, "at_least"), _scope(within, "at_least")
-    return _of_parts("at_least", parts, lambda p: syntax.AtLeast(number, p, scope))
-
-
-@accepts_placeholders
-def at_most(count: int, *parts: Stream | Contributor, within: Duration) -> Pattern:
-    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST.
-
-    >>> import streamq as sq
-    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
-    >>> sq.at_most(1, a.alias("x"), b.alias("y"), within=2).show()
-     x_v   y_v  root  start  end
-       1  NULL     1      1    3
-    NULL     3     4      4    6
-    NULL     4     6      6    8
-    """
-    number, scope = _count(count, "at_most"), _scope(within, "at_most")
-    return _of_parts("at_most", parts, lambda p: syntax.AtMost(number, p, scope))
-
-
-def _count(count: Any, verb: str) -> int:
-    number = plain_integer(count)
-    if isinstance(number, bool) or not isinstance(number, int):
-        observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
-        hint = "" if verb == "unless" else f"Write sq.{verb}(2, ...)."
-        raise PlanError(sentence(verb, "a count is a whole number", observed, hint))
-    return number
-
-
-def _scope(within: Duration, verb: str) -> syntax.Duration:
-    """A scope as texts have it; raises TimeError for what is none."""
-    ticks = length(within, verb)
-    if isinstance(within, timedelta):
-        return show_duration(ticks, TIMESTAMP)
-    return within if isinstance(within, str) else ticks
-
-
-def _of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], syntax.Pattern]) -> Pattern:
+def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], Operator]) -> Pattern:
+    """Return the pattern that an operator makes of streams and patterns; ``verb`` is what the user has called."""
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
         raise PlanError(sentence(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").'))
     return _pattern(make(tuple(c.part for c in contributors)), contributors)
 
 
-def _pattern(pattern: syntax.Pattern, contributors: Iterable[Contributor]) -> Pattern:
-    types: dict[str, Any] = {}
-    where: tuple[syntax.Condition, ...] = ()
-    functions: tuple[Function, ...] = ()
-    for contributor in contributors:
-        for name, stream in contributor.types.items():
-            if name in types:
-                hint = "Give each part a name of its own: stream.alias('x')."
-                raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
-            types[name] = stream
-        where, functions = where + contributor.where, functions + contributor.functions
-    definition = Definition("Pattern", Part(pattern), where)
-    return Pattern(Written(Program((definition,)), types, functions))
-
-
 def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") -> Contributor:
-    """A stream or pattern as a part: an event type of its name, or the pattern that it is."""
+    """Return a stream or a pattern as a part: an event type of its name, or the pattern that it is."""
     if isinstance(stream, Contributor):
         return stream
     if not isinstance(stream, Stream):
@@ -364,19 +227,35 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
     return AliasVerbs.alias(stream, name)
 
 
-def _of_its_own(part: Part, where: Iterable[syntax.Condition]) -> Iterator[syntax.Condition]:
-    """Conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
+def _pattern(tree: Operator, contributors: Iterable[Contributor]) -> Pattern:
+    """Return the pattern of a tree over the event types, and with the conditions, of its parts."""
+    types: dict[str, Any] = {}
+    where: tuple[Condition, ...] = ()
+    functions: tuple[Function, ...] = ()
+    for part in contributors:
+        for name, stream in part.types.items():
+            if name in types:
+                hint = "Give each part a name of its own: stream.alias('x')."
+                raise PlanError(sentence("pattern", f"{name!r} stands for two parts", "", hint))
+            types[name] = stream
+        where, functions = where + part.where, functions + part.functions
+    program = Program((Definition("Pattern", Part(tree), where),))
+    return Pattern(Written.checked(program, types, functions))
+
+
+def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
+    """Yield conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
     names = variables_below(part)
     for condition in where:
         match condition:
-            case syntax.AttributeEquals(attribute, value):
-                yield from (syntax.Apply("=", (syntax.Field(n, attribute), value)) for n in names)
-            case syntax.CorrelationKey(attributes, equal):
+            case AttributeEquals(attribute, value):
+                yield from (Apply("=", (Field(n, attribute), value)) for n in names)
+            case CorrelationKey(attributes, equal):
                 pairs = [(a, b) for i, b in enumerate(names) for a in names[max(0, i - 1) if equal else 0 : i]]
                 sign = "=" if equal else "<>"
                 for attribute in attributes:
-                    fields = ((syntax.Field(a, attribute), syntax.Field(b, attribute)) for a, b in pairs)
-                    yield from (syntax.Apply(sign, two) for two in fields)
+                    fields = ((Field(a, attribute), Field(b, attribute)) for a, b in pairs)
+                    yield from (Apply(sign, two) for two in fields)
             case _:
                 yield condition
 
@@ -395,14 +274,20 @@ class _Variable:
     __getitem__ = __getattr__
 
 
-def _called(function: Function, variables: Variables, verb: str) -> Expr:
-    """What a function of variables computes."""
-    names = list(inspect.signature(function).parameters)
-    for name in names:
-        if name not in variables.below:
-            there = f"there are: {', '.join(variables.below)}"
-            raise PlanError(sentence(verb, f"no variable {name!r}", there, nearest(name, variables.below)))
-    return as_expr(function(*(_Variable(n, variables) for n in names)))
+def _check_named(function: Function, definition: Definition, verb: str) -> None:
+    """Raise PlanError for a parameter of a function that is no variable of a definition."""
+    named = (part.variable for part in parts_of(definition.pattern) if part.variable is not None)
+    every = dict.fromkeys([*variables_below(definition.pattern), *named])
+    for name in inspect.signature(function).parameters:
+        if name not in every:
+            raise PlanError(
+                sentence(verb, f"no variable {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
+            )
 
 
-__all__ = ["Contributor", "Pattern", "all_of", "any_of", "at_least", "at_most", "cedr", "sequence"]
+def _called(function: Function, variables: Variables) -> Expr:
+    """Return what a function of variables computes."""
+    return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
+
+
+__all__ = ["Pattern", "Written", "cedr", "pattern_of_parts"]

@@ -7,32 +7,24 @@ import re
 from typing import Final
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.legal_words import KEYWORDS
+from streamq.patterns.legal_words import is_keyword
 from streamq.patterns.syntax import (
-    All,
-    AnyOf,
     Apply,
-    AtLeast,
-    AtMost,
     AttributeEquals,
-    CancelWhen,
     Condition,
     CorrelationKey,
     Definition,
-    Duration,
     Expression,
     Field,
     Literal,
-    Not,
     OutputField,
     Part,
-    Pattern,
     Program,
-    Sequence,
     Slice,
-    Type,
-    Unless,
+    shown_duration,
+    shown_text,
 )
+from streamq.patterns.tree import Form, Tree, Type
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
 """How tightly an expression binds; an operand that binds less tightly than its place asks stands in parentheses."""
@@ -40,9 +32,7 @@ OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
 _BINARY: Final = dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), COMPARISON) | {
     "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT,
 }  # fmt: skip
-_KEYWORDS: Final = {word.upper() for word in KEYWORDS}
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
-_PLAIN_DURATION = re.compile(r"[0-9]+(\.[0-9]+)? [a-z]+( [0-9]+(\.[0-9]+)? [a-z]+)*")
 
 
 def render(program: Program) -> str:
@@ -74,7 +64,7 @@ def _definition(definition: Definition) -> str:
 
 def shown_part(part: Part) -> str:
     """Return a parameter as it is written."""
-    words = [_pattern(part.pattern)]
+    words = [shown_pattern(part.pattern)]
     if part.variable is not None:
         words += ["AS", _name(part.variable)]
     if part.selection != Selection.EACH:
@@ -84,27 +74,23 @@ def shown_part(part: Part) -> str:
     return " ".join(words)
 
 
-def _pattern(pattern: Pattern) -> str:
-    match pattern:
-        case Type(name):
-            return _name(name)
-        case Sequence(parts, within):
-            return _call("SEQUENCE", *map(shown_part, parts), shown_duration(within))
-        case AtLeast(count, parts, within):
-            return _call("ATLEAST", str(count), *map(shown_part, parts), shown_duration(within))
-        case All(parts, within):
-            return _call("ALL", *map(shown_part, parts), shown_duration(within))
-        case AnyOf(parts):
-            return _call("ANY", *map(shown_part, parts))
-        case AtMost(count, parts, within):
-            return _call("ATMOST", str(count), *map(shown_part, parts), shown_duration(within))
-        case Unless(part, negated, within, nth):
-            counted = () if nth is None else (str(nth),)
-            return _call("UNLESS", shown_part(part), shown_part(negated), *counted, shown_duration(within))
-        case Not(negated, part):
-            return _call("NOT", shown_part(negated), shown_part(part))
-        case CancelWhen(part, negated):
-            return _call("CANCEL_WHEN", shown_part(part), shown_part(negated))
+def shown_pattern(pattern: Tree) -> str:
+    """Return a pattern as it is written."""
+    if isinstance(pattern, Type):
+        return _name(pattern.name)
+    shown: list[str] = []
+    for argument in pattern.signature:
+        value = getattr(pattern, argument.field)
+        match argument.form:
+            case Form.PARTS:
+                shown += map(shown_part, value)
+            case Form.PART:
+                shown.append(shown_part(value))
+            case Form.SCOPE:
+                shown.append(shown_duration(value))
+            case Form.COUNT:
+                shown += [] if value is None else [str(value)]
+    return _call(pattern.keyword, *shown)
 
 
 def _call(name: str, *arguments: str) -> str:
@@ -114,13 +100,6 @@ def _call(name: str, *arguments: str) -> str:
 def shown_expression(node: Condition) -> str:
     """Return a condition or an expression as it is written."""
     return _expression(node, OR)
-
-
-def shown_duration(within: Duration) -> str:
-    """Return a scope as it is written."""
-    if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within):
-        return str(within)
-    return _string(within)
 
 
 def _output_field(field: OutputField) -> str:
@@ -200,18 +179,14 @@ def _literal(node: Literal) -> str:
         case bool() as value:
             return str(value).upper()
         case str() as value:
-            return _string(value)
+            return shown_text(value)
         case value:
             return repr(value)
 
 
-def _string(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"
-
-
 def _name(name: str) -> str:
     """Return a name, in backticks if it is a keyword or no plain word."""
-    return f"`{name}`" if name.upper() in _KEYWORDS else _word(name)
+    return f"`{name}`" if is_keyword(name) else _word(name)
 
 
 def _word(name: str) -> str:

@@ -50,6 +50,13 @@ class SourceText:
         """Return the place of the character at an offset."""
         return Place(self.text.count("\n", 0, offset) + 1, offset - (self.text.rfind("\n", 0, offset) + 1) + 1)
 
+    def offset(self, place: Place) -> int:
+        """Return where the character at a place is."""
+        start = 0
+        for _ in range(place.line - 1):
+            start = self.text.index("\n", start) + 1
+        return start + place.column - 1
+
     def end(self) -> Place:
         """Return the place behind the last character that is not blank."""
         return self.place(len(self.text.rstrip()))

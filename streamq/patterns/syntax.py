@@ -6,10 +6,14 @@ A variable, a type and a field are names as written; what they stand for is not 
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from streamq.choices import Consumption, Selection
+
+if TYPE_CHECKING:
+    from streamq.patterns.tree import Tree
 
 
 class Place(NamedTuple):
@@ -28,20 +32,6 @@ class Placed:
     """A node of the tree; its place is no part of its value."""
 
     place: Place = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Scoped(Placed):
-    """An operator with a scope, and where that stands."""
-
-    scope_place: Place = field(default=NOWHERE, compare=False, repr=False)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Counted(Scoped):
-    """An operator with a scope and a count, and where that stands."""
-
-    count_place: Place = field(default=NOWHERE, compare=False, repr=False)
 
 
 # --- expressions of WHERE and OUTPUT
@@ -115,98 +105,28 @@ Condition = Expression | CorrelationKey | AttributeEquals
 Duration = str | int
 """A scope: ``"12 hours"``, or an integer number of ticks, as :func:`streamq.time.ticks` takes it."""
 
+_PLAIN_DURATION = re.compile(r"[0-9]+(\.[0-9]+)? [a-z]+( [0-9]+(\.[0-9]+)? [a-z]+)*")
+
+
+def shown_duration(within: Duration) -> str:
+    """Return a scope as it is written."""
+    return str(within) if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within) else shown_text(within)
+
+
+def shown_text(value: str) -> str:
+    """Return a string as it is written, in quotes."""
+    return "'" + value.replace("'", "''") + "'"
+
 
 @dataclass(frozen=True)
 class Part(Placed):
     """A parameter of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
 
-    pattern: Pattern
+    pattern: Tree
     variable: str | None = None
     selection: Selection = Selection.EACH
     consumption: Consumption = Consumption.REUSE
 
-
-@dataclass(frozen=True)
-class Type(Placed):
-    """The events of a type: a stream, or an earlier definition."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class Sequence(Scoped):
-    """One event of each part, strictly one after the other, within a scope."""
-
-    parts: tuple[Part, ...]
-    within: Duration
-
-
-@dataclass(frozen=True)
-class AtLeast(Counted):
-    """Events of ``count`` of the parts, in any order of the parts, within a scope."""
-
-    count: int
-    parts: tuple[Part, ...]
-    within: Duration
-
-
-@dataclass(frozen=True)
-class All(Scoped):
-    """One event of each part, in any order, within a scope."""
-
-    parts: tuple[Part, ...]
-    within: Duration
-
-
-@dataclass(frozen=True)
-class AnyOf(Placed):
-    """An event of any part."""
-
-    parts: tuple[Part, ...]
-
-
-@dataclass(frozen=True)
-class AtMost(Counted):
-    """An event of a part with no more than ``count`` events of the parts in the scope that ends with it."""
-
-    count: int
-    parts: tuple[Part, ...]
-    within: Duration
-
-
-@dataclass(frozen=True)
-class Unless(Counted):
-    """A match that no event of ``negated`` follows within a scope.
-
-    The scope starts with the match, or at its ``nth`` contributor, counted from 1.
-    """
-
-    pattern: Part
-    negated: Part
-    within: Duration
-    nth: int | None = None
-
-
-@dataclass(frozen=True)
-class Not(Placed):
-    """A match of ``pattern`` with no event of ``negated`` between its first and its last contributor."""
-
-    negated: Part
-    pattern: Part
-
-
-@dataclass(frozen=True)
-class CancelWhen(Placed):
-    """A match with no event of ``negated`` between its root time and its own start."""
-
-    pattern: Part
-    negated: Part
-
-
-Pattern = Type | Sequence | AtLeast | All | AnyOf | AtMost | Unless | Not | CancelWhen
-
-ScopedPattern = Sequence | AtLeast | All | AtMost | Unless
-"""Those with a scope."""
 
 # --- definitions
 

@@ -8,41 +8,30 @@ from typing import Any
 from lark import Token, Transformer, v_args
 
 from streamq.choices import Consumption, Selection
-from streamq.errors import TimeError
-from streamq.patterns.advice import refused
-from streamq.patterns.numbers import Number, duration, number, place_of, unquoted, whole_number, written
+from streamq.patterns.calls import Amount, Call
+from streamq.patterns.numbers import number, place_of, unquoted
+from streamq.patterns.operator import Operator
 from streamq.patterns.source_text import MAX_DEPTH, Refusal
 from streamq.patterns.syntax import (
-    NOWHERE,
-    All,
-    AnyOf,
     Apply,
-    AtLeast,
-    AtMost,
     AttributeEquals,
-    CancelWhen,
     Condition,
     CorrelationKey,
     Definition,
     Expression,
     Field,
     Literal,
-    Not,
     OutputField,
     Part,
-    Pattern,
     Place,
     Program,
-    Sequence,
     Slice,
-    Type,
-    Unless,
 )
-from streamq.time import length
+from streamq.patterns.tree import Type
 
 
 class TreeBuilder(Transformer[Token, Program]):
-    """Makes the nodes; refuses what the grammar allows and no operator means, such as a missing scope."""
+    """Makes the nodes; refuses what the grammar allows and no text means."""
 
     def start(self, definitions: list[Definition]) -> Program:
         return Program(tuple(definitions), place=Place(1, 1))
@@ -70,12 +59,12 @@ class TreeBuilder(Transformer[Token, Program]):
     # --- patterns
 
     @v_args(inline=True)
-    def whole(self, pattern: Pattern, variable: Token | None) -> Part:
+    def whole(self, pattern: Operator, variable: Token | None) -> Part:
         return Part(pattern, variable and str(variable), place=pattern.place)
 
     @v_args(inline=True)
     def part(
-        self, pattern: Pattern, variable: Token | None, selection: Token | None, consumption: Token | None
+        self, pattern: Operator, variable: Token | None, selection: Token | None, consumption: Token | None
     ) -> Part:
         return Part(
             pattern,
@@ -90,63 +79,22 @@ class TreeBuilder(Transformer[Token, Program]):
         return Type(str(name), place=place_of(name))
 
     @v_args(inline=True)
-    def sequence(self, keyword: Token, *arguments: Any) -> Sequence:
-        *parts, scope = arguments
-        within = required(scope, keyword)
-        return Sequence(tuple(parts), within.value, place=place_of(keyword), scope_place=within.place)
+    def first_argument(self, keyword: Token, argument: Part | Amount) -> Call:
+        call = Call(keyword)
+        call.add(argument, place_of(keyword))
+        return call
 
     @v_args(inline=True)
-    def at_least(self, keyword: Token, count: Number, *arguments: Any) -> AtLeast:
-        *parts, scope = arguments
-        return AtLeast(count.value, tuple(parts), **counted(keyword, count, required(scope, keyword)))
+    def next_argument(self, call: Call, comma: Token, argument: Part | Amount) -> Call:
+        call.add(argument, place_of(comma))
+        return call
 
     @v_args(inline=True)
-    def at_most(self, keyword: Token, count: Number, *arguments: Any) -> AtMost:
-        *parts, scope = arguments
-        return AtMost(count.value, tuple(parts), **counted(keyword, count, required(scope, keyword)))
+    def operator(self, call: Call, bracket: Token) -> Operator:
+        return call.operator(place_of(bracket))
 
-    @v_args(inline=True)
-    def all_of(self, keyword: Token, *arguments: Any) -> All:
-        *parts, scope = arguments
-        within = required(scope, keyword)
-        return All(tuple(parts), within.value, place=place_of(keyword), scope_place=within.place)
-
-    @v_args(inline=True)
-    def any_of(self, keyword: Token, *arguments: Any) -> AnyOf:
-        *parts, scope = arguments
-        if scope is not None:
-            hint = "For events within a scope write ATLEAST(1, ..., scope)."
-            raise Refusal(scope.place, "ANY has no scope", f"found {scope.value!r}", hint)
-        return AnyOf(tuple(parts), place=place_of(keyword))
-
-    @v_args(inline=True)
-    def unless(
-        self, keyword: Token, pattern: Part, negated: Part, nth: Number | None = None, scope: Number | None = None
-    ) -> Unless:
-        within = required(scope, keyword, "an unscoped negation: ")
-        number = None if nth is None else nth.value
-        return Unless(pattern, negated, nth=number, **counted(keyword, nth, within))
-
-    @v_args(inline=True)
-    def not_between(self, keyword: Token, negated: Part, pattern: Part) -> Not:
-        return Not(negated, pattern, place=place_of(keyword))
-
-    @v_args(inline=True)
-    def cancel_when(self, keyword: Token, pattern: Part, negated: Part) -> CancelWhen:
-        return CancelWhen(pattern, negated, place=place_of(keyword))
-
-    def count(self, tokens: list[Token]) -> Number:
-        return Number(whole_number(tokens, "a count"), place_of(tokens[0]))
-
-    def scope(self, tokens: list[Token]) -> Number:
-        within, place = duration(tokens), place_of(tokens[0])
-        try:
-            ticks = length(within, "scope")
-        except TimeError as error:
-            raise refused(place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
-        if ticks <= 0:
-            raise Refusal(place, "a scope that is not positive", f"found {written(tokens)}")
-        return Number(within, place)
+    def amount(self, tokens: list[Token]) -> Amount:
+        return Amount(tuple(tokens))
 
     # --- conditions and expressions
 
@@ -257,21 +205,6 @@ class TreeBuilder(Transformer[Token, Program]):
         return bounds
 
     validity = occurrence
-
-
-def required(scope: Number | None, keyword: Token, wrong: str = "") -> Number:
-    """Return a scope; refuse an operator that has none."""
-    if scope is None:
-        hint = "Write one behind the last pattern, such as 5 minutes."
-        raise Refusal(place_of(keyword), f"{wrong}{keyword.upper()} without a scope", "", hint)
-    return scope
-
-
-def counted(keyword: Token, count: Number | None, within: Number) -> dict[str, Any]:
-    """What an operator with a count and a scope has beside its parts and the count: the scope, and places."""
-    count_place = NOWHERE if count is None else count.place
-    places = {"place": place_of(keyword), "count_place": count_place, "scope_place": within.place}
-    return {"within": within.value, **places}
 
 
 def applied(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:

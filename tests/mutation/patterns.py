@@ -5,9 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streamq.patterns import definitions, lowering
+from streamq.patterns import definitions
 from streamq.patterns.correlation import Correlation
 from streamq.patterns.lowering import Lowering
+from streamq.patterns.operators import sequence
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.unless import Unless
 from streamq.plan.expr import Expr, Lit
 from streamq.runtime.candidates import Gatherer, Taking
 from streamq.runtime.choosing import Chooser
@@ -37,19 +40,8 @@ def crowd_a_tick_longer(right: Any, gatherer: Gatherer, state: Any, start: int) 
     return right(gatherer, state, start - isinstance(gatherer, Uncrowded))
 
 
-def scope_closed(right: Any, low: Lowering, within: Any, place: Any) -> int:
-    scope: int = right(low, within, place)
-    return scope + 1
-
-
-def unless_closed(right: Any, low: Lowering, pattern: Any) -> Any:
-    with_scope = wrapped(Lowering, "scope", scope_closed)[2]
-    before = Lowering.scope
-    Lowering.scope = with_scope  # type: ignore[method-assign]
-    try:
-        return right(low, pattern)
-    finally:
-        Lowering.scope = before  # type: ignore[method-assign]
+def unless_closed(right: Any, pattern: Unless, low: Lowering, variable: str | None) -> Any:
+    return right(replace(pattern, within=pattern.scope + 1), low, variable)
 
 
 def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Expr | None]:
@@ -57,9 +49,9 @@ def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Ex
     return low, high + 1 if isinstance(high, Lit) and isinstance(high.value, int) else high
 
 
-def cancelled_from_the_last(right: Any, low: Lowering, pattern: Any) -> Any:
+def cancelled_from_the_last(right: Any, pattern: CancelWhen, low: Lowering, variable: str | None) -> Any:
     matches, negated = low.lowered(pattern.pattern), low.lowered(pattern.negated)
-    return low._without_between(matches, negated, matches.contributors[0], matches.span)
+    return low.without_between(matches, negated, matches.contributors[0], low.extent(pattern.pattern).span)
 
 
 MUTANTS = (
@@ -67,7 +59,7 @@ MUTANTS = (
         "scope of a sequence a tick short",
         "an event just a scope after the first is no part of a sequence",
         "sequence",
-        (wrapped(lowering, "_opened", scope_a_tick_short),),
+        (wrapped(sequence, "opened", scope_a_tick_short),),
     ),
     Mutant(
         "correlation keys forgotten",
@@ -97,7 +89,7 @@ MUTANTS = (
         "UNLESS closed",
         "an event at the end of the scope is one in it",
         "unless",
-        (wrapped(Lowering, "_unless", unless_closed),),
+        (wrapped(Unless, "matches", unless_closed),),
     ),
     Mutant(
         "slice with its end",
@@ -109,6 +101,6 @@ MUTANTS = (
         "cancelled from the first contributor",
         "CANCEL_WHEN looks from the first of the match's own contributors on, not from its root",
         "cancel_when",
-        (wrapped(Lowering, "_cancel_when", cancelled_from_the_last),),
+        (wrapped(CancelWhen, "matches", cancelled_from_the_last),),
     ),
 )

@@ -7,6 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.patterns import syntax as s
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence as InSequence
+from streamq.patterns.operators.unless import Unless
+from streamq.patterns.tree import Type
 
 INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%")}
 
@@ -19,15 +26,15 @@ class Condition:
     variables: frozenset[str]
 
 
-def event_variables(whole: s.Part) -> Iterator[tuple[str, s.Type]]:
+def event_variables(whole: s.Part) -> Iterator[tuple[str, Type]]:
     """The variables of events, in the text's order."""
     match whole.pattern:
-        case s.Type(name):
+        case Type(name):
             yield whole.variable or name, whole.pattern
-        case s.Unless(first, second) | s.Not(first, second) | s.CancelWhen(first, second):
+        case Unless(first, second) | Not(first, second) | CancelWhen(first, second):
             yield from event_variables(first)
             yield from event_variables(second)
-        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
             for part in parts:
                 yield from event_variables(part)
 
@@ -36,18 +43,18 @@ def negations(whole: s.Part) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
     """Of each negation the variables of its positive argument, and those of what it negates."""
     for part in parts_below(whole):
         match part.pattern:
-            case s.Unless(positive, negated) | s.Not(negated, positive) | s.CancelWhen(positive, negated):
+            case Unless(positive, negated) | Not(negated, positive) | CancelWhen(positive, negated):
                 yield seen(positive), seen(negated)
 
 
 def seen(whole: s.Part) -> frozenset[str]:
     """The variables that the operator around a part sees: none of what is negated below."""
     match whole.pattern:
-        case s.Type():
+        case Type():
             return frozenset(name for name, _ in event_variables(whole))
-        case s.Unless(positive) | s.Not(_, positive) | s.CancelWhen(positive):
+        case Unless(positive) | Not(_, positive) | CancelWhen(positive):
             return seen(positive)
-        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
             return frozenset().union(*map(seen, parts))
     raise AssertionError(whole)
 
@@ -55,10 +62,10 @@ def seen(whole: s.Part) -> frozenset[str]:
 def parts_below(whole: s.Part) -> Iterator[s.Part]:
     yield whole
     match whole.pattern:
-        case s.Unless(first, second) | s.Not(first, second) | s.CancelWhen(first, second):
+        case Unless(first, second) | Not(first, second) | CancelWhen(first, second):
             yield from parts_below(first)
             yield from parts_below(second)
-        case s.Sequence(parts) | s.All(parts) | s.AnyOf(parts) | s.AtLeast(_, parts) | s.AtMost(_, parts):
+        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
             for part in parts:
                 yield from parts_below(part)
 

@@ -9,36 +9,33 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.checks import contributor_count
-from streamq.patterns.legal_words import KEYWORDS
+from streamq.patterns.legal_words import keywords
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence
+from streamq.patterns.operators.unless import Unless
 from streamq.patterns.syntax import (
-    All,
-    AnyOf,
     Apply,
-    AtLeast,
-    AtMost,
     AttributeEquals,
-    CancelWhen,
     CorrelationKey,
     Definition,
     Expression,
     Field,
     Literal,
-    Not,
     OutputField,
     Part,
-    Pattern,
     Program,
-    Sequence,
     Slice,
-    Type,
-    Unless,
 )
+from streamq.patterns.tree import Type
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
-NAMES = st.sampled_from(["a", "x1", "Ä", "_", *KEYWORDS]) | st.text(CHARACTERS, min_size=1, max_size=5)
+NAMES = st.sampled_from(["a", "x1", "Ä", "_", *keywords()]) | st.text(CHARACTERS, min_size=1, max_size=5)
 NUMBERS = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
 LITERALS = st.builds(Literal, NUMBERS | st.text(CHARACTERS, max_size=5) | st.booleans() | st.none())
 FIELDS = st.builds(Field, st.none() | NAMES, NAMES)
@@ -100,7 +97,7 @@ def draw_part(draw: Draw, names: Iterator[str], depth: int, negated: bool = Fals
     return Part(pattern, variable, draw(st.sampled_from(Selection)), draw(st.sampled_from(Consumption)))
 
 
-def draw_scope(draw: Draw, names: Iterator[str], depth: int) -> Pattern:
+def draw_scope(draw: Draw, names: Iterator[str], depth: int) -> Operator:
     """A pattern that NOT can stand over."""
     parts = tuple(draw_part(draw, names, depth) for _ in range(draw(st.integers(2, 3))))
     within = draw(DURATIONS)
@@ -112,7 +109,7 @@ def draw_scope(draw: Draw, names: Iterator[str], depth: int) -> Pattern:
     return AtLeast(draw(st.integers(2, len(parts))), parts, within)
 
 
-def draw_pattern(draw: Draw, names: Iterator[str], depth: int) -> Pattern:
+def draw_pattern(draw: Draw, names: Iterator[str], depth: int) -> Operator:
     kind = draw(st.integers(0, 6)) if depth else 0
     match kind:
         case 1:
@@ -122,7 +119,7 @@ def draw_pattern(draw: Draw, names: Iterator[str], depth: int) -> Pattern:
             return AnyOf(parts) if kind == 2 else AtMost(draw(st.integers(1, 9)), parts, draw(DURATIONS))
         case 4:
             part, negated = draw_part(draw, names, depth - 1), draw_part(draw, names, depth - 1, negated=True)
-            nth = draw(st.none() | st.integers(1, contributor_count(part.pattern, {})))
+            nth = draw(st.none() | st.integers(1, part.pattern.extent({}).contributors))
             return Unless(part, negated, draw(DURATIONS), nth)
         case 5:
             negated = draw_part(draw, names, depth - 1, negated=True)

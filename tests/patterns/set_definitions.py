@@ -17,7 +17,15 @@ import duckdb
 import pyarrow as pa
 
 from streamq.patterns import syntax as s
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence as InSequence
+from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
+from streamq.patterns.tree import Type
 from tests.patterns.conditions_as_sql import Condition, conjuncts, equal_keys, event_variables, guarded, sql, value
 
 HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
@@ -64,7 +72,7 @@ class Query:
     # --- patterns
 
     def part(self, part: s.Part) -> Relation:
-        if isinstance(part.pattern, s.Type):
+        if isinstance(part.pattern, Type):
             return self.primitive(part.pattern, part.variable or part.pattern.name)
         relation = self.pattern(part.pattern)
         if part.variable is None:
@@ -80,7 +88,7 @@ class Query:
         body = f"SELECT * FROM {relation.name} e WHERE {' AND '.join(conditions)}"
         return self.relation(body, relation.fields, relation.events)
 
-    def primitive(self, kind: s.Type, variable: str) -> Relation:
+    def primitive(self, kind: Type, variable: str) -> Relation:
         table, names = self.types[kind.name]
         columns = [f'true AS "{variable}."']
         columns += [f'{own} AS "{variable}.{name}"' for own, name in HEADS.items() if name not in names]
@@ -88,27 +96,27 @@ class Query:
         body = f"SELECT {', '.join(HEADER)}, {', '.join(columns)} FROM {table}"
         return self.filtered(self.relation(body, {variable: names}, (variable,)))
 
-    def pattern(self, pattern: s.Pattern) -> Relation:
+    def pattern(self, pattern: Operator) -> Relation:
         match pattern:
-            case s.Sequence(parts, within):
+            case InSequence(parts, within):
                 return self.ordered([self.part(p) for p in parts], [tuple(range(len(parts)))], ticks(within))
-            case s.AtLeast(count, parts, within):
+            case AtLeast(count, parts, within):
                 return self.ordered([self.part(p) for p in parts], arrangements(len(parts), count), ticks(within))
-            case s.All(parts, within):
+            case All(parts, within):
                 return self.ordered([self.part(p) for p in parts], arrangements(len(parts), len(parts)), ticks(within))
-            case s.AnyOf(parts):
+            case AnyOf(parts):
                 return self.ordered([self.part(p) for p in parts], arrangements(len(parts), 1), 1)
-            case s.AtMost(count, parts, within):
+            case AtMost(count, parts, within):
                 return self.at_most([self.part(p) for p in parts], count, ticks(within))
-            case s.Unless(positive, negated, within, nth):
+            case Unless(positive, negated, within, nth):
                 since = f"e._contributors[{nth}]" if nth else "e._vs"
                 between = f"z._vs > {since} AND z._vs < {since} + {ticks(within)}"
                 header = f"e._id || '~', e._vs, e._vs + {ticks(within)}, e._root, [e._vs]"
                 return self.without(positive, negated, between, header)
-            case s.Not(negated, positive):
+            case Not(negated, positive):
                 between = "z._vs > e._contributors[1] AND z._vs < e._contributors[-1]"
                 return self.without(positive, negated, between)
-            case s.CancelWhen(positive, negated):
+            case CancelWhen(positive, negated):
                 return self.without(positive, negated, "z._vs > e._root AND z._vs < e._vs")
         raise AssertionError(pattern)
 

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq.errors import CedrError, PlanError, StreamqError, StreamqWarning
-from streamq.patterns.checks import parts_of
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render, shown_duration
-from streamq.patterns.syntax import AtLeast, AtMost, Program, Scoped, Unless
+from streamq.patterns.syntax import Program
+from streamq.patterns.tree import parts_of
 from tests.each import each
 from tests.patterns.drawn_programs import programs
 
@@ -213,14 +213,17 @@ def test_what_is_wrong_with_a_count_or_a_scope_is_shown_there(name: str) -> None
     assert re.match(r"[0-9'-]" if "found" in str(e) else "[A-Z]+\\(", at)
 
 
+def shown_argument(value: int | str) -> str:
+    """A count or a scope as it is written."""
+    return shown_duration(value)
+
+
 @settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.randoms(use_true_random=False))
 def test_a_count_or_a_scope_of_nothing_is_shown_wherever_it_stands(program: Program, rng: random.Random) -> None:
     text = render(program)
     patterns = [part.pattern for d in parse(text).definitions for part in parts_of(d.pattern)]
-    numbers = [(p.scope_place, shown_duration(p.within)) for p in patterns if isinstance(p, Scoped)]
-    numbers += [(p.count_place, str(p.count)) for p in patterns if isinstance(p, AtLeast | AtMost)]
-    numbers += [(p.count_place, str(p.nth)) for p in patterns if isinstance(p, Unless) and p.nth is not None]
+    numbers = [(place, shown_argument(getattr(p, field))) for p in patterns for field, place in p.places.items()]
     assume(numbers)
     place, number = rng.choice(numbers)
     lines = text.split("\n")

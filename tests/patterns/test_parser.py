@@ -6,33 +6,31 @@ import pytest
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
-from streamq.patterns.legal_words import KEYWORDS, RESERVED
+from streamq.patterns.legal_words import RESERVED, keywords
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence
+from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
 from streamq.patterns.syntax import (
-    All,
-    AnyOf,
     Apply,
-    AtLeast,
-    AtMost,
     AttributeEquals,
-    CancelWhen,
     Condition,
     CorrelationKey,
     Definition,
     Expression,
     Field,
     Literal,
-    Not,
     OutputField,
     Part,
-    Pattern,
     Place,
     Program,
-    Sequence,
     Slice,
-    Type,
-    Unless,
 )
+from streamq.patterns.tree import Type
 
 PAPER = """EVENT CIDR07_Example
 WHEN UNLESS(SEQUENCE(INSTALL x, SHUTDOWN AS y, 12 hours), RESTART AS z, 5 minutes)
@@ -49,7 +47,7 @@ def definition(text: str) -> Definition:
     return only
 
 
-def pattern(text: str) -> Pattern:
+def pattern(text: str) -> Operator:
     return definition(f"EVENT E WHEN {text}").pattern.pattern
 
 
@@ -99,7 +97,7 @@ def test_the_shorthands_of_the_paper() -> None:
         ("Sequence(A, any(B, C), 5)", Sequence((A, Part(AnyOf((B, C)))), 5)),
     ],
 )
-def test_pattern(text: str, tree: Pattern) -> None:
+def test_pattern(text: str, tree: Operator) -> None:
     assert pattern(text) == tree
 
 
@@ -261,7 +259,7 @@ def test_comments_blanks_and_bytes() -> None:
     assert parse(text.encode()) == parse(text) == parse("EVENT E WHEN A WHERE x")
 
 
-@pytest.mark.parametrize("word", KEYWORDS)
+@pytest.mark.parametrize("word", keywords())
 def test_keywords_as_names(word: str) -> None:
     """Reserved words are names after a dot only; the others wherever no keyword can stand, or in backticks."""
     assert where(f"x.{word} AND [{word} EQUAL 1]") == (Field("x", word), AttributeEquals(word, Literal(1)))

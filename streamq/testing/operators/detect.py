@@ -9,8 +9,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.patterns import syntax
-from streamq.patterns.checks import parts_of
 from streamq.patterns.detect import Detect
+from streamq.patterns.tree import Type, parts_of
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
@@ -94,7 +94,7 @@ def meeting(node: Detect) -> Meeting:
                     fields |= {one, other}
     # as often as the text names it, an event of a type may be needed
     leaves = (p.pattern for d in node.definitions.program.definitions for p in parts_of(d.pattern))
-    named = [leaf.name for leaf in leaves if isinstance(leaf, syntax.Type) and leaf.name in node.types]
+    named = [leaf.name for leaf in leaves if isinstance(leaf, Type) and leaf.name in node.types]
     inputs = tuple(node.types[name] for name in named)
     return Meeting(inputs if len(inputs) <= MANY else node.inputs, tuple(scopes(node)), frozenset(fields))
 

@@ -16,7 +16,14 @@ import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns import syntax as s
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence as InSequence
+from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
+from streamq.patterns.tree import Tree, Type
 from streamq.testing.patterns.conditions import (
     Bound,
     Condition,
@@ -91,7 +98,7 @@ class Evaluation:
     # --- patterns
 
     def part(self, part: s.Part) -> list[Match]:
-        if isinstance(part.pattern, s.Type):
+        if isinstance(part.pattern, Type):
             name = part.variable or part.pattern.name
             events = [
                 Match(
@@ -112,20 +119,20 @@ class Evaluation:
                     e.bound[part.variable] = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
         return [e for e in events if self.holds(e.bound)]
 
-    def pattern(self, pattern: s.Pattern) -> list[Match]:
+    def pattern(self, pattern: Tree) -> list[Match]:
         scope = self.scope(pattern)
         match pattern:
-            case s.Sequence(parts, _):
+            case InSequence(parts, _):
                 return self.ordered(parts, [tuple(range(len(parts)))], scope)
-            case s.All(parts, _):
+            case All(parts, _):
                 return self.ordered(parts, list(itertools.permutations(range(len(parts)))), scope)
-            case s.AtLeast(count, parts, _):
+            case AtLeast(count, parts, _):
                 return self.ordered(parts, list(itertools.permutations(range(len(parts)), count)), scope)
-            case s.AnyOf(parts):
+            case AnyOf(parts):
                 return self.ordered(parts, [(i,) for i in range(len(parts))], 1)
-            case s.AtMost(count, parts, _):
+            case AtMost(count, parts, _):
                 return list(self.at_most(parts, count, scope))
-            case s.Unless(positive, negated, _, nth):
+            case Unless(positive, negated, _, nth):
                 return [
                     Match(
                         id=("unless", e.id),
@@ -140,13 +147,13 @@ class Evaluation:
                         positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
                     )
                 ]
-            case s.Not(negated, positive):
+            case Not(negated, positive):
                 return self.without(positive, negated, lambda e, z: e.contributors[0] < z < e.contributors[-1])
-            case s.CancelWhen(positive, negated):
+            case CancelWhen(positive, negated):
                 return self.without(positive, negated, lambda e, z: e.root < z < e.vs)
         raise AssertionError(pattern)
 
-    def scope(self, pattern: s.Pattern) -> int:
+    def scope(self, pattern: Tree) -> int:
         """The scope of a pattern in ticks; 1 for one that has none."""
         return ticks(pattern.within, self.axis) if hasattr(pattern, "within") else 1
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 
-from streamq.patterns.legal_words import KEYWORDS
+from streamq.patterns.legal_words import keywords
 
 _WORDS = re.compile(
     r"--[^\n]*|//[^\n]*|/\*.*?\*/|\bAS\s+\w+|CANCEL-WHEN\b|-\s*0+(?![\w.])|\d+(?:\.\d*)?(?:E[+-]?\d+)?|\w+|<>|!=|<=|>=|[^\w\s]",
     re.DOTALL | re.IGNORECASE,
 )
-_KEYWORDS = {word.upper() for word in KEYWORDS} - {"AS", "EACH", "REUSE"}
+_KEYWORDS = {word.upper() for word in keywords()} - {"AS", "EACH", "REUSE"}
 """Those that are not said where they go without saying."""
 _SIGNS = {"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "@", "#"}
 _SAME = {"!=": "<>", "CANCEL-WHEN": "CANCEL_WHEN"}

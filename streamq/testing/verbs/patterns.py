@@ -11,30 +11,28 @@ from typing import Any
 from streamq.patterns.conditions import OWN
 from streamq.patterns.definitions import used_types
 from streamq.patterns.detect import Definitions, Detect, event_type
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.sequence import Sequence as InSequence
+from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern
 from streamq.patterns.source_text import source_text
 from streamq.patterns.syntax import (
-    All,
-    AnyOf,
     Apply,
-    AtLeast,
-    AtMost,
     AttributeEquals,
-    CancelWhen,
     Condition,
     CorrelationKey,
     Definition,
     Duration,
     Field,
-    Not,
     Part,
     Program,
-    Type,
-    Unless,
 )
-from streamq.patterns.syntax import Pattern as Tree
-from streamq.patterns.syntax import Sequence as InSequence
+from streamq.patterns.tree import Type
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.testing.verbs.pieces import Function, Piece
@@ -167,7 +165,7 @@ def _of(parts: Sequence[Any], tree: Any) -> Matches:
     types = {name: events for piece in pieces for name, events in piece.types.items()}
     where = tuple(condition for piece in pieces for condition in piece.where)
     functions = tuple(function for piece in pieces for function in piece.functions)
-    pattern: Tree = tree(tuple(piece.part for piece in pieces))
+    pattern: Operator = tree(tuple(piece.part for piece in pieces))
     return Written(Program((Definition("Pattern", Part(pattern), where),)), types, functions).matches()
 
 

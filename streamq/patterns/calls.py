@@ -1,0 +1,202 @@
+"""An operator of a pattern as a text writes it, ``WORD(arguments)``: read by the signature of its kind, argument by argument."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from lark import Token, Tree
+
+from streamq.errors import TimeError
+from streamq.patterns.advice import refused
+from streamq.patterns.numbers import duration, place_of, whole_number, written
+from streamq.patterns.operator import Operator
+from streamq.patterns.operators import operators
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Part, Place
+from streamq.patterns.tree import SCOPE, Argument, Form
+from streamq.time import length
+
+PATTERNS = frozenset({"OPERATOR", "NAME", "QUOTED"})
+NUMBERS = frozenset({"NUMBER", "MINUS"})
+TOKENS = {
+    Form.PART: PATTERNS, Form.PARTS: PATTERNS, Form.COUNT: NUMBERS, Form.SCOPE: NUMBERS | {"STRING"},
+}  # fmt: skip
+"""The tokens with which an argument begins."""
+PARTS = frozenset({Form.PART, Form.PARTS})
+AMOUNTS = frozenset({Form.COUNT, Form.SCOPE})
+
+
+class Misplaced(Exception):
+    """A token that the grammar allows, and no argument of its operator; ``legal`` are those that can stand there."""
+
+    def __init__(self, place: Place, legal: Iterable[str]) -> None:
+        super().__init__()
+        self.place, self.legal = place, frozenset(legal)
+
+
+@dataclass(frozen=True)
+class Amount:
+    """A count or a scope, as written."""
+
+    tokens: tuple[Token, ...]
+
+    @property
+    def place(self) -> Place:
+        """Where it begins."""
+        return place_of(self.tokens[0])
+
+    @property
+    def is_number(self) -> bool:
+        """Whether it is a number alone."""
+        return self.tokens[-1].type == "NUMBER"
+
+    @property
+    def has_unit(self) -> bool:
+        """Whether it is a number with a unit."""
+        return self.tokens[-1].type == "NAME"
+
+    def count(self) -> int:
+        """Return it as a count; raise Refusal for a number that is not whole."""
+        return whole_number(list(self.tokens), "a count")
+
+    def scope(self) -> Duration:
+        """Return it as a scope; raise Refusal for what is no duration, or not positive."""
+        within = duration(list(self.tokens))
+        try:
+            ticks = length(within, "scope")
+        except TimeError as error:
+            raise refused(self.place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
+        if ticks <= 0:
+            raise Refusal(self.place, "a scope that is not positive", f"found {written(list(self.tokens))}")
+        return within
+
+
+class Call:
+    """An operator with its arguments so far, and the ways in which its signature may go on."""
+
+    def __init__(self, keyword: Token) -> None:
+        self.keyword = keyword
+        self.kind = operators()[keyword.upper().replace("-", "_")]
+        self.arguments: list[Part | Amount] = []
+        self.ways: tuple[Way, ...] = (self.kind.signature,)
+
+    def add(self, argument: Part | Amount, comma: Place) -> None:
+        """Take one more argument, behind a comma; raise Misplaced or Refusal where none can stand, or only another one."""
+        if isinstance(argument, Amount) and not self._has_scope and not self.expects_count:
+            observed = f"found {argument.scope()!r}"
+            raise Refusal(argument.place, f"{self.keyword.upper()} has no scope", observed, self.kind.instead_of_scope)
+        if not any(self.ways):
+            last = self.arguments[-1]
+            raise Misplaced(comma, {"RPAR", *(["NUMBER"] if isinstance(last, Amount) and last.has_unit else [])})
+        ways = tuple(rest for way in self.ways for expected, rest in _steps(way) if _fits(argument, expected.form))
+        if not ways and isinstance(argument, Amount) and argument.has_unit and self.expects_count:
+            raise Misplaced(place_of(argument.tokens[-1]), {"COMMA"})
+        if not ways:
+            raise Misplaced(_beginning(argument), self.legal)
+        self.arguments.append(argument)
+        self.ways = ways
+
+    @property
+    def legal(self) -> frozenset[str]:
+        """The tokens with which the next argument may begin."""
+        return frozenset(token for way in self.ways for expected, _ in _steps(way) for token in TOKENS[expected.form])
+
+    @property
+    def expects_count(self) -> bool:
+        """Whether the next argument is a number and nothing else."""
+        return self.legal == NUMBERS
+
+    def legal_behind(self, forms: Collection[Form]) -> frozenset[str]:
+        """Return which of a comma and a bracket may stand behind an argument of some forms; a scope may still be missing."""
+        rests = [rest for way in self.ways for expected, rest in _steps(way) if expected.form in forms]
+        may_end = any(all(a.is_optional or a.form == Form.SCOPE for a in rest) for rest in rests)
+        may_go_on = any(rests) or not self._has_scope
+        return frozenset({*(["RPAR"] if may_end else []), *(["COMMA"] if may_go_on else [])})
+
+    def operator(self, bracket: Place) -> Operator:
+        """Return the operator, closed by a bracket; raise Misplaced or Refusal where arguments are missing."""
+        missing = [[a for a in way if not a.is_optional] for way in self.ways]
+        if all(missing):
+            if missing[0][0].form != Form.SCOPE:
+                raise Misplaced(bracket, {"COMMA"})
+            unscoped = "an unscoped negation: " if any(a.is_negated for a in self.kind.signature) else ""
+            hint = "Write one behind the last pattern, such as 5 minutes."
+            raise Refusal(place_of(self.keyword), f"{unscoped}{self.keyword.upper()} without a scope", "", hint)
+        parts = [argument for argument in self.arguments if isinstance(argument, Part)]
+        amounts = [argument for argument in self.arguments if isinstance(argument, Amount)]
+        absent = sum(a.form in AMOUNTS for a in self.kind.signature) - len(amounts)
+        values: dict[str, Any] = {}
+        places: dict[str, Place] = {}
+        for expected in self.kind.signature:
+            if expected.form == Form.PARTS:
+                values[expected.field], parts = tuple(parts), []
+            elif expected.form == Form.PART:
+                values[expected.field] = parts.pop(0)
+            elif expected.is_optional and absent:
+                absent -= 1
+            else:
+                amount = amounts.pop(0)
+                places[expected.field] = amount.place
+                values[expected.field] = amount.count() if expected.form == Form.COUNT else amount.scope()
+        return self.kind(**values, places=places, place=place_of(self.keyword))
+
+    @property
+    def _has_scope(self) -> bool:
+        return SCOPE in self.kind.signature
+
+
+def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | None, frozenset[str]]:
+    """Return which of the tokens that the grammar allows, behind what is on its stack, the innermost open operator does.
+
+    The offset is that of a unit where a number alone should stand; None if there is none.
+    """
+    opening = next(
+        (n for n in reversed(range(len(stack))) if isinstance(stack[n], Call) or _is(stack[n], "OPERATOR")), None
+    )
+    if opening is None or "AT" in tokens:
+        return None, tokens
+    call = stack[opening] if isinstance(stack[opening], Call) else Call(stack[opening])
+    behind = stack[opening + 1 :]
+    if all(_is(one, "LPAR", "COMMA") for one in behind):
+        return None, tokens & call.legal if behind else tokens
+    if call.expects_count and _is(behind[-1], "NAME"):
+        return cast(int, behind[-1].start_pos), frozenset({"COMMA"})
+    is_part = not (isinstance(behind[1], Amount | Tree) or _is(behind[1], "NUMBER", "MINUS", "STRING"))
+    has_unit = len(behind) > 2
+    forms = PARTS if is_part else {Form.SCOPE} if has_unit else AMOUNTS
+    return None, tokens - {"COMMA", "RPAR"} | tokens & call.legal_behind(forms)
+
+
+def _is(one: Any, *types: str) -> bool:
+    """Return whether what is on the parser's stack is a token of some types."""
+    return isinstance(one, Token) and one.type in types
+
+
+Way = tuple[Argument, ...]
+"""The arguments that may still come."""
+
+
+def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
+    """Yield each argument of which the next one may be, and what may come behind it."""
+    for number, argument in enumerate(way):
+        more = (replace(argument, is_optional=True),) if argument.form == Form.PARTS else ()
+        yield argument, (*more, *way[number + 1 :])
+        if not argument.is_optional:
+            return
+
+
+def _fits(argument: Part | Amount, form: Form) -> bool:
+    """Return whether an argument is of a form."""
+    if isinstance(argument, Part):
+        return form not in AMOUNTS
+    return form == Form.SCOPE or (form == Form.COUNT and argument.is_number)
+
+
+def _beginning(argument: Part | Amount) -> Place:
+    """Return where an argument begins."""
+    return argument.place if isinstance(argument, Amount) else argument.pattern.place
+
+
+__all__ = ["Amount", "Call", "Misplaced", "legal_in_call"]

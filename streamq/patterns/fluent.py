@@ -1,0 +1,48 @@
+"""Patterns verb by verb: what the functions and verbs of the operators take, and what verbs of patterns give."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any, Self
+
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.patterns import syntax
+from streamq.patterns.contributor import Contributor
+from streamq.patterns.operator import Operator
+from streamq.patterns.syntax import Part
+from streamq.plan.verbs import Verbs
+from streamq.stream import Stream
+from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_duration
+
+
+def count_of(count: Any, verb: str) -> int:
+    """Return a count that a user has given a verb; raise PlanError for what is none."""
+    number = plain_integer(count)
+    if isinstance(number, bool) or not isinstance(number, int):
+        observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
+        hint = "" if verb == "unless" else f"Write sq.{verb}(2, ...)."
+        raise PlanError(sentence(verb, "a count is a whole number", observed, hint))
+    return number
+
+
+def scope_of(within: Duration, verb: str) -> syntax.Duration:
+    """Return a scope as texts have it; raise TimeError for what is no duration, PlanError for one that is not positive."""
+    ticks = length(within, verb)
+    if ticks <= 0:
+        raise PlanError(sentence(verb, "a scope is positive", f"found {within!r}"))
+    if isinstance(within, timedelta):
+        return show_duration(ticks, TIMESTAMP)
+    return within if isinstance(within, str) else ticks
+
+
+class NegatingVerbs(Verbs):
+    """What the verbs of a pattern have in common that make a negation of it."""
+
+    @abstractmethod
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], Operator]) -> Self:
+        """Return the pattern that an operator makes of this one and another, which is negated."""
+
+
+__all__ = ["NegatingVerbs", "count_of", "scope_of"]

@@ -1,0 +1,48 @@
+"""What an operator of the pattern language is: all that the parser, the checks, the compiler and explain ask of a kind of it."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from streamq.patterns.scale import Scale
+from streamq.patterns.tree import Tree
+
+if TYPE_CHECKING:
+    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.matches import Matches
+
+
+@dataclass(frozen=True)
+class Operator(Tree):
+    """A kind of operator, with a room in ``streamq/patterns/operators/``.
+
+    What a tree says of its parts and of its matches is in its base class; here are its joins and its picture.
+    """
+
+    is_ordered: ClassVar[bool] = False
+    """Whether its parts come one after the other."""
+
+    instead_of_scope: ClassVar[str] = ""
+    """What to write for a scope, where it has none."""
+
+    @abstractmethod
+    def matches(self, lowering: Lowering) -> Matches:
+        """Return its matches, by joins, anti joins and scans of those of its parts."""
+
+    @property
+    def title(self) -> str:
+        """What the picture calls it."""
+        return self.keyword
+
+    def scope_in_words(self, scale: Scale) -> str:
+        """Return its scope as the picture shows it."""
+        return "" if self.duration is None else scale.scope(self.duration)
+
+    def keeps(self, scale: Scale) -> str:
+        """Return which events it keeps for how long, in words; nothing if it keeps none."""
+        return ""
+
+
+__all__ = ["Operator"]

@@ -1,0 +1,291 @@
+"""ATLEAST(n, A, B, C, w): events of n of the parts, at different instants, in any order, within w; ALL and ANY are of that kind.
+
+ALL(A, B, w) takes one of each, ANY(A, B) an event of any, alone.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from math import perm
+from typing import TYPE_CHECKING
+
+from streamq.choices import Gathering, JoinKind
+from streamq.functions.choice import COALESCE
+from streamq.operators.join import Join
+from streamq.operators.select import Select
+from streamq.operators.union import Union
+from streamq.patterns.correlation import are_connected
+from streamq.patterns.fluent import count_of, scope_of
+from streamq.patterns.matches import (
+    Matches,
+    conjunction,
+    elapsed,
+    filtered,
+    greatest,
+    in_order,
+    least,
+    opened,
+    rest_of_scope,
+    so_many,
+)
+from streamq.patterns.operator import Operator
+from streamq.patterns.pattern import Pattern, pattern_of_parts
+from streamq.patterns.scale import Scale
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, chooses, variables_below
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.passes import rewrite
+from streamq.plan.verbs import accepts_placeholders
+from streamq.time import Duration as Length
+
+if TYPE_CHECKING:
+    from streamq.patterns.contributor import Contributor
+    from streamq.patterns.lowering import Lowering
+    from streamq.stream import Stream
+
+MANY_ORDERS = 24
+"""In how many orders events of one type may be a match without a warning: four of them in any order are as many."""
+
+OTHER = "~"
+"""The suffix of the right side's columns where events of the parts are joined with others of the same parts."""
+
+
+@dataclass(frozen=True)
+class SomeOf(Operator):
+    """Events of some of the parts, in any order of the parts."""
+
+    @property
+    @abstractmethod
+    def needed(self) -> int:
+        """Of how many of the parts a match has events."""
+
+    @property
+    def several(self) -> tuple[Part, ...]:
+        """The parts."""
+        return self.positive
+
+    @property
+    def lacks_events(self) -> bool:
+        return self.needed < len(self.several)
+
+    def extent(self, types: Extents) -> Extent:
+        below = [part.pattern.extent(types) for part in self.several]
+        return Extent(self.needed, self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
+
+    def advice(self, primitive: Collection[str]) -> Iterator[str]:
+        kinds = Counter(part.pattern.name for part in self.several if isinstance(part.pattern, Type))
+        for name, number in kinds.items():
+            together = min(self.needed, number)
+            if together > 1 and perm(number, together) >= MANY_ORDERS:
+                yield (
+                    f"each {together} events of {name} are {perm(number, together)} matches, one in each order of the parts that "
+                    f"they fit; write SEQUENCE({name} AS a, {name} AS b, ...), which has them once, in the order of time"
+                )
+
+    def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
+        """Where parts are chosen any two of them may be bound alone, so equations among just these must connect them."""
+        if not self.is_scanned:
+            return True
+        pairs = combinations([frozenset(variables_below(part)) for part in self.several], 2)
+        return all(are_connected(one | other, equations) for one, other in pairs)
+
+    @property
+    def is_scanned(self) -> bool:
+        """Whether some part selects or consumes."""
+        return chooses(self.several)
+
+    def matches(self, lowering: Lowering) -> Matches:
+        """Joins of the events of all parts with themselves; or one scan, where a part selects or consumes."""
+        count, scope = self.needed, self.scope
+        if count > 1 and self.is_scanned:
+            parts, matches = lowering.chosen(self.several, Gathering.AT_LEAST, count=count, within=scope)
+            first = least([p.starts for p in parts])
+        else:
+            parts = [lowering.lowered(part) for part in self.several]
+            one = matches = _any_of(parts)
+            first = least([p.starts for p in parts])
+            for others in range(1, count):
+                stream = _with_another(lowering, opened(matches.stream, scope), one, parts)
+                matches = replace(matches, stream=stream)
+                if others > 1:
+                    is_within = elapsed(matches, first) <= so_many(scope)
+                    matches = replace(matches, stream=filtered(stream, [is_within]))
+        optional = (
+            frozenset(matches.events) if self.lacks_events else frozenset[str]().union(*(p.optional for p in parts))
+        )
+        contributors = in_order([p.starts for p in parts], count)
+        lasts = rest_of_scope(matches, first, scope)
+        matches = replace(matches, optional=optional, contributors=contributors, lasts=lasts)
+        operator = f"ATLEAST {count} {scope}"
+        if not self.lacks_events:
+            return lowering.holding(lowering.identified(matches, operator, (p.id for p in parts)))
+        return lowering.holding(lowering.identified_by_place(matches, operator, self.several, parts))
+
+    def keeps(self, scale: Scale) -> str:
+        if self.needed == 1:
+            return ""
+        begun = ", and what they have begun," if self.needed > 2 and not self.is_scanned else ""
+        return f"{scale.names(self.several)}{begun} for {self.scope_in_words(scale)}"
+
+
+@dataclass(frozen=True)
+class AtLeast(SomeOf):
+    """Events of ``count`` of the parts, in any order of the parts, within a scope."""
+
+    count: int
+    parts: tuple[Part, ...]
+    within: Duration
+
+    keyword = "ATLEAST"
+    signature = (COUNT, PARTS, SCOPE)
+    bounds_negation = True
+
+    @property
+    def needed(self) -> int:
+        return self.count
+
+    def check(self, types: Extents) -> None:
+        if not 1 <= self.count <= len(self.parts):
+            wrong = "the count of ATLEAST is between 1 and the number of its patterns"
+            raise Refusal(self.places.get("count", self.place), wrong, f"found {self.count} of {len(self.parts)}")
+
+    @property
+    def title(self) -> str:
+        return f"ATLEAST {self.count}"
+
+
+@dataclass(frozen=True)
+class All(SomeOf):
+    """One event of each part, in any order, within a scope."""
+
+    parts: tuple[Part, ...]
+    within: Duration
+
+    keyword = "ALL"
+    signature = (PARTS, SCOPE)
+    bounds_negation = True
+
+    @property
+    def needed(self) -> int:
+        return len(self.parts)
+
+
+@dataclass(frozen=True)
+class AnyOf(SomeOf):
+    """An event of any part."""
+
+    parts: tuple[Part, ...]
+
+    keyword = "ANY"
+    signature = (PARTS,)
+    instead_of_scope = "For events within a scope write ATLEAST(1, ..., scope)."
+
+    @property
+    def needed(self) -> int:
+        return 1
+
+    @property
+    def is_scanned(self) -> bool:
+        return False
+
+
+def _any_of(parts: Sequence[Matches]) -> Matches:
+    """Return the matches of any of some patterns, with NULL for what the others have."""
+    kinds = {f.name: f.type for p in parts for f in p.schema.fields}
+    plans = []
+    for part in parts:
+        own = set(part.schema.names)
+        columns = [(n, Col(n) if n in own else Cast(Lit(None), kind)) for n, kind in kinds.items()]
+        plans.append(Select(part.stream.plan, tuple(columns)))
+    stream = parts[0].stream._derive(Union(tuple(plans)), *(p.stream for p in parts[1:]))
+    return Matches(
+        stream=stream,
+        variables={name: named for p in parts for name, named in p.variables.items()},
+        events=tuple(e for p in parts for e in p.events),
+        starts=greatest([p.starts for p in parts]),
+        root=least([p.root for p in parts]),
+        contributors=(),
+        lasts=so_many(1),
+        optional=frozenset(e for p in parts for e in p.events),
+    )
+
+
+def _with_another(lowering: Lowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
+    """Extend each match by one event of a part that it does not contain yet."""
+    keys = lowering.keys
+    names = [n for n in one.schema.names if n not in keys]
+
+    def of_other(column: Expr) -> Expr | None:
+        return Col(column.name + OTHER) if isinstance(column, Col) and column.name not in keys else None
+
+    both = [p.starts.is_not_null() & rewrite(p.starts, of_other).is_not_null() for p in parts]
+    joined = Join(
+        matches.plan,
+        one.stream.plan,
+        on=tuple((k, k) for k in keys),
+        where=conjunction(~b for b in both),
+        how=JoinKind.INNER,
+        left_names=tuple((n, n) for n in matches.schema.names),
+        right_names=tuple((n, n + OTHER) for n in names),
+    )
+    columns = {k: Col(k) for k in keys} | {n: Call(COALESCE, (Col(n), Col(n + OTHER))) for n in names}
+    return matches._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
+
+
+@accepts_placeholders
+def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
+    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> c = sq.events([(5, 6, {"v": 5})])
+    >>> sq.at_least(2, a.alias("x"), b.alias("y"), c.alias("z"), within=3).show()
+     x_v   y_v   z_v  root  start  end
+       1     3  NULL     1      4    5
+       2     3  NULL     2      4    5
+       2  NULL     5     2      5    6
+    NULL     3     5     4      5    7
+    NULL     4     5     5      6    8
+    """
+    number, scope = count_of(count, "at_least"), scope_of(within, "at_least")
+    return pattern_of_parts("at_least", parts, lambda several: AtLeast(number, several, scope))
+
+
+@accepts_placeholders
+def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
+    """One event of each part, in any order, within a scope: ALL.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> c = sq.events([(5, 6, {"v": 5})])
+    >>> sq.all_of(a.alias("x"), c.alias("z"), within=10).show()
+    x_v  z_v  root  start  end
+      1    5     1      5   11
+      2    5     2      5   12
+    """
+    scope = scope_of(within, "all_of")
+    return pattern_of_parts("all_of", parts, lambda several: All(several, scope))
+
+
+@accepts_placeholders
+def any_of(*parts: Stream | Contributor) -> Pattern:
+    """An event of any part: ANY.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> sq.any_of(a.alias("x"), b.alias("y")).show()
+     x_v   y_v  root  start  end
+       1  NULL     1      1    2
+       2  NULL     2      2    3
+    NULL     3     4      4    5
+    NULL     4     6      6    7
+    """
+    return pattern_of_parts("any_of", parts, AnyOf)
+
+
+__all__ = ["All", "AnyOf", "AtLeast", "all_of", "any_of", "at_least"]

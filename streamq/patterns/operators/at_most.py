@@ -1,0 +1,88 @@
+"""ATMOST(n, A, B, w): an event of any part, with at most n events of all parts in the scope that ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from streamq.choices import Gathering
+from streamq.patterns.fluent import count_of, scope_of
+from streamq.patterns.matches import Matches, so_many
+from streamq.patterns.operator import Operator
+from streamq.patterns.pattern import Pattern, pattern_of_parts
+from streamq.patterns.scale import Scale
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.tree import COUNT, PARTS, SCOPE, Extent, Extents
+from streamq.plan.verbs import accepts_placeholders
+from streamq.time import Duration as Length
+
+if TYPE_CHECKING:
+    from streamq.patterns.contributor import Contributor
+    from streamq.patterns.lowering import Lowering
+    from streamq.stream import Stream
+
+
+@dataclass(frozen=True)
+class AtMost(Operator):
+    """An event of a part with no more than ``count`` events of the parts in the scope that ends with it."""
+
+    count: int
+    parts: tuple[Part, ...]
+    within: Duration
+
+    keyword = "ATMOST"
+    signature = (COUNT, PARTS, SCOPE)
+
+    @property
+    def lacks_events(self) -> bool:
+        return len(self.parts) > 1
+
+    def check(self, types: Extents) -> None:
+        if self.count < 1:
+            raise Refusal(
+                self.places.get("count", self.place), "the count of ATMOST is 1 or more", f"found {self.count}"
+            )
+
+    def extent(self, types: Extents) -> Extent:
+        below = [part.pattern.extent(types) for part in self.parts]
+        return Extent(1, max(e.span for e in below), self.scope, max(e.waits for e in below))
+
+    def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
+        """It counts events, whatever others of their part are equal to."""
+        return False
+
+    def matches(self, lowering: Lowering) -> Matches:
+        """One scan."""
+        parts, matches = lowering.chosen(self.parts, Gathering.AT_MOST, count=self.count, within=self.scope)
+        optional = frozenset(matches.events) if self.lacks_events else parts[0].optional
+        lasts = so_many(self.scope)
+        matches = replace(matches, optional=optional, contributors=(matches.starts,), lasts=lasts)
+        return lowering.identified_by_place(matches, f"ATMOST {self.count} {self.scope}", self.parts, parts)
+
+    @property
+    def title(self) -> str:
+        return f"ATMOST {self.count}"
+
+    def keeps(self, scale: Scale) -> str:
+        return f"{scale.names(self.parts)} for {scale.scope(self.within)}"
+
+
+@accepts_placeholders
+def at_most(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
+    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+    >>> sq.at_most(1, a.alias("x"), b.alias("y"), within=2).show()
+     x_v   y_v  root  start  end
+       1  NULL     1      1    3
+    NULL     3     4      4    6
+    NULL     4     6      6    8
+    """
+    number, scope = count_of(count, "at_most"), scope_of(within, "at_most")
+    return pattern_of_parts("at_most", parts, lambda several: AtMost(number, several, scope))
+
+
+__all__ = ["AtMost", "at_most"]

@@ -1,0 +1,71 @@
+"""CANCEL_WHEN(P, B): a match of P with no match of B strictly between its root, the earliest event below it, and its start."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from streamq.patterns.fluent import NegatingVerbs
+from streamq.patterns.matches import Matches
+from streamq.patterns.operator import Operator
+from streamq.patterns.scale import Scale
+from streamq.patterns.syntax import Part
+from streamq.patterns.tree import NEGATED, PATTERN, Extent, Extents, Type
+
+if TYPE_CHECKING:
+    from streamq.patterns.contributor import Contributor
+    from streamq.patterns.lowering import Lowering
+    from streamq.stream import Stream
+
+
+@dataclass(frozen=True)
+class CancelWhen(Operator):
+    """A match with no event of ``negated`` between its root time and its own start."""
+
+    pattern: Part
+    negated: Part
+
+    keyword = "CANCEL_WHEN"
+    signature = (PATTERN, NEGATED)
+
+    def advice(self, primitive: Collection[str]) -> Iterator[str]:
+        pattern = self.pattern.pattern
+        if isinstance(pattern, Type) and pattern.name in primitive:
+            yield (
+                f"CANCEL_WHEN over the events of a type, here {pattern.name}, cancels none: they begin where they happen; "
+                "write CANCEL_WHEN(pattern, negated)"
+            )
+
+    def extent(self, types: Extents) -> Extent:
+        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
+        return replace(pattern, waits=max(pattern.waits, negated.waits))
+
+    def matches(self, lowering: Lowering) -> Matches:
+        """An anti join with the negated events since the root."""
+        matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
+        return lowering.without_between(matches, negated, matches.root, lowering.extent(self.pattern).span)
+
+    def keeps(self, scale: Scale) -> str:
+        span = scale.extent(self.pattern).span
+        return f"{scale.names((self.negated,))} for {scale.amount(span, self.pattern)}"
+
+
+class CancelWhenVerbs(NegatingVerbs):
+    """``cancel_when``."""
+
+    def cancel_when(self, negated: Stream | Contributor) -> Self:
+        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated).
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> c = sq.events([(5, 6, {"v": 5})])
+        >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).cancel_when(c.alias("z")).show()
+        x_v  y_v  root  start  end
+          1    3     1      4   11
+          2    3     2      4   12
+        """
+        return self._negation(negated, CancelWhen)
+
+
+__all__ = ["CancelWhen", "CancelWhenVerbs"]

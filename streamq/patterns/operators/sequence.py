@@ -1,0 +1,100 @@
+"""SEQUENCE(A, B, C, w): one event of each part, strictly one after the other, the last at most w after the first."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Several
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from streamq.choices import Gathering
+from streamq.patterns.correlation import are_connected
+from streamq.patterns.fluent import scope_of
+from streamq.patterns.matches import Matches, elapsed, least, opened, rest_of_scope, so_many
+from streamq.patterns.operator import Operator
+from streamq.patterns.pattern import Pattern, pattern_of_parts
+from streamq.patterns.scale import Scale
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.tree import PARTS, SCOPE, Extent, Extents, chooses, variables_below
+from streamq.plan.expr import Expr
+from streamq.plan.verbs import accepts_placeholders
+from streamq.time import Duration as Length
+
+if TYPE_CHECKING:
+    from streamq.patterns.contributor import Contributor
+    from streamq.patterns.lowering import Lowering
+    from streamq.stream import Stream
+
+
+@dataclass(frozen=True)
+class Sequence(Operator):
+    """One event of each part, strictly one after the other, within a scope."""
+
+    parts: tuple[Part, ...]
+    within: Duration
+
+    keyword = "SEQUENCE"
+    signature = (PARTS, SCOPE)
+    is_ordered = True
+    bounds_negation = True
+
+    def check(self, types: Extents) -> None:
+        if len(self.parts) == 1:
+            raise Refusal(self.place, "SEQUENCE of one", "", "It takes two patterns or more.")
+
+    def extent(self, types: Extents) -> Extent:
+        below = [part.pattern.extent(types) for part in self.parts]
+        return Extent(len(self.parts), self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
+
+    def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
+        """Each part is bound beside those behind it, so equations among just these must connect them."""
+        if not chooses(self.parts):
+            return True
+        bound = [frozenset(variables_below(part)) for part in self.parts]
+        return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
+
+    def matches(self, lowering: Lowering) -> Matches:
+        """A chain of joins; or one scan, where a part selects or consumes."""
+        if chooses(self.parts):
+            parts, matches = lowering.chosen(self.parts, Gathering.SEQUENCE, count=len(self.parts), within=self.scope)
+        else:
+            parts = [lowering.lowered(part) for part in self.parts]
+            matches = parts[0]
+            for part in parts[1:]:
+                matches = self._followed(lowering, matches, part, parts[0].starts)
+        matches = replace(
+            matches,
+            root=least([p.root for p in parts]),
+            contributors=tuple(p.starts for p in parts),
+            lasts=rest_of_scope(matches, parts[0].starts, self.scope),
+        )
+        return lowering.identified(matches, f"SEQUENCE {self.scope}", (p.id for p in parts))
+
+    def _followed(self, lowering: Lowering, before: Matches, later: Matches, first: Expr) -> Matches:
+        """Return matches of the parts so far with those of another that come later, within the scope that ``first`` begins."""
+        pair = lowering.pair(before, later)
+        is_within = [] if first is before.starts else [elapsed(later, first) <= so_many(self.scope)]
+        return pair.joined(opened(before.stream, self.scope), later.stream, *is_within)
+
+    def keeps(self, scale: Scale) -> str:
+        begun = ", and what they have begun," if len(self.parts) > 2 and not chooses(self.parts) else ""
+        return f"{scale.names(self.parts[:-1])}{begun} for {scale.scope(self.within)}"
+
+
+@accepts_placeholders
+def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
+    """Events one strictly after the other, within a scope: SEQUENCE.
+
+    The lifetime is from the last one's start to the end of the scope, which begins with the first.
+
+    >>> import streamq as sq
+    >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])
+    >>> sq.sequence(a.alias("x"), b.alias("y"), within=10).show()
+    x_v  y_v  root  start  end
+      1    2     1      4   11
+    """
+    scope = scope_of(within, "sequence")
+    return pattern_of_parts("sequence", parts, lambda several: Sequence(several, scope))
+
+
+__all__ = ["Sequence", "sequence"]

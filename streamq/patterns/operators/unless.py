@@ -1,0 +1,100 @@
+"""UNLESS(A, B, w): a match of A that no match of B follows within less than w; UNLESS(A, B, n, w) counts from A's n-th event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+from streamq.choices import LengthKind
+from streamq.operators.lifetime_change import Length, Start
+from streamq.patterns.fluent import NegatingVerbs, count_of, scope_of
+from streamq.patterns.matches import POINT, Matches, altered, so_many
+from streamq.patterns.operator import Operator
+from streamq.patterns.scale import Scale
+from streamq.patterns.source_text import Refusal
+from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.tree import NEGATED, PATTERN, SCOPE, Argument, Extent, Extents, Form
+
+if TYPE_CHECKING:
+    from streamq import time
+    from streamq.patterns.contributor import Contributor
+    from streamq.patterns.lowering import Lowering
+    from streamq.stream import Stream
+
+
+@dataclass(frozen=True)
+class Unless(Operator):
+    """A match that no event of ``negated`` follows within a scope.
+
+    The scope starts with the match, or at its ``nth`` contributor, counted from 1.
+    """
+
+    pattern: Part
+    negated: Part
+    within: Duration
+    nth: int | None = None
+
+    keyword = "UNLESS"
+    signature = (PATTERN, NEGATED, Argument("nth", Form.COUNT, is_optional=True), SCOPE)
+    is_ordered = True
+
+    def check(self, types: Extents) -> None:
+        available = self.pattern.pattern.extent(types).contributors
+        if self.nth is not None and not 1 <= self.nth <= available:
+            observed = f"found {self.nth}, and the pattern has {available}"
+            place = self.places.get("nth", self.place)
+            raise Refusal(place, "UNLESS counts from a contributor that is not there", observed)
+
+    def extent(self, types: Extents) -> Extent:
+        pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
+        return Extent(1, pattern.span, self.scope, max(pattern.waits, negated.waits) + self.scope)
+
+    def matches(self, lowering: Lowering) -> Matches:
+        """An anti join with the negated events that begin within the scope."""
+        matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
+        contributor = matches.starts if self.nth is None else matches.contributors[self.nth - 1]
+        is_own = contributor is matches.starts
+        pair = lowering.pair(matches, negated)
+        stream = matches.stream
+        if not is_own:
+            span = lowering.extent(self.pattern).span
+            stream = altered(stream, Start(expr=matches.ticks(contributor), within=span), POINT)
+        if self.scope > 1:
+            # an instant is followed by an event within the scope where it lies among those that such an event follows
+            follows = altered(negated.stream, Start(by=1 - self.scope), Length(LengthKind.FIXED, self.scope - 1))
+            stream = pair.without(stream, follows)
+        if not is_own:
+            stream = altered(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
+        matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(self.scope))
+        return lowering.identified(matches, f"UNLESS {self.nth or 0} {self.scope}", (matches.id,))
+
+    def scope_in_words(self, scale: Scale) -> str:
+        since = "" if self.nth is None else f" of contributor {self.nth}"
+        return f"{scale.scope(self.within)}{since}"
+
+    def keeps(self, scale: Scale) -> str:
+        span = scale.extent(self.pattern).span
+        reaches_further = self.nth is not None and span > self.scope
+        kept = scale.amount(span, self.pattern) if reaches_further else scale.scope(self.within)
+        return f"{scale.names((self.pattern, self.negated))} for {kept}"
+
+
+class UnlessVerbs(NegatingVerbs):
+    """``unless``."""
+
+    def unless(self, negated: Stream | Contributor, within: time.Duration, *, nth: int | None = None) -> Self:
+        """The matches that no event of ``negated`` follows ``within`` a scope, from the match on, or from its nth contributor.
+
+        UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
+
+        >>> import streamq as sq
+        >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
+        >>> sq.any_of(a.alias("x")).unless(b.alias("y"), within=3).show()
+        x_v  root  start  end
+          1     1      1    4
+        """
+        scope, number = scope_of(within, "unless"), None if nth is None else count_of(nth, "unless")
+        return self._negation(negated, lambda this, other: Unless(this, other, scope, number))
+
+
+__all__ = ["Unless", "UnlessVerbs"]

@@ -1,0 +1,242 @@
+"""A pattern as a tree: an operator over its parts, or the events of a type, and what the trees of all kinds have in common.
+
+An operator is a frozen dataclass. Its fields are its arguments; its ``signature`` says in which order a text has them, so that
+texts of all kinds are read, written and walked over in one way.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import ClassVar
+
+from streamq.choices import Consumption, Selection
+from streamq.patterns.syntax import NOWHERE, Definition, Duration, Part, Place, Placed
+from streamq.time import length
+
+
+class Form(Enum):
+    """What stands at the place of an argument."""
+
+    PART = auto()
+    """A pattern, with the variable that names its events and what is taken of them."""
+    PARTS = auto()
+    """One or more of those."""
+    COUNT = auto()
+    """A whole number."""
+    SCOPE = auto()
+    """A duration."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """An argument of an operator: the field that holds it, and what stands there.
+
+    is_negated: no match has events of it.
+    """
+
+    field: str
+    form: Form
+    is_optional: bool = False
+    is_negated: bool = False
+
+
+COUNT = Argument("count", Form.COUNT)
+PARTS = Argument("parts", Form.PARTS)
+SCOPE = Argument("within", Form.SCOPE)
+PATTERN = Argument("pattern", Form.PART)
+NEGATED = Argument("negated", Form.PART, is_negated=True)
+
+
+@dataclass(frozen=True)
+class Extent:
+    """How many contributors a match of a pattern has, and how far it reaches in time, in ticks.
+
+    span: how far before its start its root lies at most; lives: how much longer than its span its lifetime may be; waits: how
+    long after its start it may be taken back.
+    """
+
+    contributors: int = 1
+    span: int = 0
+    lives: int = 0
+    waits: int = 0
+
+
+SINGLE = Extent()
+"""The extent of a single event."""
+
+Extents = Mapping[str, Extent]
+"""Extents by the names of types; a type that is not there has single events."""
+
+
+@dataclass(frozen=True)
+class Tree(Placed, ABC):
+    """A pattern: one kind of operator over its parts, or the events of a type.
+
+    places: where its counts and its scope stand in the text, by their fields.
+    """
+
+    keyword: ClassVar[str]
+    signature: ClassVar[tuple[Argument, ...]]
+
+    bounds_negation: ClassVar[bool] = False
+    """Whether its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
+
+    places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
+
+    # its parts
+
+    @property
+    def children(self) -> tuple[Part, ...]:
+        """Its parts in the order of the text."""
+        return tuple(self._parts(self.signature))
+
+    @property
+    def positive(self) -> tuple[Part, ...]:
+        """The parts whose events a match has."""
+        return tuple(self._parts(a for a in self.signature if not a.is_negated))
+
+    @property
+    def negatives(self) -> tuple[Part, ...]:
+        """The parts of which no event must be there."""
+        return tuple(self._parts(a for a in self.signature if a.is_negated))
+
+    def _parts(self, arguments: Iterable[Argument]) -> Iterator[Part]:
+        for argument in arguments:
+            if argument.form == Form.PART:
+                yield getattr(self, argument.field)
+            elif argument.form == Form.PARTS:
+                yield from getattr(self, argument.field)
+
+    @property
+    def lacks_events(self) -> bool:
+        """Whether a match may be without the events of some of its positive parts."""
+        return False
+
+    @property
+    def duration(self) -> Duration | None:
+        """Its scope as written; None where it has none."""
+        return getattr(self, SCOPE.field) if SCOPE in self.signature else None
+
+    @property
+    def scope(self) -> int:
+        """Its scope in ticks; a tick where it has none."""
+        return 1 if self.duration is None else length(self.duration)
+
+    @property
+    def scope_place(self) -> Place:
+        """Where its scope stands."""
+        return self.places.get(SCOPE.field, NOWHERE)
+
+    # what is asked of it
+
+    @abstractmethod
+    def extent(self, types: Extents) -> Extent:
+        """Return how many contributors its matches have, and how far they reach."""
+
+    def check(self, types: Extents) -> None:
+        """Raise Refusal for arguments that it could not mean; its parts are right by themselves."""
+
+    def advice(self, primitive: Collection[str]) -> Iterator[str]:
+        """Yield what to warn of, though it could mean it; ``primitive`` are the types of single events."""
+        return iter(())
+
+    def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
+        """Return whether it takes the same events key by key as by the equations, of two variables each, that make the key."""
+        return True
+
+
+@dataclass(frozen=True)
+class Type(Tree):
+    """The events of a type: a stream, or an earlier definition."""
+
+    name: str
+
+    keyword = ""
+    signature = ()
+
+    def extent(self, types: Extents) -> Extent:
+        return types.get(self.name, SINGLE)
+
+
+# walks over patterns
+
+
+def parts_of(whole: Part) -> Iterator[Part]:
+    """Yield a part and all parts below it, in the order of the text."""
+    waiting = [whole]
+    while waiting:
+        part = waiting.pop()
+        yield part
+        waiting += reversed(part.pattern.children)
+
+
+def leaves(whole: Part) -> Iterator[tuple[str, Part, Type]]:
+    """Yield the parts below one that are types, each with what its events are called: by its variable, or else by the type."""
+    for part in parts_of(whole):
+        if isinstance(part.pattern, Type):
+            yield part.variable or part.pattern.name, part, part.pattern
+
+
+def variables_below(whole: Part) -> list[str]:
+    """Return what the events below a part are called, in the order of the text."""
+    return [name for name, _, _ in leaves(whole)]
+
+
+def negated_below(whole: Part) -> frozenset[str]:
+    """Return what the events are called that no match of a part has."""
+    negatives = (other for part in parts_of(whole) for other in part.pattern.negatives)
+    return frozenset(name for other in negatives for name in variables_below(other))
+
+
+def optional_below(whole: Part) -> frozenset[str]:
+    """Return what the events are called that a match of a part may be without."""
+    several = (p for part in parts_of(whole) if part.pattern.lacks_events for p in part.pattern.positive)
+    return frozenset(name for part in several for name in variables_below(part))
+
+
+def chooses(parts: Iterable[Part]) -> bool:
+    """Return whether a part does not just take each event, again and again."""
+    return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
+
+
+def extent_of(definition: Definition, types: Extents) -> Extent:
+    """Return the extent of a definition's matches, as of events of a type."""
+    extent = definition.pattern.pattern.extent(types)
+    # where lifetimes are cut, matches may start as late as they end
+    moves = extent.lives if definition.validity is not None and definition.validity.start is not None else 0
+    return Extent(extent.contributors, extent.span + moves, waits=extent.waits)
+
+
+def extents_of(definitions: Iterable[Definition], types: Extents) -> dict[str, Extent]:
+    """Return the extents of types and of definitions, of which later ones use earlier ones, by name."""
+    extents = dict(types)
+    for definition in definitions:
+        extents[definition.name] = extent_of(definition, extents)
+    return extents
+
+
+__all__ = [
+    "COUNT",
+    "NEGATED",
+    "PARTS",
+    "PATTERN",
+    "SCOPE",
+    "SINGLE",
+    "Argument",
+    "Extent",
+    "Extents",
+    "Form",
+    "Tree",
+    "Type",
+    "chooses",
+    "extent_of",
+    "extents_of",
+    "leaves",
+    "negated_below",
+    "optional_below",
+    "parts_of",
+    "variables_below",
+]
