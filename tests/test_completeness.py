@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import Phase, find, settings
 from pyspark.sql import types as t
 
+import streamq as sq
 from streamq.aggregates import built_in
 from streamq.compiler.rules import RULES
 from streamq.functions.built_in import BuiltIn
 from streamq.operators import WindowAggregate, written_operators
 from streamq.operators.operator import Operator
 from streamq.patterns.detect import Detect
+from streamq.patterns.operators import operators
+from streamq.patterns.pattern import Pattern
 from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.aggregation import merges
 from streamq.plan.expr import Col
@@ -28,6 +32,8 @@ from streamq.testing.intent import Intent
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.oracle.expressions import DEFINED
+from streamq.testing.patterns.room import rooms as pattern_rooms
+from tests.patterns.pattern_cases import SETS
 from tests.programs import compiled
 from tests.spark.expression_calls import called
 
@@ -41,6 +47,20 @@ def test_every_node_has_a_batch_lowering() -> None:
 
 def test_every_logical_operator_has_an_oracle() -> None:
     assert set(ORACLE) == {*written_operators(), Detect}
+
+
+def test_every_operator_of_patterns_has_a_room_for_tests_with_its_function_or_verb() -> None:
+    kinds = {operator.keyword: operator for operator in operators().values()}
+    assert set(pattern_rooms()) == set(kinds.values())
+    for keyword, operator in kinds.items():
+        room = pattern_rooms()[operator]
+        assert room.functions or room.verbs, keyword
+        assert set(room.functions) <= set(sq.__all__) and all(hasattr(Pattern, name) for name in room.verbs), keyword
+
+
+def test_every_operator_of_patterns_stands_in_texts_that_the_laws_try() -> None:
+    for keyword in operators():
+        assert any(re.search(rf"\b{keyword}\(", text) for text in SETS.values()), keyword
 
 
 @pytest.mark.slow

@@ -20,6 +20,7 @@ from streamq.stream import Stream
 from streamq.testing.drawn_expressions import evaluable, exact, lifetime_parts, matched, numbers, predicates
 from streamq.testing.drawn_windows import aggregate
 from streamq.testing.generate import Draw
+from streamq.testing.patterns.room import rooms as of_patterns
 from streamq.testing.static_tables import static, table_for
 from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
@@ -38,9 +39,10 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             return draw(aggregate(schema, exact_columns))
         column = numbers(schema, draw(st.sampled_from(schema.names)), True)
         return draw(st.one_of(column, column, lifetime_parts()))
-    for room in rooms().values():
-        if (verb, name) in room.arguments:
-            return draw(room.arguments[verb, name](schema.axis))
+    of_rooms = [room.arguments for room in rooms().values()] + [room.arguments for room in of_patterns().values()]
+    for arguments in of_rooms:
+        if (verb, name) in arguments:
+            return draw(arguments[verb, name](schema.axis))
     if (verb, name) in INTEGERS or name in INTEGERS:
         low, high = INTEGERS.get((verb, name)) or INTEGERS[name]
         many = draw(st.integers(low, high))
@@ -81,12 +83,10 @@ INTEGERS: Mapping[Any, tuple[int, int]] = {
     "size": (1, 9), "hop": (1, 9), "offset": (-9, 9), "period": (1, 9), "within": (0, 6),
     "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3),
     ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6),
-    **{(verb, "within"): (1, 9) for verb in ("sequence", "all_of", "at_least", "at_most", "unless")},
-    ("at_least", "count"): (1, 2), ("at_most", "count"): (1, 3),
 }  # fmt: skip
 """Arguments that are numbers, of ticks or rows: the least and the greatest."""
 
-COUNTS = ("n", "step", "count", ("top_k", "k"))
+COUNTS = ("n", "step", ("top_k", "k"))
 """Those that are numbers of rows."""
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {

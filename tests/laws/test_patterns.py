@@ -19,8 +19,8 @@ from streamq.testing.execution import STREAM, Execution
 from streamq.testing.in_process import executed
 from streamq.testing.oracle import oracle
 from streamq.testing.patterns.rules import Undetermined, brute_force
+from streamq.testing.patterns.set_definitions import set_answer
 from tests.patterns.pattern_cases import CASES, CHOICES, SETS, bag, histories, matching, one_by_one
-from tests.patterns.set_definitions import set_answer
 
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
 

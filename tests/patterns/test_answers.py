@@ -17,7 +17,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import StreamqWarning
 from streamq.testing.patterns.rules import brute_force
-from tests.patterns.set_definitions import set_answer
+from streamq.testing.patterns.set_definitions import set_answer
 
 SCHEMA = pa.schema({"start": pa.int64(), "end": pa.int64(), "v": pa.int64(), "k": pa.string()})
 Events = list[tuple[Any, ...]]

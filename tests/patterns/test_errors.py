@@ -22,8 +22,8 @@ from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render, shown_duration
 from streamq.patterns.syntax import Program
 from streamq.patterns.tree import parts_of
+from streamq.testing.patterns.drawn_programs import programs
 from tests.each import each
-from tests.patterns.drawn_programs import programs
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cedr_errors.txt"
 

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from streamq.patterns.parser import parse
 from streamq.patterns.rendering import render
 from streamq.patterns.syntax import Program
-from tests.patterns.drawn_programs import programs
+from streamq.testing.patterns.drawn_programs import programs
 
 TEXT = """\
 EVENT Unattended

@@ -10,7 +10,6 @@ from pyspark.sql import types as t
 
 from streamq.patterns import syntax
 from streamq.patterns.detect import Detect
-from streamq.patterns.tree import Type, parts_of
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
@@ -22,6 +21,7 @@ from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
 from streamq.testing.patterns.functions import parts_of_condition
 from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+from streamq.testing.patterns.trees import event_types, parts_below
 from streamq.testing.patterns.wording import misread
 from streamq.testing.scale import lengths
 from streamq.time import ticks
@@ -75,7 +75,7 @@ def _history(schema: Schema, table: str, run: Run) -> pa.Table:
 def scopes(node: Detect) -> Iterator[int]:
     """The scopes of the pattern."""
     for definition in node.definitions.program.definitions:
-        for part in parts_of(definition.pattern):
+        for part in parts_below(definition.pattern):
             within = getattr(part.pattern, "within", None)
             if within is not None:
                 yield ticks(within, node.schema.axis)
@@ -93,8 +93,8 @@ def meeting(node: Detect) -> Meeting:
                 case syntax.Apply("=", (syntax.Field(_, one), syntax.Field(_, other))):
                     fields |= {one, other}
     # as often as the text names it, an event of a type may be needed
-    leaves = (p.pattern for d in node.definitions.program.definitions for p in parts_of(d.pattern))
-    named = [leaf.name for leaf in leaves if isinstance(leaf, Type) and leaf.name in node.types]
+    leaves = (kind for d in node.definitions.program.definitions for _, kind in event_types(d.pattern))
+    named = [kind.name for kind in leaves if kind.name in node.types]
     inputs = tuple(node.types[name] for name in named)
     return Meeting(inputs if len(inputs) <= MANY else node.inputs, tuple(scopes(node)), frozenset(fields))
 

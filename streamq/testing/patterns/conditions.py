@@ -1,4 +1,4 @@
-"""The conditions of the CEDR language over events in plain Python, with three truth values; and the variables of a pattern."""
+"""The conditions of the CEDR language over events in plain Python, with three truth values."""
 
 from __future__ import annotations
 
@@ -11,13 +11,6 @@ from decimal import Decimal
 from typing import Any
 
 from streamq.patterns import syntax as s
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence as InSequence
-from streamq.patterns.operators.unless import Unless
-from streamq.patterns.tree import Type
 
 
 class Unjudged(Exception):
@@ -124,35 +117,6 @@ STRICT: Mapping[str, Callable[..., Any]] = {
     "not": lambda a: not a,
     "negative": lambda a: -a,
 }
-
-
-def variables(part: s.Part) -> list[str]:
-    """The variables of a part that a match of it has, those of events in order."""
-    names = [] if part.variable is None else [part.variable]
-    match part.pattern:
-        case Type(name):
-            return [part.variable or name]
-        case Unless(positive) | Not(_, positive) | CancelWhen(positive):
-            return names + variables(positive)
-        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-            return names + [v for p in parts for v in variables(p)]
-    raise AssertionError(part)
-
-
-def events_of(part: s.Part, negated: bool = True) -> Iterator[tuple[str, str]]:
-    """The variables of events and their types, in the text's order; those of what is negated, too."""
-    match part.pattern:
-        case Type(name):
-            yield part.variable or name, name
-        case Unless(positive, other) | CancelWhen(positive, other):
-            yield from events_of(positive, negated)
-            yield from events_of(other) if negated else ()
-        case Not(other, positive):
-            yield from events_of(other) if negated else ()
-            yield from events_of(positive, negated)
-        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-            for p in parts:
-                yield from events_of(p, negated)
 
 
 def conditions(where: Sequence[s.Condition], events: Sequence[str]) -> Iterator[Condition]:

@@ -16,24 +16,18 @@ import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns import syntax as s
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence as InSequence
-from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
-from streamq.patterns.tree import Tree, Type
+from streamq.patterns.tree import Type
 from streamq.testing.patterns.conditions import (
     Bound,
     Condition,
     Unjudged,
     conditions,
     evaluated,
-    events_of,
     order_key,
-    variables,
 )
+from streamq.testing.patterns.room import room_of
+from streamq.testing.patterns.trees import event_types, seen_events, variables
 from streamq.time import INTEGER, ticks
 
 
@@ -113,49 +107,15 @@ class Evaluation:
                 for e in self.types[part.pattern.name].events
             ]
         else:
-            events = self.pattern(part.pattern)
+            events = room_of(part.pattern).matches(part.pattern, self)
             if part.variable is not None:
                 for e in events:
                     e.bound[part.variable] = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
         return [e for e in events if self.holds(e.bound)]
 
-    def pattern(self, pattern: Tree) -> list[Match]:
-        scope = self.scope(pattern)
-        match pattern:
-            case InSequence(parts, _):
-                return self.ordered(parts, [tuple(range(len(parts)))], scope)
-            case All(parts, _):
-                return self.ordered(parts, list(itertools.permutations(range(len(parts)))), scope)
-            case AtLeast(count, parts, _):
-                return self.ordered(parts, list(itertools.permutations(range(len(parts)), count)), scope)
-            case AnyOf(parts):
-                return self.ordered(parts, [(i,) for i in range(len(parts))], 1)
-            case AtMost(count, parts, _):
-                return list(self.at_most(parts, count, scope))
-            case Unless(positive, negated, _, nth):
-                return [
-                    Match(
-                        id=("unless", e.id),
-                        rank=None,
-                        vs=e.vs,
-                        till=e.vs + scope,
-                        root=e.root,
-                        contributors=(e.vs,),
-                        bound=e.bound,
-                    )
-                    for e in self.without(
-                        positive, negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
-                    )
-                ]
-            case Not(negated, positive):
-                return self.without(positive, negated, lambda e, z: e.contributors[0] < z < e.contributors[-1])
-            case CancelWhen(positive, negated):
-                return self.without(positive, negated, lambda e, z: e.root < z < e.vs)
-        raise AssertionError(pattern)
-
-    def scope(self, pattern: Tree) -> int:
-        """The scope of a pattern in ticks; 1 for one that has none."""
-        return ticks(pattern.within, self.axis) if hasattr(pattern, "within") else 1
+    def ticks(self, within: s.Duration) -> int:
+        """A scope in ticks."""
+        return ticks(within, self.axis)
 
     def without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
         others = self.part(negated)
@@ -201,38 +161,6 @@ class Evaluation:
             is_in_order = e.vs < chain[0][1].vs and chain[-1][1].vs - e.vs <= within
             if is_in_order and e.id not in consumed and self.holds({**bound, **e.bound}):
                 yield from self.chains(inputs, tuple(before), ((i, e), *chain), {**bound, **e.bound}, within, consumed)
-
-    def at_most(self, parts: Sequence[s.Part], count: int, within: int) -> Iterator[Match]:
-        inputs = [self.part(part) for part in parts]
-        consumed: set[Any] = set()
-        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
-            gone: set[Any] = set()
-            for i, e in completing:
-                if e.id in consumed:
-                    continue
-                around = {
-                    x.id
-                    for j, others in enumerate(inputs)
-                    for x in others
-                    if e.vs - within < x.vs <= e.vs and x.id not in consumed
-                    if i == j or self.holds({**e.bound, **x.bound})
-                    if self.agree(e.bound, x.bound)
-                }
-                if len(around) <= count:
-                    others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
-                    bound = {**others_absent, **e.bound}
-                    yield Match(
-                        id=(id(parts), i, e.id),
-                        rank=None,
-                        vs=e.vs,
-                        till=e.vs + within,
-                        root=e.root,
-                        contributors=(e.vs,),
-                        bound=bound,
-                    )
-                    if parts[i].consumption == Consumption.CONSUME:
-                        gone.add(e.id)
-            consumed |= gone
 
 
 def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[list[tuple[int, Match]]]:
@@ -300,12 +228,12 @@ def defined(
     definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any], axis: str
 ) -> EventType:
     """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
-    where = list(conditions(definition.where, [name for name, _ in events_of(definition.pattern)]))
+    where = list(conditions(definition.where, [name for name, _ in event_types(definition.pattern)]))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
     evaluation = Evaluation(types, where, functions, keys, axis)
     outputs: dict[str, s.Expression] = {field.name: field.expression for field in definition.output}
     if not outputs:
-        own = [(v, f) for v, kind in events_of(definition.pattern, negated=False) for f in types[kind].fields]
+        own = [(v, f) for v, kind in seen_events(definition.pattern) for f in types[kind.name].fields]
         outputs |= {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
     events = []
     for e in evaluation.part(definition.pattern):

@@ -7,14 +7,16 @@ from collections import Counter
 
 from streamq.patterns.legal_words import keywords
 
+_HYPHENED = {word.replace("_", "-"): word for word in keywords() if "_" in word}
 _WORDS = re.compile(
-    r"--[^\n]*|//[^\n]*|/\*.*?\*/|\bAS\s+\w+|CANCEL-WHEN\b|-\s*0+(?![\w.])|\d+(?:\.\d*)?(?:E[+-]?\d+)?|\w+|<>|!=|<=|>=|[^\w\s]",
+    rf"--[^\n]*|//[^\n]*|/\*.*?\*/|\bAS\s+\w+|(?:{'|'.join(_HYPHENED)})\b|-\s*0+(?![\w.])|\d+(?:\.\d*)?(?:E[+-]?\d+)?"
+    r"|\w+|<>|!=|<=|>=|[^\w\s]",
     re.DOTALL | re.IGNORECASE,
 )
 _KEYWORDS = {word.upper() for word in keywords()} - {"AS", "EACH", "REUSE"}
 """Those that are not said where they go without saying."""
 _SIGNS = {"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "@", "#"}
-_SAME = {"!=": "<>", "CANCEL-WHEN": "CANCEL_WHEN"}
+_SAME = {"!=": "<>"} | _HYPHENED
 
 
 def misread(source: str, shown: str) -> str | None:

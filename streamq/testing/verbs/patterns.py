@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -12,12 +11,6 @@ from streamq.patterns.conditions import OWN
 from streamq.patterns.definitions import used_types
 from streamq.patterns.detect import Definitions, Detect, event_type
 from streamq.patterns.operator import Operator
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence as InSequence
-from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern
 from streamq.patterns.source_text import source_text
@@ -27,7 +20,6 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
-    Duration,
     Field,
     Part,
     Program,
@@ -35,9 +27,10 @@ from streamq.patterns.syntax import (
 from streamq.patterns.tree import Type
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node
+from streamq.testing.patterns.room import Make, rooms
+from streamq.testing.patterns.trees import event_types
 from streamq.testing.verbs.pieces import Function, Piece
 from streamq.testing.verbs.streams import Events
-from streamq.time import TIMESTAMP, length, show_duration
 
 
 @dataclass(frozen=True)
@@ -62,17 +55,14 @@ class Matches(Events):
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return self.written.narrowed(more).matches()
 
-    def unless(self, negated: Any, within: Any, *, nth: int | None = None) -> Matches:
-        return self._with(negated, lambda this, other: Unless(this, other, _scope(within), nth))
+    def negation(self, negated: Any, make: Callable[[Part, Part], Operator]) -> Matches:
+        """The matches of an operator over this pattern and another, which is negated."""
+        return _of([self, negated], lambda parts: make(*parts))
 
-    def without(self, negated: Any) -> Matches:
-        return self._with(negated, lambda this, other: Not(other, this))
 
-    def cancel_when(self, negated: Any) -> Matches:
-        return self._with(negated, CancelWhen)
-
-    def _with(self, negated: Any, tree: Any) -> Matches:
-        return _of([self, negated], lambda parts: tree(*parts))
+for _room in rooms().values():
+    for _name, _verb in _room.verbs.items():
+        setattr(Matches, _name, _verb)
 
 
 @dataclass(frozen=True)
@@ -123,40 +113,13 @@ def cedr(text: str | bytes, **streams: Events) -> Matches:
     return Written(parse(text), streams, source=source_text(text).text).matches()
 
 
-def sequence(*parts: Any, within: Any) -> Matches:
-    """Events one after the other."""
-    return _of(parts, lambda trees: InSequence(trees, _scope(within)))
+def _by(reading: Callable[..., tuple[Sequence[Any], Make]]) -> Callable[..., Matches]:
+    """The function of which a room says the parts and what makes the operator."""
+    return lambda *args, **kwargs: _of(*reading(*args, **kwargs))
 
 
-def all_of(*parts: Any, within: Any) -> Matches:
-    """An event of each part, in any order."""
-    return _of(parts, lambda trees: All(trees, _scope(within)))
-
-
-def any_of(*parts: Any) -> Matches:
-    """An event of any part."""
-    return _of(parts, AnyOf)
-
-
-def at_least(count: int, *parts: Any, within: Any) -> Matches:
-    """Events of so many parts."""
-    return _of(parts, lambda trees: AtLeast(count, trees, _scope(within)))
-
-
-def at_most(count: int, *parts: Any, within: Any) -> Matches:
-    """An event with no more than so many within the scope that ends with it."""
-    return _of(parts, lambda trees: AtMost(count, trees, _scope(within)))
-
-
-FUNCTIONS = {function.__name__: function for function in (cedr, sequence, all_of, any_of, at_least, at_most)}
+FUNCTIONS = {"cedr": cedr} | {name: _by(f) for room in rooms().values() for name, f in room.functions.items()}
 """The functions of streams, by name."""
-
-
-def _scope(within: Any) -> Duration:
-    """A scope as a text has it: with its unit, or as so many ticks."""
-    if isinstance(within, dt.timedelta):
-        return show_duration(length(within), TIMESTAMP)
-    return within if isinstance(within, str) else length(within)
 
 
 def _of(parts: Sequence[Any], tree: Any) -> Matches:
@@ -171,19 +134,7 @@ def _of(parts: Sequence[Any], tree: Any) -> Matches:
 
 def _events(program: Program) -> list[tuple[str, str]]:
     """The variables of the last definition that are events, each with its type, in the order of the text."""
-
-    def below(part: Part) -> Iterator[tuple[str, str]]:
-        match part.pattern:
-            case Type(name):
-                yield part.variable or name, name
-            case Unless(one, other) | CancelWhen(one, other) | Not(one, other):
-                yield from below(one)
-                yield from below(other)
-            case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-                for inner in parts:
-                    yield from below(inner)
-
-    return list(below(program.definitions[-1].pattern))
+    return [(name, kind.name) for name, kind in event_types(program.definitions[-1].pattern)]
 
 
 def _about(variables: Sequence[str], condition: Condition) -> Iterator[Condition]:

@@ -7,13 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.patterns import syntax as s
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence as InSequence
-from streamq.patterns.operators.unless import Unless
-from streamq.patterns.tree import Type
+from streamq.testing.patterns.trees import negated, parts_below, positive, seen_events
 
 INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%")}
 
@@ -26,53 +20,23 @@ class Condition:
     variables: frozenset[str]
 
 
-def event_variables(whole: s.Part) -> Iterator[tuple[str, Type]]:
-    """The variables of events, in the text's order."""
-    match whole.pattern:
-        case Type(name):
-            yield whole.variable or name, whole.pattern
-        case Unless(first, second) | Not(first, second) | CancelWhen(first, second):
-            yield from event_variables(first)
-            yield from event_variables(second)
-        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-            for part in parts:
-                yield from event_variables(part)
-
-
-def negations(whole: s.Part) -> Iterator[tuple[frozenset[str], frozenset[str]]]:
-    """Of each negation the variables of its positive argument, and those of what it negates."""
-    for part in parts_below(whole):
-        match part.pattern:
-            case Unless(positive, negated) | Not(negated, positive) | CancelWhen(positive, negated):
-                yield seen(positive), seen(negated)
-
-
-def seen(whole: s.Part) -> frozenset[str]:
+def _seen(whole: s.Part) -> frozenset[str]:
     """The variables that the operator around a part sees: none of what is negated below."""
-    match whole.pattern:
-        case Type():
-            return frozenset(name for name, _ in event_variables(whole))
-        case Unless(positive) | Not(_, positive) | CancelWhen(positive):
-            return seen(positive)
-        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-            return frozenset().union(*map(seen, parts))
-    raise AssertionError(whole)
+    return frozenset(name for name, _ in seen_events(whole))
 
 
-def parts_below(whole: s.Part) -> Iterator[s.Part]:
-    yield whole
-    match whole.pattern:
-        case Unless(first, second) | Not(first, second) | CancelWhen(first, second):
-            yield from parts_below(first)
-            yield from parts_below(second)
-        case InSequence(parts) | All(parts) | AnyOf(parts) | AtLeast(_, parts) | AtMost(_, parts):
-            for part in parts:
-                yield from parts_below(part)
+def _seen_together(whole: s.Part) -> list[frozenset[str]]:
+    """Variables that some operator sees together: those of the matches, and those of each negation with its positive parts."""
+    together = [_seen(whole)]
+    for part in parts_below(whole):
+        around = frozenset[str]().union(*map(_seen, positive(part)))
+        together += [around | _seen(other) for other in negated(part)]
+    return together
 
 
 def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
     """What WHERE says, condition by condition; equality of all is that of every two which an operator sees together."""
-    together = [seen(definition.pattern), *(one | other for one, other in negations(definition.pattern))]
+    together = _seen_together(definition.pattern)
     for condition in definition.where:
         match condition:
             case s.AttributeEquals(attribute, literal):

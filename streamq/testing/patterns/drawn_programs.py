@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
@@ -11,12 +12,6 @@ from hypothesis import strategies as st
 from streamq.choices import Consumption, Selection
 from streamq.patterns.legal_words import keywords
 from streamq.patterns.operator import Operator
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence
-from streamq.patterns.operators.unless import Unless
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -30,7 +25,8 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.patterns.tree import Type
+from streamq.patterns.tree import Tree, Type
+from streamq.testing.patterns.room import OperatorRoom, room_of, rooms
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -89,49 +85,52 @@ def variables(draw: Draw) -> Iterator[str]:
         yield name
 
 
-def draw_part(draw: Draw, names: Iterator[str], depth: int, negated: bool = False) -> Part:
-    pattern = draw_pattern(draw, names, depth)
-    variable = next(names) if draw(st.booleans()) else None
-    if negated:
-        return Part(pattern, variable)
-    return Part(pattern, variable, draw(st.sampled_from(Selection)), draw(st.sampled_from(Consumption)))
+@dataclass(frozen=True)
+class ProgramDrawing:
+    """The drawing of an operator's arguments: variables each once, patterns at most so many operators deep."""
 
+    draw: Draw
+    names: Iterator[str]
+    depth: int
 
-def draw_scope(draw: Draw, names: Iterator[str], depth: int) -> Operator:
-    """A pattern that NOT can stand over."""
-    parts = tuple(draw_part(draw, names, depth) for _ in range(draw(st.integers(2, 3))))
-    within = draw(DURATIONS)
-    match draw(st.integers(0, 2)):
-        case 0:
-            return Sequence(parts, within)
-        case 1:
-            return All(parts, within)
-    return AtLeast(draw(st.integers(2, len(parts))), parts, within)
+    def part(self, *, negated: bool = False) -> Part:
+        pattern = self.pattern()
+        variable = next(self.names) if self.draw(st.booleans()) else None
+        if negated:
+            return Part(pattern, variable)
+        return Part(pattern, variable, self.draw(st.sampled_from(Selection)), self.draw(st.sampled_from(Consumption)))
 
+    def parts(self, least: int, most: int) -> tuple[Part, ...]:
+        return tuple(self.part() for _ in range(self.number(least, most)))
 
-def draw_pattern(draw: Draw, names: Iterator[str], depth: int) -> Operator:
-    kind = draw(st.integers(0, 6)) if depth else 0
-    match kind:
-        case 1:
-            return draw_scope(draw, names, depth - 1)
-        case 2 | 3:
-            parts = tuple(draw_part(draw, names, depth - 1) for _ in range(draw(st.integers(1, 3))))
-            return AnyOf(parts) if kind == 2 else AtMost(draw(st.integers(1, 9)), parts, draw(DURATIONS))
-        case 4:
-            part, negated = draw_part(draw, names, depth - 1), draw_part(draw, names, depth - 1, negated=True)
-            nth = draw(st.none() | st.integers(1, part.pattern.extent({}).contributors))
-            return Unless(part, negated, draw(DURATIONS), nth)
-        case 5:
-            negated = draw_part(draw, names, depth - 1, negated=True)
-            return Not(negated, Part(draw_scope(draw, names, depth - 1)))
-        case 6:
-            return CancelWhen(draw_part(draw, names, depth - 1), draw_part(draw, names, depth - 1, negated=True))
-    return Type(draw(NAMES))
+    def pattern(self) -> Tree:
+        """Return a pattern that is drawn: events of a type, or an operator, which is drawn in its room."""
+        if not self.depth or not self.draw(st.integers(0, 6)):
+            return Type(self.draw(NAMES))
+        return self._operator(list(rooms().values()))
+
+    def bounding(self) -> Part:
+        return Part(self._operator([room for room in rooms().values() if room.bounds_negation]))
+
+    def _operator(self, several: Sequence[OperatorRoom[Any]]) -> Operator:
+        drawn: Operator = self.draw(st.sampled_from(several)).drawn(replace(self, depth=max(0, self.depth - 1)))
+        return drawn
+
+    def scope(self) -> int | str:
+        return self.draw(DURATIONS)
+
+    def number(self, least: int, most: int) -> int:
+        return self.draw(st.integers(least, most))
+
+    def contributors(self, part: Part) -> int:
+        if isinstance(part.pattern, Type):
+            return 1
+        return room_of(part.pattern).contributors(part.pattern, self)
 
 
 @st.composite
 def definitions(draw: Draw, name: str) -> Definition:
-    whole = Part(draw_pattern(draw, variables(draw), depth=3), draw(st.none() | st.just("whole")))
+    whole = Part(ProgramDrawing(draw, variables(draw), 3).pattern(), draw(st.none() | st.just("whole")))
     where = draw(st.lists(CONJUNCTS, max_size=3))
     output = [OutputField(e, e.name if isinstance(e, Field) else "f") for e in draw(st.lists(EXPRESSIONS, max_size=3))]
     named = {field.name: field for field in output}

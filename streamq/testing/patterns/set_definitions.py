@@ -17,16 +17,11 @@ import duckdb
 import pyarrow as pa
 
 from streamq.patterns import syntax as s
-from streamq.patterns.operator import Operator
-from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
-from streamq.patterns.operators.at_most import AtMost
-from streamq.patterns.operators.cancel_when import CancelWhen
-from streamq.patterns.operators.not_between import Not
-from streamq.patterns.operators.sequence import Sequence as InSequence
-from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
 from streamq.patterns.tree import Type
-from tests.patterns.conditions_as_sql import Condition, conjuncts, equal_keys, event_variables, guarded, sql, value
+from streamq.testing.patterns.room import room_of
+from streamq.testing.patterns.sql_conditions import Condition, conjuncts, equal_keys, guarded, sql, value
+from streamq.testing.patterns.trees import event_types
 
 HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
 HEADS = {"_vs": "Vs", "_root": "root"}
@@ -74,7 +69,7 @@ class Query:
     def part(self, part: s.Part) -> Relation:
         if isinstance(part.pattern, Type):
             return self.primitive(part.pattern, part.variable or part.pattern.name)
-        relation = self.pattern(part.pattern)
+        relation: Relation = room_of(part.pattern).relation(part.pattern, self)
         if part.variable is None:
             return relation
         body = f'SELECT *, true AS "{part.variable}.", _vs AS "{part.variable}.Vs", _root AS "{part.variable}.root"'
@@ -96,32 +91,9 @@ class Query:
         body = f"SELECT {', '.join(HEADER)}, {', '.join(columns)} FROM {table}"
         return self.filtered(self.relation(body, {variable: names}, (variable,)))
 
-    def pattern(self, pattern: Operator) -> Relation:
-        match pattern:
-            case InSequence(parts, within):
-                return self.ordered([self.part(p) for p in parts], [tuple(range(len(parts)))], ticks(within))
-            case AtLeast(count, parts, within):
-                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), count), ticks(within))
-            case All(parts, within):
-                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), len(parts)), ticks(within))
-            case AnyOf(parts):
-                return self.ordered([self.part(p) for p in parts], arrangements(len(parts), 1), 1)
-            case AtMost(count, parts, within):
-                return self.at_most([self.part(p) for p in parts], count, ticks(within))
-            case Unless(positive, negated, within, nth):
-                since = f"e._contributors[{nth}]" if nth else "e._vs"
-                between = f"z._vs > {since} AND z._vs < {since} + {ticks(within)}"
-                header = f"e._id || '~', e._vs, e._vs + {ticks(within)}, e._root, [e._vs]"
-                return self.without(positive, negated, between, header)
-            case Not(negated, positive):
-                between = "z._vs > e._contributors[1] AND z._vs < e._contributors[-1]"
-                return self.without(positive, negated, between)
-            case CancelWhen(positive, negated):
-                return self.without(positive, negated, "z._vs > e._root AND z._vs < e._vs")
-        raise AssertionError(pattern)
-
-    def ordered(self, inputs: Sequence[Relation], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
-        """One match of each input of an order, strictly one after the other; a union over the orders."""
+    def ordered(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
+        """One match of each part of an order, strictly one after the other; a union over the orders."""
+        inputs = [self.part(part) for part in parts]
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         visible = {v: f"e{i}" for i, r in enumerate(inputs) for v in r.fields}
         conditions = [c for c in self.conditions if c.variables <= set(fields)]
@@ -147,34 +119,6 @@ class Query:
             " UNION ALL ".join([typed(inputs), *bodies]), fields, tuple(e for r in inputs for e in r.events)
         )
 
-    def at_most(self, inputs: Sequence[Relation], count: int, within: int) -> Relation:
-        """Of each input those around which no more than so many distinct occurrences of all inputs end their scope."""
-        fields = {v: names for r in inputs for v, names in r.fields.items()}
-        conditions = [c for c in self.conditions if c.variables <= set(fields)]
-        bodies = [typed(inputs)]
-        for i, one in enumerate(inputs):
-            counted = []
-            for j, other in enumerate(inputs):
-                visible = {**dict.fromkeys(other.fields, "x"), **dict.fromkeys(one.fields, f"e{i}")}
-                tests = [f"x._vs > e{i}._vs - {within}", f"x._vs <= e{i}._vs"]
-                tests += [guarded(c, visible) for c in conditions if c.variables <= set(visible)]
-                tests += [
-                    f'(NOT e{i}."{a}." OR NOT x."{b}." OR e{i}."{a}.{key}" = x."{b}.{key}")'
-                    for key in self.keys
-                    for a in one.events
-                    for b in other.events
-                ]
-                counted.append(f"SELECT x._id FROM {other.name} x WHERE {' AND '.join(tests)}")
-                assert i != j or all(not c.variables <= set(one.fields) for c in conditions)
-            header = f"concat('<', e{i}._id) AS _id, e{i}._vs, e{i}._vs + {within}, e{i}._root, [e{i}._vs]"
-            columns = [column if j == i else absent(column) for j, r in enumerate(inputs) for column in r.columns()]
-            bodies.append(
-                f"SELECT {header}, {', '.join(columns)} FROM {one.name} e{i} "
-                f"WHERE (SELECT count(DISTINCT _id) FROM ({' UNION ALL '.join(counted)})) <= {count}"
-            )
-        self.taken(dict.fromkeys(fields, ""))
-        return self.relation(" UNION ALL ".join(bodies), fields, tuple(e for r in inputs for e in r.events))
-
     def without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
         """The matches of a pattern for which there is no match of another in between."""
         one, other = self.part(positive), self.part(negated)
@@ -189,7 +133,7 @@ class Query:
     # --- definitions
 
     def definition(self, definition: s.Definition) -> None:
-        kinds = {name: self.types[kind.name][1] for name, kind in event_variables(definition.pattern)}
+        kinds = {name: self.types[kind.name][1] for name, kind in event_types(definition.pattern)}
         self.conditions = list(conjuncts(definition, tuple(kinds)))
         self.keys = equal_keys(definition)
         relation = self.part(definition.pattern)
@@ -228,11 +172,7 @@ def absent(column: str) -> str:
     return f"false AS {column}" if column.endswith('."') else f"NULL AS {column}"
 
 
-def arrangements(k: int, n: int) -> list[tuple[int, ...]]:
-    return list(itertools.permutations(range(k), n))
-
-
-def ticks(within: s.Duration) -> int:
+def ticks_of(within: s.Duration) -> int:
     """A scope on the integer axis."""
     assert isinstance(within, int)
     return within

@@ -1,0 +1,12 @@
+"""The operators of patterns as tests know them: a room each, with its rule, its set definition, how it is drawn and written.
+
+The rooms need no list: each module of this package is imported with it, and registers what it says of its operator.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _room in iter_modules(__path__):
+    import_module(f"{__name__}.{_room.name}")

@@ -1,0 +1,101 @@
+"""ATLEAST, ALL, ANY: events of some of the parts, of all, or of one, in any order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import permutations
+from typing import Any
+
+from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
+
+
+def orders(parts: Sequence[Part], count: int) -> list[tuple[int, ...]]:
+    """Return in which orders events of so many parts may come."""
+    return list(permutations(range(len(parts)), count))
+
+
+def at_least(count: int, *parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
+    return parts, lambda trees: AtLeast(count, tuple(trees), scope_read(within))
+
+
+def all_of(*parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
+    return parts, lambda trees: All(tuple(trees), scope_read(within))
+
+
+def any_of(*parts: Any) -> tuple[Sequence[Any], Make]:
+    return parts, lambda trees: AnyOf(tuple(trees))
+
+
+class AtLeastRoom(OperatorRoom[AtLeast]):
+    """The room of :class:`AtLeast`."""
+
+    kind = AtLeast
+    bounds_negation = True
+    functions = {"at_least": at_least}
+    arguments = {("at_least", "within"): SCOPES, ("at_least", "count"): counts(1, 2)}
+
+    def positive(self, tree: AtLeast) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AtLeast, evaluation: Evaluation) -> list[Match]:
+        return evaluation.ordered(tree.parts, orders(tree.parts, tree.count), evaluation.ticks(tree.within))
+
+    def relation(self, tree: AtLeast, query: Query) -> Relation:
+        return query.ordered(tree.parts, orders(tree.parts, tree.count), ticks_of(tree.within))
+
+    def drawn(self, drawing: Drawing) -> AtLeast:
+        parts = drawing.parts(2, 3)
+        return AtLeast(drawing.number(2, len(parts)), parts, drawing.scope())
+
+    def contributors(self, tree: AtLeast, drawing: Drawing) -> int:
+        return tree.count
+
+
+class AllRoom(OperatorRoom[All]):
+    """The room of :class:`All`."""
+
+    kind = All
+    bounds_negation = True
+    functions = {"all_of": all_of}
+    arguments = {("all_of", "within"): SCOPES}
+
+    def positive(self, tree: All) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: All, evaluation: Evaluation) -> list[Match]:
+        return evaluation.ordered(tree.parts, orders(tree.parts, len(tree.parts)), evaluation.ticks(tree.within))
+
+    def relation(self, tree: All, query: Query) -> Relation:
+        return query.ordered(tree.parts, orders(tree.parts, len(tree.parts)), ticks_of(tree.within))
+
+    def drawn(self, drawing: Drawing) -> All:
+        return All(drawing.parts(2, 3), drawing.scope())
+
+    def contributors(self, tree: All, drawing: Drawing) -> int:
+        return len(tree.parts)
+
+
+class AnyRoom(OperatorRoom[AnyOf]):
+    """The room of :class:`AnyOf`."""
+
+    kind = AnyOf
+    functions = {"any_of": any_of}
+
+    def positive(self, tree: AnyOf) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AnyOf, evaluation: Evaluation) -> list[Match]:
+        return evaluation.ordered(tree.parts, orders(tree.parts, 1), 1)
+
+    def relation(self, tree: AnyOf, query: Query) -> Relation:
+        return query.ordered(tree.parts, orders(tree.parts, 1), 1)
+
+    def drawn(self, drawing: Drawing) -> AnyOf:
+        return AnyOf(drawing.parts(1, 3))
+
+    def contributors(self, tree: AnyOf, drawing: Drawing) -> int:
+        return 1

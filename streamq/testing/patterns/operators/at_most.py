@@ -1,0 +1,102 @@
+"""ATMOST: an event of any part around which no more than so many events of all parts end their scope."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from streamq.choices import Consumption
+from streamq.patterns.operators.at_most import AtMost
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.conditions import Bound
+from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
+from streamq.testing.patterns.rules import Evaluation, Match, instants
+from streamq.testing.patterns.set_definitions import Query, Relation, absent, ticks_of, typed
+from streamq.testing.patterns.sql_conditions import guarded
+from streamq.testing.patterns.trees import variables
+
+
+def at_most(count: int, *parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
+    return parts, lambda trees: AtMost(count, tuple(trees), scope_read(within))
+
+
+class AtMostRoom(OperatorRoom[AtMost]):
+    """The room of :class:`AtMost`."""
+
+    kind = AtMost
+    functions = {"at_most": at_most}
+    arguments = {("at_most", "within"): SCOPES, ("at_most", "count"): counts(1, 3)}
+
+    def positive(self, tree: AtMost) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: AtMost, evaluation: Evaluation) -> list[Match]:
+        parts, within = tree.parts, evaluation.ticks(tree.within)
+        inputs = [evaluation.part(part) for part in parts]
+        matches: list[Match] = []
+        consumed: set[Any] = set()
+        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+            gone: set[Any] = set()
+            for i, e in completing:
+                if e.id in consumed:
+                    continue
+                around = {
+                    x.id
+                    for j, others in enumerate(inputs)
+                    for x in others
+                    if e.vs - within < x.vs <= e.vs and x.id not in consumed
+                    if i == j or evaluation.holds({**e.bound, **x.bound})
+                    if evaluation.agree(e.bound, x.bound)
+                }
+                if len(around) <= tree.count:
+                    others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
+                    matches.append(
+                        Match(
+                            id=(id(parts), i, e.id),
+                            rank=None,
+                            vs=e.vs,
+                            till=e.vs + within,
+                            root=e.root,
+                            contributors=(e.vs,),
+                            bound={**others_absent, **e.bound},
+                        )
+                    )
+                    if parts[i].consumption == Consumption.CONSUME:
+                        gone.add(e.id)
+            consumed |= gone
+        return matches
+
+    def relation(self, tree: AtMost, query: Query) -> Relation:
+        inputs, within = [query.part(part) for part in tree.parts], ticks_of(tree.within)
+        fields = {v: names for r in inputs for v, names in r.fields.items()}
+        conditions = [c for c in query.conditions if c.variables <= set(fields)]
+        bodies = [typed(inputs)]
+        for i, one in enumerate(inputs):
+            counted = []
+            for j, other in enumerate(inputs):
+                visible = {**dict.fromkeys(other.fields, "x"), **dict.fromkeys(one.fields, f"e{i}")}
+                tests = [f"x._vs > e{i}._vs - {within}", f"x._vs <= e{i}._vs"]
+                tests += [guarded(c, visible) for c in conditions if c.variables <= set(visible)]
+                tests += [
+                    f'(NOT e{i}."{a}." OR NOT x."{b}." OR e{i}."{a}.{key}" = x."{b}.{key}")'
+                    for key in query.keys
+                    for a in one.events
+                    for b in other.events
+                ]
+                counted.append(f"SELECT x._id FROM {other.name} x WHERE {' AND '.join(tests)}")
+                assert i != j or all(not c.variables <= set(one.fields) for c in conditions)
+            header = f"concat('<', e{i}._id) AS _id, e{i}._vs, e{i}._vs + {within}, e{i}._root, [e{i}._vs]"
+            columns = [column if j == i else absent(column) for j, r in enumerate(inputs) for column in r.columns()]
+            bodies.append(
+                f"SELECT {header}, {', '.join(columns)} FROM {one.name} e{i} "
+                f"WHERE (SELECT count(DISTINCT _id) FROM ({' UNION ALL '.join(counted)})) <= {tree.count}"
+            )
+        query.taken(dict.fromkeys(fields, ""))
+        return query.relation(" UNION ALL ".join(bodies), fields, tuple(e for r in inputs for e in r.events))
+
+    def drawn(self, drawing: Drawing) -> AtMost:
+        parts = drawing.parts(1, 3)
+        return AtMost(drawing.number(1, 9), parts, drawing.scope())
+
+    def contributors(self, tree: AtMost, drawing: Drawing) -> int:
+        return 1

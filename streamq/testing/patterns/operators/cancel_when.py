@@ -1,0 +1,41 @@
+"""CANCEL_WHEN: a match with none of another pattern strictly between its root and its start."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamq.patterns.operators.cancel_when import CancelWhen
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation
+
+
+def cancel_when(of: Reading, negated: Any) -> Any:
+    return of.negation(negated, CancelWhen)
+
+
+class CancelWhenRoom(OperatorRoom[CancelWhen]):
+    """The room of :class:`CancelWhen`."""
+
+    kind = CancelWhen
+    verbs = {"cancel_when": cancel_when}
+
+    def positive(self, tree: CancelWhen) -> tuple[Part, ...]:
+        return (tree.pattern,)
+
+    def negated(self, tree: CancelWhen) -> tuple[Part, ...]:
+        return (tree.negated,)
+
+    def matches(self, tree: CancelWhen, evaluation: Evaluation) -> list[Match]:
+        return evaluation.without(tree.pattern, tree.negated, lambda e, z: e.root < z < e.vs)
+
+    def relation(self, tree: CancelWhen, query: Query) -> Relation:
+        return query.without(tree.pattern, tree.negated, "z._vs > e._root AND z._vs < e._vs")
+
+    def drawn(self, drawing: Drawing) -> CancelWhen:
+        pattern = drawing.part()
+        return CancelWhen(pattern, drawing.part(negated=True))
+
+    def contributors(self, tree: CancelWhen, drawing: Drawing) -> int:
+        return drawing.contributors(tree.pattern)

@@ -1,0 +1,45 @@
+"""NOT: a match with none of another pattern strictly between its first contributor and its last."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from streamq.patterns.operators.not_between import Not
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation
+
+
+def without(of: Reading, negated: Any) -> Any:
+    return of.negation(negated, lambda this, other: Not(other, this))
+
+
+class NotRoom(OperatorRoom[Not]):
+    """The room of :class:`Not`."""
+
+    kind = Not
+    verbs = {"without": without}
+
+    def positive(self, tree: Not) -> tuple[Part, ...]:
+        return (tree.pattern,)
+
+    def negated(self, tree: Not) -> tuple[Part, ...]:
+        return (tree.negated,)
+
+    def children(self, tree: Not) -> tuple[Part, ...]:
+        return (tree.negated, tree.pattern)
+
+    def matches(self, tree: Not, evaluation: Evaluation) -> list[Match]:
+        return evaluation.without(tree.pattern, tree.negated, lambda e, z: e.contributors[0] < z < e.contributors[-1])
+
+    def relation(self, tree: Not, query: Query) -> Relation:
+        between = "z._vs > e._contributors[1] AND z._vs < e._contributors[-1]"
+        return query.without(tree.pattern, tree.negated, between)
+
+    def drawn(self, drawing: Drawing) -> Not:
+        negated = drawing.part(negated=True)
+        return Not(negated, drawing.bounding())
+
+    def contributors(self, tree: Not, drawing: Drawing) -> int:
+        return drawing.contributors(tree.pattern)

@@ -1,0 +1,40 @@
+"""SEQUENCE: one event of each part, strictly one after the other, within a scope."""
+
+from __future__ import annotations
+
+from collections import abc
+from typing import Any
+
+from streamq.patterns.operators.sequence import Sequence
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, scope_read
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
+
+
+def sequence(*parts: Any, within: Any) -> tuple[abc.Sequence[Any], Make]:
+    return parts, lambda trees: Sequence(tuple(trees), scope_read(within))
+
+
+class SequenceRoom(OperatorRoom[Sequence]):
+    """The room of :class:`Sequence`."""
+
+    kind = Sequence
+    bounds_negation = True
+    functions = {"sequence": sequence}
+    arguments = {("sequence", "within"): SCOPES}
+
+    def positive(self, tree: Sequence) -> tuple[Part, ...]:
+        return tree.parts
+
+    def matches(self, tree: Sequence, evaluation: Evaluation) -> list[Match]:
+        return evaluation.ordered(tree.parts, [tuple(range(len(tree.parts)))], evaluation.ticks(tree.within))
+
+    def relation(self, tree: Sequence, query: Query) -> Relation:
+        return query.ordered(tree.parts, [tuple(range(len(tree.parts)))], ticks_of(tree.within))
+
+    def drawn(self, drawing: Drawing) -> Sequence:
+        return Sequence(drawing.parts(2, 3), drawing.scope())
+
+    def contributors(self, tree: Sequence, drawing: Drawing) -> int:
+        return len(tree.parts)

@@ -1,0 +1,51 @@
+"""UNLESS: a match that none of another pattern follows within a scope, from the match on or from one of its contributors."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamq.patterns.operators.unless import Unless
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
+
+
+def unless(of: Reading, negated: Any, within: Any, *, nth: int | None = None) -> Any:
+    return of.negation(negated, lambda this, other: Unless(this, other, scope_read(within), nth))
+
+
+class UnlessRoom(OperatorRoom[Unless]):
+    """The room of :class:`Unless`."""
+
+    kind = Unless
+    verbs = {"unless": unless}
+    arguments = {("unless", "within"): SCOPES}
+
+    def positive(self, tree: Unless) -> tuple[Part, ...]:
+        return (tree.pattern,)
+
+    def negated(self, tree: Unless) -> tuple[Part, ...]:
+        return (tree.negated,)
+
+    def matches(self, tree: Unless, evaluation: Evaluation) -> list[Match]:
+        scope, nth = evaluation.ticks(tree.within), tree.nth
+        alone = evaluation.without(
+            tree.pattern, tree.negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
+        )
+        return [replace(e, id=("unless", e.id), rank=None, till=e.vs + scope, contributors=(e.vs,)) for e in alone]
+
+    def relation(self, tree: Unless, query: Query) -> Relation:
+        since = f"e._contributors[{tree.nth}]" if tree.nth else "e._vs"
+        between = f"z._vs > {since} AND z._vs < {since} + {ticks_of(tree.within)}"
+        header = f"e._id || '~', e._vs, e._vs + {ticks_of(tree.within)}, e._root, [e._vs]"
+        return query.without(tree.pattern, tree.negated, between, header)
+
+    def drawn(self, drawing: Drawing) -> Unless:
+        pattern, negated = drawing.part(), drawing.part(negated=True)
+        nth = drawing.number(0, drawing.contributors(pattern))
+        return Unless(pattern, negated, drawing.scope(), nth or None)
+
+    def contributors(self, tree: Unless, drawing: Drawing) -> int:
+        return 1
