@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.rendering import shown_expression
+from streamq.patterns.pattern_text import shown_expression
+from streamq.patterns.pattern_tree import Extent, extent_of, leaves, parts_of
 from streamq.patterns.source_text import MAX_DEPTH, MAX_EVENTS, MAX_VALUES, Refusal
 from streamq.patterns.syntax import (
     Apply,
@@ -17,7 +18,6 @@ from streamq.patterns.syntax import (
     Part,
     Program,
 )
-from streamq.patterns.tree import Extent, extent_of, leaves, parts_of
 
 
 def check_program(program: Program) -> None:

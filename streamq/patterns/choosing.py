@@ -38,11 +38,11 @@ from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
-from streamq.patterns.correlation import Correlation
+from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.matches import Matches, as_written, at, conjunction, filtered, greatest, key, least, of, so_many
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import Type
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import show_to_user, substitute
@@ -90,7 +90,7 @@ class Choice:
         parts: Sequence[Part],
         matches: Sequence[Matches],
         gathering: Gathering,
-        correlation: Correlation,
+        correlation: CorrelationKeys,
         conditions: Unplaced,
     ):
         self.parts, self.matches, self.gathering = parts, matches, gathering

@@ -15,7 +15,7 @@ from streamq.functions.builder import builder
 from streamq.patterns.advice import of_name, refused
 from streamq.patterns.matches import (
     Matches,
-    Named,
+    VariableColumns,
     as_written,
     at,
     contributors_of,
@@ -218,7 +218,9 @@ def on_matches(conjunct: Conjunct, matches: Matches) -> Expr:
     return condition_on(conjunct, matches.variables, matches.schema, matches.optional)
 
 
-def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schema, optional: frozenset[str]) -> Expr:
+def condition_on(
+    conjunct: Conjunct, matches: Mapping[str, VariableColumns], schema: Schema, optional: frozenset[str]
+) -> Expr:
     """A condition over the columns of matches; it is true of one without one of its variables.
 
     ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events.
@@ -229,7 +231,9 @@ def condition_on(conjunct: Conjunct, matches: Mapping[str, Named], schema: Schem
     return reduce(lambda a, b: a | b, [*(matches[n].starts.is_null() for n in missing), expr])
 
 
-def typed(expr: Expr, matches: Mapping[str, Named], schema: Schema, place: Place, *, boolean: bool = False) -> Expr:
+def typed(
+    expr: Expr, matches: Mapping[str, VariableColumns], schema: Schema, place: Place, *, boolean: bool = False
+) -> Expr:
     """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
     own = {name: column for named in matches.values() for name, column in named.columns.items()}
     columns = sorted(columns_of(expr))

@@ -8,8 +8,8 @@ from typing import Any, NoReturn
 
 from streamq.choices import Consumption, Selection
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Condition, Part
-from streamq.patterns.tree import Type
 from streamq.plan.verbs import Verbs
 
 Function = Callable[..., Any]

@@ -1,4 +1,4 @@
-"""Correlation keys: fields that are equal in all events of a match, so that patterns are found key by key."""
+"""CorrelationKeys keys: fields that are equal in all events of a match, so that patterns are found key by key."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from pyspark.sql import types as t
 from streamq.functions.comparison import EQUAL
 from streamq.patterns.conditions import Conjunct, Variables
 from streamq.patterns.matches import of
+from streamq.patterns.pattern_tree import parts_of
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Condition, Part
-from streamq.patterns.tree import parts_of
 from streamq.plan.expr import Call, Cast, Col, Expr
 from streamq.plan.spark_types import wider
 
@@ -22,7 +22,7 @@ Owned = tuple[str, str]
 
 
 @dataclass(frozen=True)
-class Correlation:
+class CorrelationKeys:
     """The keys: by name, the field of each variable of an event, and the type in which these are compared."""
 
     fields: Mapping[str, Mapping[str, str]]
@@ -49,7 +49,7 @@ def correlation(
     types: Mapping[Owned, t.DataType],
     optional: frozenset[str],
     whole: Part,
-) -> tuple[Correlation, list[Conjunct]]:
+) -> tuple[CorrelationKeys, list[Conjunct]]:
     """Return the keys, and the conditions that they do not stand for.
 
     A key is what CorrelationKey names, and what equations connect in every variable: ``x.m = y.m AND y.m = z.m``. An equation
@@ -84,7 +84,7 @@ def correlation(
             keys[".".join(members[0])] = by_variable
             compared[".".join(members[0])] = types[members[0]]
             done |= {id(c) for c, owned in equations if owned in members}
-    return Correlation(keys, compared), [c for c in conjuncts if id(c) not in done]
+    return CorrelationKeys(keys, compared), [c for c in conjuncts if id(c) not in done]
 
 
 def are_connected(variables: frozenset[str], edges: Several[frozenset[str]]) -> bool:
@@ -124,4 +124,4 @@ class _Groups:
         return list({id(g): g for g in self._group.values()}.values())
 
 
-__all__ = ["Correlation", "are_connected", "correlation"]
+__all__ = ["CorrelationKeys", "are_connected", "correlation"]

@@ -15,11 +15,19 @@ from streamq.patterns import syntax
 from streamq.patterns.advice import refused
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
-from streamq.patterns.lowering import EventType, Lowering
+from streamq.patterns.definition_lowering import DefinitionLowering, EventType
 from streamq.patterns.matches import Matches, altered, contributor_of, filtered, greatest, least, of, so_many
+from streamq.patterns.pattern_tree import (
+    Type,
+    extent_of,
+    leaves,
+    negated_below,
+    optional_below,
+    parts_of,
+    variables_below,
+)
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Definition, Part, Program
-from streamq.patterns.tree import Type, extent_of, leaves, negated_below, optional_below, parts_of, variables_below
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import check_names
@@ -106,7 +114,7 @@ def _defined(
     read = _read_outputs(definition, variables)
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
     conditions = Unplaced(c for c in conjuncts if c.variables)
-    lowering = Lowering(types, keys, conditions, has_ids=has_ids)
+    lowering = DefinitionLowering(types, keys, conditions, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below

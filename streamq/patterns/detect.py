@@ -12,12 +12,12 @@ from functools import cached_property
 
 from streamq.functions.logic import conjuncts
 from streamq.patterns.conditions import Conjunct, Variables
+from streamq.patterns.definition_lowering import EventType
 from streamq.patterns.definitions import matches_of, mentions_ids
-from streamq.patterns.lowering import EventType
 from streamq.patterns.parser import parse
-from streamq.patterns.rendering import render, shown_part
+from streamq.patterns.pattern_text import render, shown_part
+from streamq.patterns.pattern_tree import variables_below
 from streamq.patterns.syntax import Program
-from streamq.patterns.tree import variables_below
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, Traits, WrittenPattern, node
 from streamq.plan.schema import Schema

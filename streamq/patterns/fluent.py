@@ -10,7 +10,7 @@ from typing import Any, Self
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.patterns import syntax
 from streamq.patterns.contributor import Contributor
-from streamq.patterns.operator import Operator
+from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.syntax import Part
 from streamq.plan.verbs import Verbs
 from streamq.stream import Stream
@@ -41,7 +41,7 @@ class NegatingVerbs(Verbs):
     """What the verbs of a pattern have in common that make a negation of it."""
 
     @abstractmethod
-    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], Operator]) -> Self:
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Self:
         """Return the pattern that an operator makes of this one and another, which is negated."""
 
 

@@ -12,8 +12,8 @@ from streamq.functions.identifying import Identifying
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.instants import instant_ticks
 from streamq.patterns.matches import so_many
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.tree import Type
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.keys import has_equality
 from streamq.plan.lifetime import Lifetime

@@ -74,7 +74,7 @@ def key(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Named:
+class VariableColumns:
     """What a variable stands for: its own columns, by name, as expressions, and its start."""
 
     starts: Expr
@@ -92,7 +92,7 @@ class Matches:
     """
 
     stream: Stream
-    variables: Mapping[str, Named]
+    variables: Mapping[str, VariableColumns]
     events: tuple[str, ...]
     starts: Expr
     root: Expr
@@ -107,12 +107,12 @@ class Matches:
         """The columns of the matches."""
         return self.stream.schema
 
-    def named(self, variable: str) -> Named:
+    def named(self, variable: str) -> VariableColumns:
         """What a variable for these matches stands for."""
         columns = {at(variable): self.starts, root_of(variable): self.root}
         if self.id is not None:
             columns |= {id_of(variable): self.id, contributors_of(variable): listed(self.ids)}
-        return Named(self.starts, columns)
+        return VariableColumns(self.starts, columns)
 
     def ticks(self, instant: Expr) -> Expr:
         """An instant of these matches in ticks."""
@@ -187,7 +187,7 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
 __all__ = [
     "POINT",
     "Matches",
-    "Named",
+    "VariableColumns",
     "altered",
     "at",
     "conjunction",

@@ -34,7 +34,7 @@ def parse(text: str | bytes | SourceText) -> Program:
     """
     from lark import UnexpectedInput
 
-    from streamq.patterns.calls import Misplaced
+    from streamq.patterns.operator_call import Misplaced
 
     source = text if isinstance(text, SourceText) else source_text(text)
     try:
@@ -69,7 +69,7 @@ def _unexpected_token(source: SourceText, unexpected: UnexpectedInput) -> CedrEr
     offset = cast(int, unexpected.pos_in_stream)
     if getattr(getattr(unexpected, "token", None), "type", "") == "$END":
         offset = len(source.text.rstrip())
-    from streamq.patterns.calls import legal_in_call
+    from streamq.patterns.operator_call import legal_in_call
 
     misplaced, tokens = legal_in_call(unexpected.interactive_parser.parser_state.value_stack, tokens)
     return _unexpected(source, offset if misplaced is None else misplaced, tokens)

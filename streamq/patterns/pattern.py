@@ -17,16 +17,16 @@ from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import no_type, used_types, variables_of
 from streamq.patterns.detect import Definitions, Detect, event_type
-from streamq.patterns.operator import Operator
 from streamq.patterns.operators.cancel_when import CancelWhenVerbs
 from streamq.patterns.operators.not_between import NotVerbs
 from streamq.patterns.operators.unless import UnlessVerbs
 from streamq.patterns.parser import parse
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_text import render
+from streamq.patterns.pattern_tree import parts_of, variables_below
 from streamq.patterns.picture import explained
-from streamq.patterns.rendering import render
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Apply, AttributeEquals, Condition, CorrelationKey, Definition, Field, Part, Program
-from streamq.patterns.tree import parts_of, variables_below
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
@@ -147,7 +147,7 @@ class Pattern(UnlessVerbs, NotVerbs, CancelWhenVerbs, Stream):
         """The pattern as a part of another one, under a name."""
         return _contributor(self, name)
 
-    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], Operator]) -> Pattern:
+    def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Pattern:
         this, other = _contributor(self), _contributor(negated)
         return _pattern(make(this.part, other.part), [this, other])
 
@@ -205,7 +205,7 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     return pattern
 
 
-def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], Operator]) -> Pattern:
+def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], PatternOperator]) -> Pattern:
     """Return the pattern that an operator makes of streams and patterns; ``verb`` is what the user has called."""
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
@@ -227,7 +227,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
     return AliasVerbs.alias(stream, name)
 
 
-def _pattern(tree: Operator, contributors: Iterable[Contributor]) -> Pattern:
+def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Pattern:
     """Return the pattern of a tree over the event types, and with the conditions, of its parts."""
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()

@@ -11,9 +11,9 @@ from html import escape
 from typing import Final
 
 from streamq.compiler.explain_html import Part as Explained
-from streamq.patterns.operator import Operator
-from streamq.patterns.rendering import render, shown_part, shown_pattern
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_text import render, shown_part, shown_pattern
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.syntax import Part, Program
 
 STYLE: Final = """
@@ -47,11 +47,11 @@ class Box:
 def explained(program: Program, text: str) -> Explained:
     """The pattern, which is written so, as a part of an explanation."""
     definitions = {d.name: d for d in program.definitions}
-    scale = Scale(definitions)
+    words = PictureWords(definitions)
     lines: list[str] = []
     pictures: list[str] = []
     for name, definition in definitions.items():
-        box, rest = _box(definition.pattern, scale), render(Program((definition,))).split("\n")[2:]
+        box, rest = _box(definition.pattern, words), render(Program((definition,))).split("\n")[2:]
         lines += [name, *_lines(box, "  ", "  "), *(f"  {line}" for line in rest)]
         below = f'<div class="keeps">{"<br>".join(map(escape, rest))}</div>' if rest else ""
         pictures.append(f"<div>{escape(name)}</div>{_boxes(box)}{below}")
@@ -87,18 +87,18 @@ def _boxes(box: Box) -> str:
 # what is shown
 
 
-def _box(part: Part, scale: Scale, *, negated: bool = False) -> Box:
+def _box(part: Part, words: PictureWords, *, negated: bool = False) -> Box:
     pattern = part.pattern
     negatives = set(map(id, pattern.negatives))
-    parts = tuple(_box(p, scale, negated=id(p) in negatives) for p in pattern.children)
-    if not isinstance(pattern, Operator):
+    parts = tuple(_box(p, words, negated=id(p) in negatives) for p in pattern.children)
+    if not isinstance(pattern, PatternOperator):
         return Box(shown_part(part), negated=negated)
-    scope, keeps = pattern.scope_in_words(scale), pattern.keeps(scale)
-    waits = max(scale.extent(p).waits for p in pattern.children)
+    scope, keeps = pattern.scope_in_words(words), pattern.keeps(words)
+    waits = max(words.extent(p).waits for p in pattern.children)
     if keeps and waits:
-        keeps += f", and the {scale.amount(waits, part)} that an UNLESS below waits"
-    words = shown_part(part).removeprefix(shown_pattern(pattern))
-    title = f"{pattern.title}{scope and f' within {scope}'}{words}"
+        keeps += f", and the {words.amount(waits, part)} that an UNLESS below waits"
+    naming = shown_part(part).removeprefix(shown_pattern(pattern))
+    title = f"{pattern.title}{scope and f' within {scope}'}{naming}"
     return Box(title, keeps, parts, negated, pattern.is_ordered)
 
 

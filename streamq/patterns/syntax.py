@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from streamq.choices import Consumption, Selection
 
 if TYPE_CHECKING:
-    from streamq.patterns.tree import Tree
+    from streamq.patterns.pattern_tree import PatternTree
 
 
 class Place(NamedTuple):
@@ -122,7 +122,7 @@ def shown_text(value: str) -> str:
 class Part(Placed):
     """A parameter of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
 
-    pattern: Tree
+    pattern: PatternTree
     variable: str | None = None
     selection: Selection = Selection.EACH
     consumption: Consumption = Consumption.REUSE

@@ -8,9 +8,9 @@ from typing import Any
 from lark import Token, Transformer, v_args
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.calls import Amount, Call
-from streamq.patterns.numbers import number, place_of, unquoted
-from streamq.patterns.operator import Operator
+from streamq.patterns.operator_call import Amount, OperatorCall
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import MAX_DEPTH, Refusal
 from streamq.patterns.syntax import (
     Apply,
@@ -27,7 +27,7 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.patterns.tree import Type
+from streamq.patterns.token_values import number, place_of, unquoted
 
 
 class TreeBuilder(Transformer[Token, Program]):
@@ -59,12 +59,12 @@ class TreeBuilder(Transformer[Token, Program]):
     # --- patterns
 
     @v_args(inline=True)
-    def whole(self, pattern: Operator, variable: Token | None) -> Part:
+    def whole(self, pattern: PatternOperator, variable: Token | None) -> Part:
         return Part(pattern, variable and str(variable), place=pattern.place)
 
     @v_args(inline=True)
     def part(
-        self, pattern: Operator, variable: Token | None, selection: Token | None, consumption: Token | None
+        self, pattern: PatternOperator, variable: Token | None, selection: Token | None, consumption: Token | None
     ) -> Part:
         return Part(
             pattern,
@@ -79,18 +79,18 @@ class TreeBuilder(Transformer[Token, Program]):
         return Type(str(name), place=place_of(name))
 
     @v_args(inline=True)
-    def first_argument(self, keyword: Token, argument: Part | Amount) -> Call:
-        call = Call(keyword)
+    def first_argument(self, keyword: Token, argument: Part | Amount) -> OperatorCall:
+        call = OperatorCall(keyword)
         call.add(argument, place_of(keyword))
         return call
 
     @v_args(inline=True)
-    def next_argument(self, call: Call, comma: Token, argument: Part | Amount) -> Call:
+    def next_argument(self, call: OperatorCall, comma: Token, argument: Part | Amount) -> OperatorCall:
         call.add(argument, place_of(comma))
         return call
 
     @v_args(inline=True)
-    def operator(self, call: Call, bracket: Token) -> Operator:
+    def operator(self, call: OperatorCall, bracket: Token) -> PatternOperator:
         return call.operator(place_of(bracket))
 
     def amount(self, tokens: list[Token]) -> Amount:

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.patterns import definitions
-from streamq.patterns.correlation import Correlation
-from streamq.patterns.lowering import Lowering
+from streamq.patterns.correlation import CorrelationKeys
+from streamq.patterns.definition_lowering import DefinitionLowering
 from streamq.patterns.operators import sequence
 from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.operators.unless import Unless
@@ -24,7 +24,7 @@ def scope_a_tick_short(right: Any, stream: Any, scope: int) -> Any:
 
 def without_keys(right: Any, *given: Any) -> Any:
     _, conjuncts = right(*given)
-    return Correlation({}, {}), conjuncts
+    return CorrelationKeys({}, {}), conjuncts
 
 
 def last_for_first(right: Any, parameter: Taking, fitting: Any) -> Any:
@@ -40,7 +40,7 @@ def crowd_a_tick_longer(right: Any, gatherer: Gatherer, state: Any, start: int) 
     return right(gatherer, state, start - isinstance(gatherer, Uncrowded))
 
 
-def unless_closed(right: Any, pattern: Unless, low: Lowering, variable: str | None) -> Any:
+def unless_closed(right: Any, pattern: Unless, low: DefinitionLowering, variable: str | None) -> Any:
     return right(replace(pattern, within=pattern.scope + 1), low, variable)
 
 
@@ -49,7 +49,7 @@ def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Ex
     return low, high + 1 if isinstance(high, Lit) and isinstance(high.value, int) else high
 
 
-def cancelled_from_the_last(right: Any, pattern: CancelWhen, low: Lowering, variable: str | None) -> Any:
+def cancelled_from_the_last(right: Any, pattern: CancelWhen, low: DefinitionLowering, variable: str | None) -> Any:
     matches, negated = low.lowered(pattern.pattern), low.lowered(pattern.negated)
     return low.without_between(matches, negated, matches.contributors[0], low.extent(pattern.pattern).span)
 

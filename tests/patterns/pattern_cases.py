@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.patterns.parser import parse
-from streamq.patterns.rendering import render
+from streamq.patterns.pattern_text import render
 from streamq.patterns.syntax import Program
 from streamq.testing.case import Case
 

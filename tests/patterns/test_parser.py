@@ -7,7 +7,6 @@ import pytest
 from streamq.choices import Consumption, Selection
 from streamq.errors import CedrError
 from streamq.patterns.legal_words import RESERVED, keywords
-from streamq.patterns.operator import Operator
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
 from streamq.patterns.operators.at_most import AtMost
 from streamq.patterns.operators.cancel_when import CancelWhen
@@ -15,6 +14,8 @@ from streamq.patterns.operators.not_between import Not
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.operators.unless import Unless
 from streamq.patterns.parser import parse
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -30,7 +31,6 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.patterns.tree import Type
 
 PAPER = """EVENT CIDR07_Example
 WHEN UNLESS(SEQUENCE(INSTALL x, SHUTDOWN AS y, 12 hours), RESTART AS z, 5 minutes)
@@ -47,7 +47,7 @@ def definition(text: str) -> Definition:
     return only
 
 
-def pattern(text: str) -> Operator:
+def pattern(text: str) -> PatternOperator:
     return definition(f"EVENT E WHEN {text}").pattern.pattern
 
 
@@ -97,7 +97,7 @@ def test_the_shorthands_of_the_paper() -> None:
         ("Sequence(A, any(B, C), 5)", Sequence((A, Part(AnyOf((B, C)))), 5)),
     ],
 )
-def test_pattern(text: str, tree: Operator) -> None:
+def test_pattern(text: str, tree: PatternOperator) -> None:
     assert pattern(text) == tree
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from streamq.patterns.parser import parse
-from streamq.patterns.rendering import render
+from streamq.patterns.pattern_text import render
 from streamq.patterns.syntax import Program
 from streamq.testing.patterns.drawn_programs import programs
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from streamq.patterns.parser import parse
-from streamq.patterns.rendering import render
+from streamq.patterns.pattern_text import render
 from streamq.testing.patterns.wording import misread
 
 TEXTS = (

@@ -12,7 +12,7 @@ from inspect import isabstract
 from pkgutil import iter_modules
 from types import ModuleType
 
-from streamq.patterns.operator import Operator
+from streamq.patterns.pattern_operator import PatternOperator
 
 
 @cache
@@ -22,10 +22,10 @@ def rooms() -> tuple[ModuleType, ...]:
 
 
 @cache
-def operators() -> Mapping[str, type[Operator]]:
+def operators() -> Mapping[str, type[PatternOperator]]:
     """Return the operators by their keywords, in alphabetical order."""
     classes = [value for room in rooms() for value in vars(room).values() if isinstance(value, type)]
-    kinds = {kind for kind in classes if issubclass(kind, Operator) and not isabstract(kind)}
+    kinds = {kind for kind in classes if issubclass(kind, PatternOperator) and not isabstract(kind)}
     return {kind.keyword: kind for kind in sorted(kinds, key=lambda kind: kind.keyword)}
 
 

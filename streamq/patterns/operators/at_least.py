@@ -32,12 +32,12 @@ from streamq.patterns.matches import (
     rest_of_scope,
     so_many,
 )
-from streamq.patterns.operator import Operator
 from streamq.patterns.pattern import Pattern, pattern_of_parts
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, chooses, variables_below
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
-from streamq.patterns.tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, chooses, variables_below
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.passes import rewrite
 from streamq.plan.verbs import accepts_placeholders
@@ -45,7 +45,7 @@ from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 MANY_ORDERS = 24
@@ -56,7 +56,7 @@ OTHER = "~"
 
 
 @dataclass(frozen=True)
-class SomeOf(Operator):
+class SomeOf(PatternOperator):
     """Events of some of the parts, in any order of the parts."""
 
     @property
@@ -99,7 +99,7 @@ class SomeOf(Operator):
         """Whether some part selects or consumes."""
         return chooses(self.several)
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """Joins of the events of all parts with themselves; or one scan, where a part selects or consumes."""
         count, scope = self.needed, self.scope
         if count > 1 and self.is_scanned:
@@ -126,11 +126,11 @@ class SomeOf(Operator):
             return lowering.holding(lowering.identified(matches, operator, (p.id for p in parts)))
         return lowering.holding(lowering.identified_by_place(matches, operator, self.several, parts))
 
-    def keeps(self, scale: Scale) -> str:
+    def keeps(self, words: PictureWords) -> str:
         if self.needed == 1:
             return ""
         begun = ", and what they have begun," if self.needed > 2 and not self.is_scanned else ""
-        return f"{scale.names(self.several)}{begun} for {self.scope_in_words(scale)}"
+        return f"{words.names(self.several)}{begun} for {self.scope_in_words(words)}"
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
     )
 
 
-def _with_another(lowering: Lowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
+def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
     """Extend each match by one event of a part that it does not contain yet."""
     keys = lowering.keys
     names = [n for n in one.schema.names if n not in keys]

@@ -9,23 +9,23 @@ from typing import TYPE_CHECKING
 from streamq.choices import Gathering
 from streamq.patterns.fluent import count_of, scope_of
 from streamq.patterns.matches import Matches, so_many
-from streamq.patterns.operator import Operator
 from streamq.patterns.pattern import Pattern, pattern_of_parts
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
-from streamq.patterns.tree import COUNT, PARTS, SCOPE, Extent, Extents
 from streamq.plan.verbs import accepts_placeholders
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class AtMost(Operator):
+class AtMost(PatternOperator):
     """An event of a part with no more than ``count`` events of the parts in the scope that ends with it."""
 
     count: int
@@ -53,7 +53,7 @@ class AtMost(Operator):
         """It counts events, whatever others of their part are equal to."""
         return False
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """One scan."""
         parts, matches = lowering.chosen(self.parts, Gathering.AT_MOST, count=self.count, within=self.scope)
         optional = frozenset(matches.events) if self.lacks_events else parts[0].optional
@@ -65,8 +65,8 @@ class AtMost(Operator):
     def title(self) -> str:
         return f"ATMOST {self.count}"
 
-    def keeps(self, scale: Scale) -> str:
-        return f"{scale.names(self.parts)} for {scale.scope(self.within)}"
+    def keeps(self, words: PictureWords) -> str:
+        return f"{words.names(self.parts)} for {words.scope(self.within)}"
 
 
 @accepts_placeholders

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.patterns.fluent import NegatingVerbs
 from streamq.patterns.matches import Matches
-from streamq.patterns.operator import Operator
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import NEGATED, PATTERN, Extent, Extents, Type
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import NEGATED, PATTERN, Extent, Extents, Type
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class CancelWhen(Operator):
+class CancelWhen(PatternOperator):
     """A match with no event of ``negated`` between its root time and its own start."""
 
     pattern: Part
@@ -41,14 +41,14 @@ class CancelWhen(Operator):
         pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
         return replace(pattern, waits=max(pattern.waits, negated.waits))
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """An anti join with the negated events since the root."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         return lowering.without_between(matches, negated, matches.root, lowering.extent(self.pattern).span)
 
-    def keeps(self, scale: Scale) -> str:
-        span = scale.extent(self.pattern).span
-        return f"{scale.names((self.negated,))} for {scale.amount(span, self.pattern)}"
+    def keeps(self, words: PictureWords) -> str:
+        span = words.extent(self.pattern).span
+        return f"{words.names((self.negated,))} for {words.amount(span, self.pattern)}"
 
 
 class CancelWhenVerbs(NegatingVerbs):

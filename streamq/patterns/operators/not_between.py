@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.patterns.fluent import NegatingVerbs
 from streamq.patterns.matches import Matches
-from streamq.patterns.operator import Operator
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import NEGATED, PATTERN, Extent, Extents
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import NEGATED, PATTERN, Extent, Extents
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class Not(Operator):
+class Not(PatternOperator):
     """A match of ``pattern`` with no event of ``negated`` between its first and its last contributor."""
 
     negated: Part
@@ -43,15 +43,15 @@ class Not(Operator):
         pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
         return replace(pattern, waits=max(pattern.waits, negated.waits))
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """An anti join with the negated events in the scope of the pattern."""
         negated, matches = lowering.lowered(self.negated), lowering.lowered(self.pattern)
         return lowering.without_between(matches, negated, matches.contributors[0], self.pattern.pattern.scope)
 
-    def keeps(self, scale: Scale) -> str:
+    def keeps(self, words: PictureWords) -> str:
         within = self.pattern.pattern.duration
         assert within is not None, "what bounds a negation has a scope"
-        return f"{scale.names((self.negated,))} for {scale.scope(within)}"
+        return f"{words.names((self.negated,))} for {words.scope(within)}"
 
 
 class NotVerbs(NegatingVerbs):

@@ -10,24 +10,24 @@ from streamq.choices import Gathering
 from streamq.patterns.correlation import are_connected
 from streamq.patterns.fluent import scope_of
 from streamq.patterns.matches import Matches, elapsed, least, opened, rest_of_scope, so_many
-from streamq.patterns.operator import Operator
 from streamq.patterns.pattern import Pattern, pattern_of_parts
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, chooses, variables_below
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
-from streamq.patterns.tree import PARTS, SCOPE, Extent, Extents, chooses, variables_below
 from streamq.plan.expr import Expr
 from streamq.plan.verbs import accepts_placeholders
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class Sequence(Operator):
+class Sequence(PatternOperator):
     """One event of each part, strictly one after the other, within a scope."""
 
     parts: tuple[Part, ...]
@@ -53,7 +53,7 @@ class Sequence(Operator):
         bound = [frozenset(variables_below(part)) for part in self.parts]
         return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """A chain of joins; or one scan, where a part selects or consumes."""
         if chooses(self.parts):
             parts, matches = lowering.chosen(self.parts, Gathering.SEQUENCE, count=len(self.parts), within=self.scope)
@@ -70,15 +70,15 @@ class Sequence(Operator):
         )
         return lowering.identified(matches, f"SEQUENCE {self.scope}", (p.id for p in parts))
 
-    def _followed(self, lowering: Lowering, before: Matches, later: Matches, first: Expr) -> Matches:
+    def _followed(self, lowering: DefinitionLowering, before: Matches, later: Matches, first: Expr) -> Matches:
         """Return matches of the parts so far with those of another that come later, within the scope that ``first`` begins."""
         pair = lowering.pair(before, later)
         is_within = [] if first is before.starts else [elapsed(later, first) <= so_many(self.scope)]
         return pair.joined(opened(before.stream, self.scope), later.stream, *is_within)
 
-    def keeps(self, scale: Scale) -> str:
+    def keeps(self, words: PictureWords) -> str:
         begun = ", and what they have begun," if len(self.parts) > 2 and not chooses(self.parts) else ""
-        return f"{scale.names(self.parts[:-1])}{begun} for {scale.scope(self.within)}"
+        return f"{words.names(self.parts[:-1])}{begun} for {words.scope(self.within)}"
 
 
 @accepts_placeholders

@@ -9,21 +9,21 @@ from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
 from streamq.patterns.fluent import NegatingVerbs, count_of, scope_of
 from streamq.patterns.matches import POINT, Matches, altered, so_many
-from streamq.patterns.operator import Operator
-from streamq.patterns.scale import Scale
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, Extent, Extents, Form
+from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
-from streamq.patterns.tree import NEGATED, PATTERN, SCOPE, Argument, Extent, Extents, Form
 
 if TYPE_CHECKING:
     from streamq import time
     from streamq.patterns.contributor import Contributor
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class Unless(Operator):
+class Unless(PatternOperator):
     """A match that no event of ``negated`` follows within a scope.
 
     The scope starts with the match, or at its ``nth`` contributor, counted from 1.
@@ -49,7 +49,7 @@ class Unless(Operator):
         pattern, negated = self.pattern.pattern.extent(types), self.negated.pattern.extent(types)
         return Extent(1, pattern.span, self.scope, max(pattern.waits, negated.waits) + self.scope)
 
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """An anti join with the negated events that begin within the scope."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         contributor = matches.starts if self.nth is None else matches.contributors[self.nth - 1]
@@ -68,15 +68,15 @@ class Unless(Operator):
         matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(self.scope))
         return lowering.identified(matches, f"UNLESS {self.nth or 0} {self.scope}", (matches.id,))
 
-    def scope_in_words(self, scale: Scale) -> str:
+    def scope_in_words(self, words: PictureWords) -> str:
         since = "" if self.nth is None else f" of contributor {self.nth}"
-        return f"{scale.scope(self.within)}{since}"
+        return f"{words.scope(self.within)}{since}"
 
-    def keeps(self, scale: Scale) -> str:
-        span = scale.extent(self.pattern).span
+    def keeps(self, words: PictureWords) -> str:
+        span = words.extent(self.pattern).span
         reaches_further = self.nth is not None and span > self.scope
-        kept = scale.amount(span, self.pattern) if reaches_further else scale.scope(self.within)
-        return f"{scale.names((self.pattern, self.negated))} for {kept}"
+        kept = words.amount(span, self.pattern) if reaches_further else words.scope(self.within)
+        return f"{words.names((self.pattern, self.negated))} for {kept}"
 
 
 class UnlessVerbs(NegatingVerbs):

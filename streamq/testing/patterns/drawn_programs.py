@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.legal_words import keywords
-from streamq.patterns.operator import Operator
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import PatternTree, Type
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -25,7 +26,6 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.patterns.tree import Tree, Type
 from streamq.testing.patterns.room import OperatorRoom, room_of, rooms
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -103,7 +103,7 @@ class ProgramDrawing:
     def parts(self, least: int, most: int) -> tuple[Part, ...]:
         return tuple(self.part() for _ in range(self.number(least, most)))
 
-    def pattern(self) -> Tree:
+    def pattern(self) -> PatternTree:
         """Return a pattern that is drawn: events of a type, or an operator, which is drawn in its room."""
         if not self.depth or not self.draw(st.integers(0, 6)):
             return Type(self.draw(NAMES))
@@ -112,8 +112,8 @@ class ProgramDrawing:
     def bounding(self) -> Part:
         return Part(self._operator([room for room in rooms().values() if room.bounds_negation]))
 
-    def _operator(self, several: Sequence[OperatorRoom[Any]]) -> Operator:
-        drawn: Operator = self.draw(st.sampled_from(several)).drawn(replace(self, depth=max(0, self.depth - 1)))
+    def _operator(self, several: Sequence[OperatorRoom[Any]]) -> PatternOperator:
+        drawn: PatternOperator = self.draw(st.sampled_from(several)).drawn(replace(self, depth=max(0, self.depth - 1)))
         return drawn
 
     def scope(self) -> int | str:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from hypothesis import strategies as st
 
-from streamq.patterns.operator import Operator
+from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.syntax import Duration, Part
 from streamq.testing.patterns.trees import O, TreeRoom, tree_rooms
 from streamq.testing.windows.room import Argument, lengths_of_time
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from streamq.testing.patterns.rules import Evaluation, Match
     from streamq.testing.patterns.set_definitions import Query, Relation
 
-Make = Callable[[Sequence[Part]], Operator]
+Make = Callable[[Sequence[Part]], PatternOperator]
 """What makes an operator of its parts."""
 
 
@@ -48,7 +48,7 @@ class Drawing(Protocol):
 class Reading(Protocol):
     """The matches of a pattern in the second reading of the verbs."""
 
-    def negation(self, negated: Any, make: Callable[[Part, Part], Operator]) -> Any:
+    def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Any:
         """Return the matches of an operator over this pattern and another, which is negated."""
 
 
@@ -84,7 +84,7 @@ class OperatorRoom(TreeRoom[O]):
         """Return how many contributors a match has."""
 
 
-def rooms() -> dict[type[Operator], OperatorRoom[Any]]:
+def rooms() -> dict[type[PatternOperator], OperatorRoom[Any]]:
     """Return the rooms by the kinds of their operators."""
     return {kind: room for kind, room in tree_rooms().items() if isinstance(room, OperatorRoom)}
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 from streamq.choices import Consumption, Selection
 from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
-from streamq.patterns.tree import Type
+from streamq.patterns.pattern_tree import Type
 from streamq.testing.patterns.conditions import (
     Bound,
     Condition,

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
-from streamq.patterns.tree import Type
+from streamq.patterns.pattern_tree import Type
 from streamq.testing.patterns.room import room_of
 from streamq.testing.patterns.sql_conditions import Condition, conjuncts, equal_keys, guarded, sql, value
 from streamq.testing.patterns.trees import event_types

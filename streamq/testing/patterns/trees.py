@@ -8,17 +8,17 @@ from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
 
-from streamq.patterns.operator import Operator
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import Type
 
-O = TypeVar("O", bound=Operator)
+O = TypeVar("O", bound=PatternOperator)
 
 
 class TreeRoom(ABC, Generic[O]):
     """The parts of one kind of operator; a subclass is registered by being there."""
 
-    kind: ClassVar[type[Operator]]
+    kind: ClassVar[type[PatternOperator]]
 
     @abstractmethod
     def positive(self, tree: O) -> tuple[Part, ...]:

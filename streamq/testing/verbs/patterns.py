@@ -10,9 +10,10 @@ from typing import Any
 from streamq.patterns.conditions import OWN
 from streamq.patterns.definitions import used_types
 from streamq.patterns.detect import Definitions, Detect, event_type
-from streamq.patterns.operator import Operator
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern import Pattern
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import source_text
 from streamq.patterns.syntax import (
     Apply,
@@ -24,7 +25,6 @@ from streamq.patterns.syntax import (
     Part,
     Program,
 )
-from streamq.patterns.tree import Type
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.testing.patterns.room import Make, rooms
@@ -55,7 +55,7 @@ class Matches(Events):
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return self.written.narrowed(more).matches()
 
-    def negation(self, negated: Any, make: Callable[[Part, Part], Operator]) -> Matches:
+    def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Matches:
         """The matches of an operator over this pattern and another, which is negated."""
         return _of([self, negated], lambda parts: make(*parts))
 
@@ -128,7 +128,7 @@ def _of(parts: Sequence[Any], tree: Any) -> Matches:
     types = {name: events for piece in pieces for name, events in piece.types.items()}
     where = tuple(condition for piece in pieces for condition in piece.where)
     functions = tuple(function for piece in pieces for function in piece.functions)
-    pattern: Operator = tree(tuple(piece.part for piece in pieces))
+    pattern: PatternOperator = tree(tuple(piece.part for piece in pieces))
     return Written(Program((Definition("Pattern", Part(pattern), where),)), types, functions).matches()
 
 

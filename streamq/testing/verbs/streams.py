@@ -29,8 +29,8 @@ from streamq.operators import (
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start, length_of
 from streamq.operators.tables import source_name, static_table
+from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import Type
 from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime

@@ -16,13 +16,13 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
-from streamq.patterns.correlation import Correlation
+from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
 from streamq.patterns.matches import Matches, altered, at, contributor_of, id_of, key, of, root_of, so_many
-from streamq.patterns.operator import Operator
-from streamq.patterns.pairs import Pair
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_pairs import Pair
+from streamq.patterns.pattern_tree import SINGLE, Extent, Type
 from streamq.patterns.syntax import Part
-from streamq.patterns.tree import SINGLE, Extent, Type
 from streamq.plan.expr import Col, Expr
 from streamq.plan.lifetime import Lifetime
 from streamq.stream import Stream
@@ -43,13 +43,13 @@ class EventType:
     contributors: tuple[Expr, ...] = ()
 
 
-class Lowering:
+class DefinitionLowering:
     """The lowering of one definition."""
 
     def __init__(
         self,
         types: Mapping[str, EventType],
-        correlation: Correlation,
+        correlation: CorrelationKeys,
         conditions: Unplaced,
         *,
         has_ids: bool,
@@ -66,7 +66,7 @@ class Lowering:
     def matches(self, part: Part) -> Matches:
         """Return the matches of a part, without conditions that are about them alone; their variable only of events of a type."""
         pattern = part.pattern
-        if isinstance(pattern, Operator):
+        if isinstance(pattern, PatternOperator):
             return pattern.matches(self)
         assert isinstance(pattern, Type)
         return self.events(pattern, part.variable or pattern.name)
@@ -167,4 +167,4 @@ class Lowering:
         return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
 
 
-__all__ = ["EventType", "Lowering"]
+__all__ = ["EventType", "DefinitionLowering"]

@@ -6,16 +6,16 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from streamq.patterns.scale import Scale
-from streamq.patterns.tree import Tree
+from streamq.patterns.pattern_tree import PatternTree
+from streamq.patterns.picture_words import PictureWords
 
 if TYPE_CHECKING:
-    from streamq.patterns.lowering import Lowering
+    from streamq.patterns.definition_lowering import DefinitionLowering
     from streamq.patterns.matches import Matches
 
 
 @dataclass(frozen=True)
-class Operator(Tree):
+class PatternOperator(PatternTree):
     """A kind of operator, with a room in ``streamq/patterns/operators/``.
 
     What a tree says of its parts and of its matches is in its base class; here are its joins and its picture.
@@ -28,7 +28,7 @@ class Operator(Tree):
     """What to write for a scope, where it has none."""
 
     @abstractmethod
-    def matches(self, lowering: Lowering) -> Matches:
+    def matches(self, lowering: DefinitionLowering) -> Matches:
         """Return its matches, by joins, anti joins and scans of those of its parts."""
 
     @property
@@ -36,13 +36,13 @@ class Operator(Tree):
         """What the picture calls it."""
         return self.keyword
 
-    def scope_in_words(self, scale: Scale) -> str:
+    def scope_in_words(self, words: PictureWords) -> str:
         """Return its scope as the picture shows it."""
-        return "" if self.duration is None else scale.scope(self.duration)
+        return "" if self.duration is None else words.scope(self.duration)
 
-    def keeps(self, scale: Scale) -> str:
+    def keeps(self, words: PictureWords) -> str:
         """Return which events it keeps for how long, in words; nothing if it keeps none."""
         return ""
 
 
-__all__ = ["Operator"]
+__all__ = ["PatternOperator"]

@@ -72,7 +72,7 @@ Extents = Mapping[str, Extent]
 
 
 @dataclass(frozen=True)
-class Tree(Placed, ABC):
+class PatternTree(Placed, ABC):
     """A pattern: one kind of operator over its parts, or the events of a type.
 
     places: where its counts and its scope stand in the text, by their fields.
@@ -149,7 +149,7 @@ class Tree(Placed, ABC):
 
 
 @dataclass(frozen=True)
-class Type(Tree):
+class Type(PatternTree):
     """The events of a type: a stream, or an earlier definition."""
 
     name: str
@@ -229,7 +229,7 @@ __all__ = [
     "Extent",
     "Extents",
     "Form",
-    "Tree",
+    "PatternTree",
     "Type",
     "chooses",
     "extent_of",

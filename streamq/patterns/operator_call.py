@@ -10,12 +10,12 @@ from lark import Token, Tree
 
 from streamq.errors import TimeError
 from streamq.patterns.advice import refused
-from streamq.patterns.numbers import duration, place_of, whole_number, written
-from streamq.patterns.operator import Operator
 from streamq.patterns.operators import operators
+from streamq.patterns.pattern_operator import PatternOperator
+from streamq.patterns.pattern_tree import SCOPE, Argument, Form
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part, Place
-from streamq.patterns.tree import SCOPE, Argument, Form
+from streamq.patterns.token_values import duration, place_of, whole_number, written
 from streamq.time import length
 
 PATTERNS = frozenset({"OPERATOR", "NAME", "QUOTED"})
@@ -73,7 +73,7 @@ class Amount:
         return within
 
 
-class Call:
+class OperatorCall:
     """An operator with its arguments so far, and the ways in which its signature may go on."""
 
     def __init__(self, keyword: Token) -> None:
@@ -115,7 +115,7 @@ class Call:
         may_go_on = any(rests) or not self._has_scope
         return frozenset({*(["RPAR"] if may_end else []), *(["COMMA"] if may_go_on else [])})
 
-    def operator(self, bracket: Place) -> Operator:
+    def operator(self, bracket: Place) -> PatternOperator:
         """Return the operator, closed by a bracket; raise Misplaced or Refusal where arguments are missing."""
         missing = [[a for a in way if not a.is_optional] for way in self.ways]
         if all(missing):
@@ -153,11 +153,12 @@ def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | N
     The offset is that of a unit where a number alone should stand; None if there is none.
     """
     opening = next(
-        (n for n in reversed(range(len(stack))) if isinstance(stack[n], Call) or _is(stack[n], "OPERATOR")), None
+        (n for n in reversed(range(len(stack))) if isinstance(stack[n], OperatorCall) or _is(stack[n], "OPERATOR")),
+        None,
     )
     if opening is None or "AT" in tokens:
         return None, tokens
-    call = stack[opening] if isinstance(stack[opening], Call) else Call(stack[opening])
+    call = stack[opening] if isinstance(stack[opening], OperatorCall) else OperatorCall(stack[opening])
     behind = stack[opening + 1 :]
     if all(_is(one, "LPAR", "COMMA") for one in behind):
         return None, tokens & call.legal if behind else tokens
@@ -199,4 +200,4 @@ def _beginning(argument: Part | Amount) -> Place:
     return argument.place if isinstance(argument, Amount) else argument.pattern.place
 
 
-__all__ = ["Amount", "Call", "Misplaced", "legal_in_call"]
+__all__ = ["Amount", "OperatorCall", "Misplaced", "legal_in_call"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from streamq.patterns.pattern_tree import Extent, Type, extents_of, parts_of
 from streamq.patterns.syntax import Definition, Duration, Part, shown_duration
-from streamq.patterns.tree import Extent, Type, extents_of, parts_of
 from streamq.time import TIMESTAMP, show_duration
 
 
-class Scale:
+class PictureWords:
     """What the parts of some definitions are called, and how far they reach; in units where scopes have such, else in ticks."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
@@ -47,4 +47,4 @@ def _called(part: Part) -> str:
     return part.pattern.name if isinstance(part.pattern, Type) else f"matches of {part.pattern.keyword}"
 
 
-__all__ = ["Scale"]
+__all__ = ["PictureWords"]

@@ -8,6 +8,7 @@ from typing import Final
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.legal_words import is_keyword
+from streamq.patterns.pattern_tree import Form, PatternTree, Type
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -24,7 +25,6 @@ from streamq.patterns.syntax import (
     shown_duration,
     shown_text,
 )
-from streamq.patterns.tree import Form, Tree, Type
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
 """How tightly an expression binds; an operand that binds less tightly than its place asks stands in parentheses."""
@@ -74,7 +74,7 @@ def shown_part(part: Part) -> str:
     return " ".join(words)
 
 
-def shown_pattern(pattern: Tree) -> str:
+def shown_pattern(pattern: PatternTree) -> str:
     """Return a pattern as it is written."""
     if isinstance(pattern, Type):
         return _name(pattern.name)
