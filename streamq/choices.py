@@ -160,19 +160,8 @@ class OnError(Word):
     """Its members go to the late output, its value is NULL or it has no rows, and the query goes on."""
 
 
-class Gathering(Word):
-    """Which events of its parameters an operator of the pattern language gathers."""
-
-    SEQUENCE = "sequence"
-    """One of each, one strictly after the other, in their order."""
-    AT_LEAST = "atleast"
-    """One of each of so many, one strictly after the other, in any order."""
-    AT_MOST = "atmost"
-    """One that at most so many of all of them crowd."""
-
-
 class Selection(Word):
-    """Which of the events that fit a parameter of a pattern's operator match."""
+    """Which of the events that fit a part of a pattern's operator match."""
 
     EACH = "each"
     """Every one, in a match of its own."""

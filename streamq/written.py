@@ -9,7 +9,7 @@ from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
 from streamq.operators import JoinTable, Source
 from streamq.operators.tables import input_table, source_name, static_table
-from streamq.patterns import detect  # noqa: F401  its node is then among those that a text may name
+from streamq.patterns import detect, operators  # noqa: F401  the node of detect is then among those that a text may name
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, renamed
 from streamq.plan.schema import INTERVAL
@@ -38,6 +38,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     fare  start  end
        9      4    5
     """
+    operators.rooms()  # whose scans are then among what a text may name
     plan = plan_from_json(from_text(text))
     if tables is not None and not isinstance(tables, Mapping):
         raise PlanError(sentence("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}."))

@@ -12,7 +12,7 @@ from typing import Any
 from pyspark.sql.types import DataType
 
 import streamq.operators
-import streamq.operators.choosing
+import streamq.operators.pattern_scan
 import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque

@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Contributor:
-    """A parameter of a pattern: what it is, the streams of its event types, and its conditions."""
+    """A part of a pattern: what it is, the streams of its event types, and its conditions."""
 
     part: Part
     types: Mapping[str, Any]

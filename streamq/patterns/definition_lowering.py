@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from streamq.choices import Gathering, LengthKind
+from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.choosing import Choice, shared_events
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
 from streamq.patterns.matches import Matches, altered, at, contributor_of, id_of, key, of, root_of, so_many
+from streamq.patterns.part_scan import PartScan, shared_events
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_pairs import Pair
 from streamq.patterns.pattern_tree import SINGLE, Extent, Type
@@ -134,7 +135,7 @@ class DefinitionLowering:
     def identified_by_place(
         self, matches: Matches, operator: str, patterns: Sequence[Part], parts: Sequence[Matches]
     ) -> Matches:
-        """Matches of some of several parameters, with an id that tells which ones where contributors' ids do not."""
+        """Matches of some of several parts, with an id that tells which ones where contributors' ids do not."""
         identified = self.identified(matches, operator, (p.id for p in parts))
         names = {p.pattern.name for p in patterns if isinstance(p.pattern, Type)}
         is_told = len(names) == len(patterns) and all(self.types[name].id is None for name in names)
@@ -147,14 +148,13 @@ class DefinitionLowering:
         """Two patterns with the conditions on both."""
         return Pair(left, right, self.keys, self.conditions.taken((*left.variables, *right.variables)))
 
-    def chosen(
-        self, parts: Sequence[Part], gathering: Gathering, *, count: int, within: int
+    def scanned(
+        self, parts: Sequence[Part], scan: type[PatternScan], *, count: int, within: int
     ) -> tuple[list[Matches], Matches]:
-        """The matches of each parameter, and those of an operator that selects among them, or consumes them."""
-        shared = {number for numbers in shared_events(parts, gathering) for number in numbers}
+        """Return the matches of each part, and those of an operator that goes over their events by a scan."""
+        shared = {number for numbers in shared_events(parts, scan) for number in numbers}
         matches = [self.matches(part) if number in shared else self.lowered(part) for number, part in enumerate(parts)]
-        choice = Choice(parts, matches, gathering, self.correlation, self.conditions)
-        return matches, choice.matched(count, within)
+        return matches, PartScan(parts, matches, scan, self.correlation, self.conditions).matched(count, within)
 
     # nothing of another
 

@@ -66,7 +66,7 @@ def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
 
 
 def placed_id(place: int, id: Expr) -> Expr:
-    """The id of a contributor behind the place of its parameter, from 1; NULL where the match has none there."""
+    """The id of a contributor behind the place of its part, from 1; NULL where the match has none there."""
     return Call(by_name("concat"), (Lit(f"{place}: "), id))
 
 

@@ -63,7 +63,7 @@ def _definition(definition: Definition) -> str:
 
 
 def shown_part(part: Part) -> str:
-    """Return a parameter as it is written."""
+    """Return a part as it is written."""
     words = [shown_pattern(part.pattern)]
     if part.variable is not None:
         words += ["AS", _name(part.variable)]

@@ -120,7 +120,7 @@ def shown_text(value: str) -> str:
 
 @dataclass(frozen=True)
 class Part(Placed):
-    """A parameter of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
+    """A part of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
 
     pattern: PatternTree
     variable: str | None = None

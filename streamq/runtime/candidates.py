@@ -1,18 +1,18 @@
-"""What an operator of the pattern language goes over: the events of its parameters, of which those are in the state whose scope
+"""What an operator of the pattern language goes over: the events of its parts, of which those are in the state whose scope
 can still be completed.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, compress, pairwise
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from streamq.choices import Selection
+from streamq.choices import Consumption, Selection
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.condition import Condition
 from streamq.runtime.user_results import RowShape
@@ -24,14 +24,14 @@ which could not find a class of streamq's again."""
 
 
 class Binding(NamedTuple):
-    """The events bound so far, by parameter, and the start of the earliest of them."""
+    """The events bound so far, by part, and the start of the earliest of them."""
 
     first: int
     events: tuple[Candidate | None, ...]
 
-    def before(self, parameter: int, event: Candidate) -> Binding:
+    def before(self, part: int, event: Candidate) -> Binding:
         """Return the binding with one more event, which comes before the others."""
-        return Binding(event[0], (*self.events[:parameter], event, *self.events[parameter + 1 :]))
+        return Binding(event[0], (*self.events[:part], event, *self.events[part + 1 :]))
 
 
 State = tuple[tuple[Candidate, ...], ...]
@@ -39,23 +39,32 @@ State = tuple[tuple[Candidate, ...], ...]
 
 
 @dataclass(frozen=True)
-class Taking:
-    """What a parameter takes: events of an input, by its number.
+class ScannedPart:
+    """A part of an operator, as the scan has it: which of the events of an input it takes.
 
-    columns: the names of its columns, and their places among the input's; keys: the places of those in which other events of the
-    parameter agree with one, where the group does not say so; fits: that of the column that says whether an event fits the
-    parameter at all, None where all do.
+    name: what explain calls it; source: the number of the input that its events come from; columns: the names of its columns, and
+    their places among the input's; keys: the places of those in which other events of the part agree with one, where the group
+    does not say so; fits: that of the column that says whether an event fits the part at all, None where all do.
     """
 
+    name: str
     source: int
     columns: tuple[tuple[str, int], ...]
-    keys: tuple[int, ...]
-    fits: int | None
     selection: Selection
-    consumes: bool
+    consumption: Consumption
+    keys: tuple[int, ...] = ()
+    fits: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.selection.upper()} {self.consumption.upper()}"
+
+    @property
+    def consumes(self) -> bool:
+        """True if an event in a match is in none of a later last event."""
+        return self.consumption == Consumption.CONSUME
 
     def of(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those of the input's candidates that fit the parameter."""
+        """Return those of the input's candidates that fit the part."""
         return candidates if self.fits is None else [c for c in candidates if c[1][self.fits] is True]
 
     def agreeing(self, event: Candidate | None, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
@@ -74,28 +83,28 @@ class Taking:
         return self.selection != Selection.EACH
 
     def preferred(self, fitting: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return candidates that stand in the order of (Vs, id) as the parameter prefers them."""
+        """Return candidates that stand in the order of (Vs, id) as the part prefers them."""
         return fitting[::-1] if self.selection == Selection.LAST else fitting
 
 
 @dataclass(frozen=True)
-class Between:
-    """A condition on the events of some ``parameters``; ``reads``: its columns, the parameter of each and the place there."""
+class JointCondition:
+    """A condition on the events of some ``parts``; ``reads``: its columns, the part of each and the place there."""
 
     condition: Condition
-    parameters: frozenset[int]
+    parts: frozenset[int]
     reads: tuple[tuple[str, int, int], ...]
 
     def filtered(
-        self, bindings: Sequence[Binding], parameter: int, candidates: Sequence[Sequence[Candidate]]
+        self, bindings: Sequence[Binding], part: int, candidates: Sequence[Sequence[Candidate]]
     ) -> list[Sequence[Candidate]]:
-        """Return, of the ``candidates`` that each binding has for a parameter, those for which the condition holds."""
+        """Return, of the ``candidates`` that each binding has for a part, those for which the condition holds."""
         columns = {}
         for name, owner, place in self.reads:
             values = (
                 event[1][place]
                 for binding, several in zip(bindings, candidates, strict=True)
-                for event in _events_of(binding, parameter, several, owner)
+                for event in _events_of(binding, part, several, owner)
             )
             columns[name] = pa.array(list(values), arrow_type(self.condition.pair.type_of(name)))
         holds = self.condition.holds(pa.table(columns)).tolist()
@@ -104,9 +113,9 @@ class Between:
         return [list(compress(several, mask)) for several, mask in zip(candidates, masks, strict=True)]
 
 
-def _events_of(binding: Binding, parameter: int, candidates: Sequence[Candidate], owner: int) -> Iterator[Candidate]:
-    """Yield for each candidate for a parameter the event of a parameter, ``owner``, that is bound or that one."""
-    if owner == parameter:
+def _events_of(binding: Binding, part: int, candidates: Sequence[Candidate], owner: int) -> Iterator[Candidate]:
+    """Yield for each candidate for a part the event of a part, ``owner``, that is bound or that one."""
+    if owner == part:
         yield from candidates
         return
     bound = binding.events[owner]
@@ -116,19 +125,22 @@ def _events_of(binding: Binding, parameter: int, candidates: Sequence[Candidate]
 
 
 @dataclass(frozen=True)
-class Gatherer:
-    """What goes from event to event of the parameters' ``inputs`` and gathers the matches of ``count`` of them within a scope.
+class PatternStep:
+    """What goes from event to event of the ``inputs`` of some parts and gathers their matches, by a count, within a scope.
 
     inputs: the places of each input's columns among the values of an event; names: the columns of a match; within: the scope in
     ticks.
     """
 
     inputs: tuple[tuple[int, ...], ...]
-    parameters: tuple[Taking, ...]
-    conditions: tuple[Between, ...]
+    parts: tuple[ScannedPart, ...]
+    conditions: tuple[JointCondition, ...]
     names: tuple[str, ...]
     count: int
     within: int
+
+    step: ClassVar[Callable[..., tuple[State, list[dict[str, Any]]]]]
+    """Returns, of a state and an event, or of all events of one start, the state after it, and the matches that it completes."""
 
     def initial(self) -> State:
         """Return the state before the first event: no candidates."""
@@ -150,9 +162,9 @@ class Gatherer:
     def row(self, match: Binding) -> dict[str, Any]:
         """Return a match as a row; NULL is what is not bound."""
         row = dict.fromkeys(self.names)
-        for event, parameter in zip(match.events, self.parameters, strict=True):
+        for event, part in zip(match.events, self.parts, strict=True):
             if event is not None:
-                row |= {name: event[1][place] for name, place in parameter.columns}
+                row |= {name: event[1][place] for name, place in part.columns}
         return row
 
 
@@ -163,4 +175,4 @@ class WholeRows(RowShape):
         return list(result)
 
 
-__all__ = ["Between", "Binding", "Candidate", "Gatherer", "State", "Taking", "WholeRows"]
+__all__ = ["Binding", "Candidate", "JointCondition", "PatternStep", "ScannedPart", "State", "WholeRows"]

@@ -1,6 +1,6 @@
-"""Goes from instant to instant of a pattern's parameters and lets those events through that few others crowd: ATMOST.
+"""Goes from instant to instant of a pattern's parts and lets those events through that few others crowd: ATMOST.
 
-Cost: for an event a look at the events within the scope; conditions are evaluated for those of a parameter at once.
+Cost: for an event a look at the events within the scope; conditions are evaluated for those of a part at once.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, Gatherer, State
+from streamq.runtime.candidates import Binding, Candidate, PatternStep, State
 
 
 @dataclass(frozen=True)
-class Uncrowded(Gatherer):
+class CrowdStep(PatternStep):
     """Lets an event through with at most ``count`` events in the scope that ends with it, itself among them.
 
-    Of these those count for which the conditions hold together with it, each once whatever parameters it fits. What has come
+    Of these those count for which the conditions hold together with it, each once whatever parts it fits. What has come
     through on CONSUME counts no longer, for those that come after it.
     """
 
@@ -32,27 +32,27 @@ class Uncrowded(Gatherer):
         for source, event in now:
             through = [match for match in self._bound(source, event) if self._is_uncrowded(*match, candidates)]
             rows += [self.row(binding) for _, binding in through]
-            if any(self.parameters[number].consumes for number, _ in through):
+            if any(self.parts[number].consumes for number, _ in through):
                 candidates[source] = tuple([c for c in candidates[source] if c is not event])
         return tuple(candidates), rows
 
     def _bound(self, source: int, event: Candidate) -> Iterator[tuple[int, Binding]]:
-        """Yield the parameters that an event fits, each with the match that it is alone."""
-        nothing = Binding(event[0], (None,) * len(self.parameters))
-        for number, parameter in enumerate(self.parameters):
-            if parameter.source == source and parameter.of([event]):
+        """Yield the parts that an event fits, each with the match that it is alone."""
+        nothing = Binding(event[0], (None,) * len(self.parts))
+        for number, part in enumerate(self.parts):
+            if part.source == source and part.of([event]):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Whether at most ``count`` of the candidates crowd an event, which stands in the binding for a parameter."""
+        """Whether at most ``count`` of the candidates crowd an event, which stands in the binding for a part."""
         crowd: set[int] = set()
-        for other, parameter in enumerate(self.parameters):
-            fitting = parameter.of(candidates[parameter.source])
+        for other, part in enumerate(self.parts):
+            fitting = part.of(candidates[part.source])
             if other == number:
-                fitting = parameter.agreeing(binding.events[number], fitting)
+                fitting = part.agreeing(binding.events[number], fitting)
             else:
                 for condition in self.conditions:
-                    if condition.parameters == {number, other}:
+                    if condition.parts == {number, other}:
                         (fitting,) = condition.filtered([binding], other, [fitting])
             # of equal events each one counts for itself
             crowd.update(map(id, fitting))
@@ -61,4 +61,4 @@ class Uncrowded(Gatherer):
         return True
 
 
-__all__ = ["Uncrowded"]
+__all__ = ["CrowdStep"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from streamq.choices import Consumption
 from streamq.patterns import definitions
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.definition_lowering import DefinitionLowering
@@ -12,9 +13,9 @@ from streamq.patterns.operators import sequence
 from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.operators.unless import Unless
 from streamq.plan.expr import Expr, Lit
-from streamq.runtime.candidates import Gatherer, Taking
-from streamq.runtime.choosing import Chooser
-from streamq.runtime.crowding import Uncrowded
+from streamq.runtime.candidates import PatternStep, ScannedPart
+from streamq.runtime.crowding import CrowdStep
+from streamq.runtime.whole_matches import WholeMatchStep
 from tests.mutation.mutant import Mutant, wrapped
 
 
@@ -27,17 +28,17 @@ def without_keys(right: Any, *given: Any) -> Any:
     return CorrelationKeys({}, {}), conjuncts
 
 
-def last_for_first(right: Any, parameter: Taking, fitting: Any) -> Any:
-    return fitting[::-1] if parameter.selects else fitting
+def last_for_first(right: Any, part: ScannedPart, fitting: Any) -> Any:
+    return fitting[::-1] if part.selects else fitting
 
 
-def nothing_consumed(right: Any, chooser: Chooser, state: Any, *event: Any) -> Any:
-    parameters = tuple(replace(p, consumes=False) for p in chooser.parameters)
-    return right(replace(chooser, parameters=parameters), state, *event)
+def nothing_consumed(right: Any, step: WholeMatchStep, state: Any, *event: Any) -> Any:
+    parts = tuple(replace(p, consumption=Consumption.REUSE) for p in step.parts)
+    return right(replace(step, parts=parts), state, *event)
 
 
-def crowd_a_tick_longer(right: Any, gatherer: Gatherer, state: Any, start: int) -> Any:
-    return right(gatherer, state, start - isinstance(gatherer, Uncrowded))
+def crowd_a_tick_longer(right: Any, step: PatternStep, state: Any, start: int) -> Any:
+    return right(step, state, start - isinstance(step, CrowdStep))
 
 
 def unless_closed(right: Any, pattern: Unless, low: DefinitionLowering, variable: str | None) -> Any:
@@ -71,19 +72,19 @@ MUTANTS = (
         "LAST for FIRST",
         "a parameter on FIRST has the last event that a match could have",
         "sequence that chooses",
-        (wrapped(Taking, "preferred", last_for_first),),
+        (wrapped(ScannedPart, "preferred", last_for_first),),
     ),
     Mutant(
         "nothing consumed",
         "an event on CONSUME is in later matches, too",
         "sequence that chooses",
-        (wrapped(Chooser, "step", nothing_consumed),),
+        (wrapped(WholeMatchStep, "step", nothing_consumed),),
     ),
     Mutant(
         "ATMOST a tick longer",
         "an event just a scope before counts",
         "at most",
-        (wrapped(Gatherer, "since", crowd_a_tick_longer),),
+        (wrapped(PatternStep, "since", crowd_a_tick_longer),),
     ),
     Mutant(
         "UNLESS closed",

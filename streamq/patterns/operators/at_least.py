@@ -11,11 +11,12 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from math import perm
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamq.choices import Gathering, JoinKind
+from streamq.choices import JoinKind
 from streamq.functions.choice import COALESCE
 from streamq.operators.join import Join
+from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns.correlation import are_connected
@@ -41,6 +42,7 @@ from streamq.patterns.syntax import Duration, Part
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.passes import rewrite
 from streamq.plan.verbs import accepts_placeholders
+from streamq.runtime.whole_matches import WholeMatchStep
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
@@ -103,7 +105,7 @@ class SomeOf(PatternOperator):
         """Joins of the events of all parts with themselves; or one scan, where a part selects or consumes."""
         count, scope = self.needed, self.scope
         if count > 1 and self.is_scanned:
-            parts, matches = lowering.chosen(self.several, Gathering.AT_LEAST, count=count, within=scope)
+            parts, matches = lowering.scanned(self.several, AtLeastScan, count=count, within=scope)
             first = least([p.starts for p in parts])
         else:
             parts = [lowering.lowered(part) for part in self.several]
@@ -192,6 +194,16 @@ class AnyOf(SomeOf):
     @property
     def is_scanned(self) -> bool:
         return False
+
+
+@dataclass(frozen=True, eq=False)
+class AtLeastScan(PatternScan):
+    """The matches of one event each of some parts, in any order."""
+
+    keyword = AtLeast.keyword
+
+    def step(self, **fields: Any) -> WholeMatchStep:
+        return WholeMatchStep(**fields, in_order=False)
 
 
 def _any_of(parts: Sequence[Matches]) -> Matches:

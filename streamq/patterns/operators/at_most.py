@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamq.choices import Gathering
+from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.fluent import count_of, scope_of
 from streamq.patterns.matches import Matches, so_many
 from streamq.patterns.pattern import Pattern, pattern_of_parts
@@ -16,6 +16,7 @@ from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
 from streamq.plan.verbs import accepts_placeholders
+from streamq.runtime.crowding import CrowdStep
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class AtMost(PatternOperator):
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """One scan."""
-        parts, matches = lowering.chosen(self.parts, Gathering.AT_MOST, count=self.count, within=self.scope)
+        parts, matches = lowering.scanned(self.parts, AtMostScan, count=self.count, within=self.scope)
         optional = frozenset(matches.events) if self.lacks_events else parts[0].optional
         lasts = so_many(self.scope)
         matches = replace(matches, optional=optional, contributors=(matches.starts,), lasts=lasts)
@@ -67,6 +68,17 @@ class AtMost(PatternOperator):
 
     def keeps(self, words: PictureWords) -> str:
         return f"{words.names(self.parts)} for {words.scope(self.within)}"
+
+
+@dataclass(frozen=True, eq=False)
+class AtMostScan(PatternScan):
+    """The events that few others crowd."""
+
+    keyword = AtMost.keyword
+    counts_others = True
+
+    def step(self, **fields: Any) -> CrowdStep:
+        return CrowdStep(**fields)
 
 
 @accepts_placeholders

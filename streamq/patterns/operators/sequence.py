@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from streamq.choices import Gathering
+from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.correlation import are_connected
 from streamq.patterns.fluent import scope_of
 from streamq.patterns.matches import Matches, elapsed, least, opened, rest_of_scope, so_many
@@ -18,6 +18,7 @@ from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Duration, Part
 from streamq.plan.expr import Expr
 from streamq.plan.verbs import accepts_placeholders
+from streamq.runtime.whole_matches import WholeMatchStep
 from streamq.time import Duration as Length
 
 if TYPE_CHECKING:
@@ -56,7 +57,7 @@ class Sequence(PatternOperator):
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """A chain of joins; or one scan, where a part selects or consumes."""
         if chooses(self.parts):
-            parts, matches = lowering.chosen(self.parts, Gathering.SEQUENCE, count=len(self.parts), within=self.scope)
+            parts, matches = lowering.scanned(self.parts, SequenceScan, count=len(self.parts), within=self.scope)
         else:
             parts = [lowering.lowered(part) for part in self.parts]
             matches = parts[0]
@@ -79,6 +80,17 @@ class Sequence(PatternOperator):
     def keeps(self, words: PictureWords) -> str:
         begun = ", and what they have begun," if len(self.parts) > 2 and not chooses(self.parts) else ""
         return f"{words.names(self.parts[:-1])}{begun} for {words.scope(self.within)}"
+
+
+@dataclass(frozen=True, eq=False)
+class SequenceScan(PatternScan):
+    """The matches of one event of each part, in their order."""
+
+    keyword = Sequence.keyword
+    in_order = True
+
+    def step(self, **fields: Any) -> WholeMatchStep:
+        return WholeMatchStep(**fields, in_order=True)
 
 
 @accepts_placeholders

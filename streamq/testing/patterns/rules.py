@@ -49,7 +49,7 @@ class Match:
 
 
 Chain = tuple[tuple[int, Match], ...]
-"""The events of a match in order of time, each with the number of its parameter."""
+"""The events of a match in order of time, each with the number of its part."""
 
 
 @dataclass(frozen=True)
@@ -179,7 +179,7 @@ def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[l
 
 
 def selected(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
-    """Those of the whole matches of one event that the parameters select, from the one before the last back to the first."""
+    """Those of the whole matches of one event that the parts select, from the one before the last back to the first."""
     for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
         groups: dict[Any, list[Chain]] = {}
         for chain in whole:

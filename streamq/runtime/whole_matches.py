@@ -1,8 +1,8 @@
-"""Goes from event to event of a pattern's parameters, binds to each event that may complete a match the ones before it, and
+"""Goes from event to event of a pattern's parts, binds to each event that may complete a match the ones before it, and
 forgets what has been consumed.
 
 Cost: for an event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
-once. A parameter on FIRST or LAST is tried with its events in order until one has a whole match: mostly with the first.
+once. A part on FIRST or LAST is tried with its events in order until one has a whole match: mostly with the first.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, Gatherer, State, Taking
+from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScannedPart, State
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
-class Chooser(Gatherer):
-    """Binds ``count`` of the parameters whenever an event completes a match; with ``in_order`` in their order."""
+class WholeMatchStep(PatternStep):
+    """Binds ``count`` of the parts whenever an event completes a match; with ``in_order`` in their order."""
 
     in_order: bool
 
     def step(self, state: State, start: int, source: int, *values: Any) -> tuple[State, list[dict[str, Any]]]:
         """Return the state after an event of an input, and the matches that it completes.
 
-        The events that one of them has consumed are gone then, for all parameters of their input.
+        The events that one of them has consumed are gone then, for all parts of their input.
         """
         event = self.candidate(start, source, values)
         candidates = self.since(state, start - self.within)
@@ -34,30 +34,30 @@ class Chooser(Gatherer):
         consumed = {
             id(bound)
             for match in matches
-            for bound, parameter in zip(match.events, self.parameters, strict=True)
-            if bound is not None and parameter.consumes
+            for bound, part in zip(match.events, self.parts, strict=True)
+            if bound is not None and part.consumes
         }
-        if any(parameter.source == source and parameter.of([event]) for parameter in self._earlier):
+        if any(part.source == source and part.of([event]) for part in self._earlier):
             candidates[source] = (*candidates[source], event)
         if consumed:
             candidates = [tuple([c for c in several if id(c) not in consumed]) for several in candidates]
         return tuple(candidates), [self.row(match) for match in matches]
 
     @property
-    def _earlier(self) -> Sequence[Taking]:
-        """The parameters whose event may come before another one of the match."""
-        return self.parameters[:-1] if self.in_order else self.parameters
+    def _earlier(self) -> Sequence[ScannedPart]:
+        """The parts whose event may come before another one of the match."""
+        return self.parts[:-1] if self.in_order else self.parts
 
     def _completed(self, event: Candidate, source: int, candidates: Sequence[Sequence[Candidate]]) -> list[Binding]:
         """Return the matches of which this event is the last in time."""
-        nothing = Binding(event[0], (None,) * len(self.parameters))
-        fitting = [parameter.of(candidates[parameter.source]) for parameter in self.parameters]
+        nothing = Binding(event[0], (None,) * len(self.parts))
+        fitting = [part.of(candidates[part.source]) for part in self.parts]
         if self.in_order:
             fitting = _reachable(fitting)
         matches: list[Binding] = []
         for last in self._completing:
-            parameter = self.parameters[last]
-            if parameter.source == source and parameter.of([event]):
+            part = self.parts[last]
+            if part.source == source and part.of([event]):
                 (completed,) = self._whole([nothing.before(last, event)], frozenset({last}), fitting)
                 matches += completed
         return matches
@@ -65,7 +65,7 @@ class Chooser(Gatherer):
     def _whole(
         self, bindings: Sequence[Binding], bound: frozenset[int], fitting: Sequence[Sequence[Candidate]]
     ) -> list[list[Binding]]:
-        """Return for each of some bindings of the same parameters the whole matches that end as it does, as selected."""
+        """Return for each of some bindings of the same parts the whole matches that end as it does, as selected."""
         if len(bound) == self.count or not bindings:
             return [[binding] for binding in bindings]
         whole: list[list[Binding]] = [[] for _ in bindings]
@@ -83,22 +83,22 @@ class Chooser(Gatherer):
         earlier: Sequence[Sequence[Candidate]],
         fitting: Sequence[Sequence[Candidate]],
     ) -> list[list[Binding]]:
-        """Return for each binding the whole matches in which the parameter ``number`` has one of the events ``earlier``.
+        """Return for each binding the whole matches in which the part ``number`` has one of the events ``earlier``.
 
         On FIRST or LAST they are those of the first event, or the last, that any whole match has. Events are tried one, two,
         four, ... at a time: the first one mostly has a match.
         """
-        parameter = self.parameters[number]
-        ordered = [parameter.preferred(several) for several in earlier]
+        part = self.parts[number]
+        ordered = [part.preferred(several) for several in earlier]
         whole: list[list[Binding]] = [[] for _ in bindings]
-        begin, end = 0, 1 if parameter.selects else max(map(len, ordered), default=0)
+        begin, end = 0, 1 if part.selects else max(map(len, ordered), default=0)
         waiting = [i for i, several in enumerate(ordered) if several]
         while waiting:
             tried = [(i, bindings[i].before(number, event)) for i in waiting for event in ordered[i][begin:end]]
             for (i, _), matches in zip(
                 tried, self._whole([b for _, b in tried], bound | {number}, fitting), strict=True
             ):
-                if not (parameter.selects and whole[i]):
+                if not (part.selects and whole[i]):
                     whole[i] += matches
             waiting = [i for i in waiting if not whole[i] and len(ordered[i]) > end]
             begin, end = end, 2 * end + 1
@@ -106,29 +106,29 @@ class Chooser(Gatherer):
 
     @property
     def _completing(self) -> Iterable[int]:
-        """The parameters whose event may be the last in time."""
-        every = range(len(self.parameters))
+        """The parts whose event may be the last in time."""
+        every = range(len(self.parts))
         return every[-1:] if self.in_order else every
 
     def _next(self, bound: frozenset[int]) -> Iterable[int]:
-        """Return the parameters that may be bound before those that are."""
+        """Return the parts that may be bound before those that are."""
         if self.in_order:
             return (min(bound) - 1,)
-        return (number for number in range(len(self.parameters)) if number not in bound)
+        return (number for number in range(len(self.parts)) if number not in bound)
 
     def _earlier_events(
         self, bindings: Sequence[Binding], bound: frozenset[int], number: int, fitting: Sequence[Candidate]
     ) -> list[Sequence[Candidate]]:
-        """Return for each binding those events of a parameter before it that fulfil the conditions with what is bound."""
+        """Return for each binding those events of a part before it that fulfil the conditions with what is bound."""
         earlier: list[Sequence[Candidate]] = [fitting[: bisect_left(fitting, (b.first,))] for b in bindings]
         for condition in self.conditions:
-            if number in condition.parameters and condition.parameters <= bound | {number}:
+            if number in condition.parts and condition.parts <= bound | {number}:
                 earlier = condition.filtered(bindings, number, earlier)
         return earlier
 
 
 def _reachable(fitting: Sequence[Sequence[Candidate]]) -> list[Sequence[Candidate]]:
-    """Return of each parameter of a sequence the events that have one of every parameter before it in time."""
+    """Return of each part of a sequence the events that have one of every part before it in time."""
     reachable: list[Sequence[Candidate]] = []
     first = MINUS_INFINITY
     for several in fitting:
@@ -138,4 +138,4 @@ def _reachable(fitting: Sequence[Sequence[Candidate]]) -> list[Sequence[Candidat
     return reachable
 
 
-__all__ = ["Chooser"]
+__all__ = ["WholeMatchStep"]

@@ -1,22 +1,22 @@
-"""Parameters that choose: which of the events that fit are in a match, FIRST or LAST, and which are consumed by one.
+"""Parts that choose: which of the events that fit are in a match, FIRST or LAST, and which are consumed by one.
 
-The events of all parameters are gone over in the order of (Vs, id). An id is the name of the type, then the payload; matches
-of patterns come after events of types, in the order of the parameters, and go by their events. An event completes the matches
-of which it is the last. Of all whole matches that it completes, the parameters select from the one before the last back to the
-first: one on FIRST or LAST keeps those whose event there is the least or the greatest by (Vs, id) among those that agree on the
-parameters behind it. So a parameter never binds an event that no whole match has. Every event completes what it can, whatever
-the parameter selects that it is the last of.
+The events of all parts are gone over in the order of (Vs, id). An id is the name of the type, then the payload; matches of
+patterns come after events of types, in the order of the parts, and go by their events. An event completes the matches of which
+it is the last. Of all whole matches that it completes, the parts select from the one before the last back to the first: one on
+FIRST or LAST keeps those whose event there is the least or the greatest by (Vs, id) among those that agree on the parts behind
+it. So a part never binds an event that no whole match has. Every event completes what it can, whatever the part selects that
+it is the last of.
 
-In ATLEAST and ALL every parameter that has no event yet is tried at every place. So a match is a choice of parameters in an
-order of time, and each parameter selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is
-one event, which has its matches all at once, so every mode means EACH REUSE there. It does in UNLESS, NOT and CANCEL_WHEN as
-well: each match of their pattern stands for itself.
+In ATLEAST and ALL every part that has no event yet is tried at every place. So a match is a choice of parts in an order of
+time, and each part selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is one event, which
+has its matches all at once, so every mode means EACH REUSE there. It does in UNLESS, NOT and CANCEL_WHEN as well: each match of
+their pattern stands for itself.
 
 In ATMOST an event is a match where few others crowd it: those of its scope, at its own start too, each once though it fits
-several parameters. FIRST and LAST say nothing there, and what was consumed crowds no more.
+several parts. FIRST and LAST say nothing there, and what was consumed crowds no more.
 
 What a match has consumed is gone once all matches of its last event are there: for the whole operator, and so for its other
-parameters over events of the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
+parts over events of the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from operator import or_
 
 from pyspark.sql.types import IntegerType
 
-from streamq.choices import Consumption, Gathering
+from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
-from streamq.operators.choosing import Choosing, Parameter, Requirement
 from streamq.operators.instants import instant_ticks
+from streamq.operators.pattern_scan import PartCondition, PatternScan
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
@@ -48,15 +48,16 @@ from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import show_to_user, substitute
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import check
+from streamq.runtime.candidates import ScannedPart
 from streamq.stream import Stream
 
 SOURCE = "@source"
 """The column of the number of the input that an event is from."""
 
 
-def shared_events(parts: Sequence[Part], gathering: Gathering) -> list[tuple[int, ...]]:
-    """Return the numbers of parameters over the same events, where it matters that they share them: those of one type."""
-    if gathering != Gathering.AT_MOST and all(p.consumption == Consumption.REUSE for p in parts):
+def shared_events(parts: Sequence[Part], scan: type[PatternScan]) -> list[tuple[int, ...]]:
+    """Return the numbers of parts over the same events, where it matters that they share them: those of one type."""
+    if not scan.counts_others and all(p.consumption == Consumption.REUSE for p in parts):
         return []
     by_type: dict[str, list[int]] = {}
     for number, part in enumerate(parts):
@@ -67,9 +68,9 @@ def shared_events(parts: Sequence[Part], gathering: Gathering) -> list[tuple[int
 
 @dataclass(frozen=True)
 class _Input:
-    """The events of a parameter, or of several over the same events.
+    """The events of a part, or of several over the same events.
 
-    columns: by the number of the parameter those of its events; fits: the column that says whether an event is one of its.
+    columns: by the number of the part those of its events; fits: the column that says whether an event is one of its.
     """
 
     stream: Stream
@@ -77,25 +78,25 @@ class _Input:
     fits: dict[int, str]
 
 
-class Choice:
-    """The parameters of an operator over the inputs from whose events they choose.
+class PartScan:
+    """The parts of an operator over the inputs from whose events they choose.
 
-    matches: those of each parameter; of one that shares its events (``shared_events``) all events of its type, whatever the
-    conditions, which say of each event whether it is this parameter's. ``grouped`` are the correlation keys of which an event
-    has one value, whatever its parameter; ``others`` are conditions.
+    matches: those of each part; of one that shares its events (``shared_events``) all events of its type, whatever the
+    conditions, which say of each event whether it is this part's. ``grouped`` are the correlation keys of which an event
+    has one value, whatever its part; ``others`` are conditions.
     """
 
     def __init__(
         self,
         parts: Sequence[Part],
         matches: Sequence[Matches],
-        gathering: Gathering,
+        scan: type[PatternScan],
         correlation: CorrelationKeys,
         conditions: Unplaced,
     ):
-        self.parts, self.matches, self.gathering = parts, matches, gathering
+        self.parts, self.matches, self.scan = parts, matches, scan
         self.correlation, self.conditions = correlation, conditions
-        self.shared = shared_events(parts, gathering)
+        self.shared = shared_events(parts, scan)
         several = {number for numbers in self.shared for number in numbers}
         self.grouped = [k for k in self.correlation.keys if self._is_one_field(k)]
         self.others = [k for k in self.correlation.keys if k not in self.grouped]
@@ -103,7 +104,7 @@ class Choice:
         self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone], key=self._source)]
 
     def _is_one_field(self, name: str) -> bool:
-        """Whether a key is the same field in all parameters over the same events."""
+        """Whether a key is the same field in all parts over the same events."""
         fields = self.correlation.fields[name]
         return all(len({fields[_variable(self.parts[n])] for n in numbers}) == 1 for numbers in self.shared)
 
@@ -117,7 +118,7 @@ class Choice:
     # inputs
 
     def _input(self, numbers: Sequence[int]) -> _Input:
-        """The events of one parameter, or of several over the same events, with the columns of each of them."""
+        """The events of one part, or of several over the same events, with the columns of each of them."""
         first = self.matches[numbers[0]]
         columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
         own: dict[int, tuple[str, ...]] = {}
@@ -139,7 +140,7 @@ class Choice:
         return _Input(stream, own, fits)
 
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
-        """The value of a key in a parameter's events."""
+        """The value of a key in a part's events."""
         part = self.parts[number]
         if not isinstance(part.pattern, Type):
             return Col(key(name))
@@ -149,7 +150,7 @@ class Choice:
     # matches
 
     def matched(self, count: int, within: int) -> Matches:
-        """The matches of ``count`` of the parameters within a scope; but in ATMOST each of them has two events or more."""
+        """The matches of ``count`` of the parts within a scope; but in ATMOST each of them has two events or more."""
         whole = self._union()
         # a NULL is equal to nothing
         events = filtered(whole, [Col(key(k)).is_not_null() for k in self.grouped])
@@ -157,29 +158,28 @@ class Choice:
         keys = tuple(key(k) for k in self.grouped)
         fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
         matches = self._named(events)
-        choosing = Choosing(
-            parameters=tuple(self._parameters()),
+        operator = self.scan(
+            parts=tuple(self._scanned()),
             conditions=tuple(self._requirements(matches)),
             columns=fields,
             sources=tuple(self._own(i) for i in self.inputs),
             axis=events.schema.axis,
-            gathering=self.gathering,
             count=count,
             within=within,
         )
-        scan = Scan(events.plan, keys, choosing, (lifetimes, Col(SOURCE), *(Col(f.name) for f in fields)))
+        scan = Scan(events.plan, keys, operator, (lifetimes, Col(SOURCE), *(Col(f.name) for f in fields)))
         columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
         for k in self.others:
             columns[key(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
         columns |= {name: Col(name) for m in self.matches for name in _columns(m)}
         stream = events._derive(Select(scan, tuple(columns.items())))
-        if self.gathering == Gathering.AT_MOST and self.grouped:
+        if self.scan.counts_others and self.grouped:
             alone = [self._uncrowded(number, whole, columns) for number in range(len(self.parts))]
             stream = stream.union(*alone)
         return replace(matches, stream=stream)
 
     def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
-        """The events of a parameter that have no key: they meet no others, nor themselves."""
+        """The events of a part that have no key: they meet no others, nor themselves."""
         source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
         conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key(k)).is_null() for k in self.grouped))]
         conditions += [Col(one.fits[number])] if number in one.fits else []
@@ -207,7 +207,7 @@ class Choice:
             stream=events,
             variables={name: named for m in self.matches for name, named in m.variables.items()},
             events=tuple(e for m in self.matches for e in m.events),
-            starts=starts[-1] if self.gathering == Gathering.SEQUENCE else greatest(starts),
+            starts=starts[-1] if self.scan.in_order else greatest(starts),
             root=least([m.root for m in self.matches]),
             contributors=(),
             lasts=so_many(1),
@@ -218,37 +218,42 @@ class Choice:
         """The columns of an input's events that a match can have."""
         return (*(name for names in one.columns.values() for name in names), *one.fits.values())
 
-    def _parameters(self) -> Iterator[Parameter]:
+    def _scanned(self) -> Iterator[ScannedPart]:
         inputs = {number: i for i, one in enumerate(self.inputs) for number in one.columns}
         for number, part in enumerate(self.parts):
             one = self.inputs[inputs[number]]
             name = part.variable or "+".join(self.matches[number].events)
-            keys = tuple(_key_of(number, k) for k in self.others)
-            fits = one.fits.get(number)
-            yield Parameter(
-                name, inputs[number], one.columns[number], part.selection, part.consumption, keys=keys, fits=fits
+            places = {column: place for place, column in enumerate(self._own(one))}
+            yield ScannedPart(
+                name=name,
+                source=inputs[number],
+                columns=tuple((column, places[column]) for column in one.columns[number]),
+                selection=part.selection,
+                consumption=part.consumption,
+                keys=tuple(places[_key_of(number, k)] for k in self.others),
+                fits=places[one.fits[number]] if number in one.fits else None,
             )
 
-    def _requirements(self, matches: Matches) -> Iterator[Requirement]:
-        """Yield the conditions between the parameters; raises Refusal for one that only Spark can evaluate."""
+    def _requirements(self, matches: Matches) -> Iterator[PartCondition]:
+        """Yield the conditions between the parts; raises Refusal for one that only Spark can evaluate."""
         for conjunct in self.conditions.taken(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
             where = on_matches(conjunct, matches)
             _check_evaluable(where, matches.schema, conjunct)
-            yield Requirement(where, numbers)
+            yield PartCondition(where, numbers)
         for k in self.others:
             for one, other in combinations(range(len(self.parts)), 2):
-                yield Requirement(Col(_key_of(one, k)) == Col(_key_of(other, k)), (one, other))
+                yield PartCondition(Col(_key_of(one, k)) == Col(_key_of(other, k)), (one, other))
 
 
 def _variable(part: Part) -> str:
-    """The variable of a parameter that is a type."""
+    """The variable of a part that is a type."""
     assert isinstance(part.pattern, Type)
     return part.variable or part.pattern.name
 
 
 def _key_of(number: int, name: str) -> str:
-    """The column of a key's value in the events of one parameter."""
+    """The column of a key's value in the events of one part."""
     return f"{number}{key(name)}"
 
 
@@ -264,8 +269,8 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
     try:
         check(where, schema, "cedr")
     except NeedsSpark as error:
-        wrong = "a condition between parameters that select or consume calls what only Spark has"
+        wrong = "a condition between parts that select or consume calls what only Spark has"
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(as_written(conjunct.condition))}") from error
 
 
-__all__ = ["Choice", "shared_events"]
+__all__ = ["PartScan", "shared_events"]
