@@ -312,7 +312,5 @@ for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, '
 
 
 def test_a_condition_that_only_spark_evaluates_is_refused() -> None:
-    with pytest.raises(
-        CedrError, match="a condition between parts that select or consume calls what only Spark has"
-    ):
+    with pytest.raises(CedrError, match="a condition between parts that select or consume calls what only Spark has"):
         query("SEQUENCE(A AS x FIRST, B AS y, 9)", "soundex(x.n) = soundex(y.n)", A=A, B=B)
