@@ -20,6 +20,7 @@ from streamq.patterns.detect import Definitions, Detect, event_type
 from streamq.patterns.operators.cancel_when import CancelWhenVerbs
 from streamq.patterns.operators.not_between import NotVerbs
 from streamq.patterns.operators.unless import UnlessVerbs
+from streamq.patterns.operators.unless_before import UnlessBeforeVerbs
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import render
@@ -96,7 +97,7 @@ class Written:
         return tuple(_called(f, variables) for f in self.functions)
 
 
-class Pattern(UnlessVerbs, NotVerbs, CancelWhenVerbs, Stream):
+class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream):
     """The matches of a pattern, as a stream; it can become longer, by the verbs of patterns, and be a part of another one.
 
     Every verb of streams goes on from the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,

@@ -152,6 +152,31 @@ PATTERNS: Mapping[str, str] = {
     "unless an at most": "UNLESS(ATMOST(2, A, B, 5), ATMOST(1, C, A p, 4), 4) WHERE C.k = A.k AND p.v <> C.v",
     "not an at most": "NOT(ATMOST(1, C, 3), SEQUENCE(A, B, 8)) WHERE C.k = A.k",
     "cancel by at most": "CANCEL_WHEN(ATMOST(2, SEQUENCE(A, B, 6), C, 4), ATMOST(1, A p, C q, 3)) WHERE p.k = A.k AND q.v = C.v",
+    "unless before": "UNLESS_BEFORE(A, B, 5) WHERE A.k = B.k AND B.v > A.v - 1",
+    "unless before, by key": "UNLESS_BEFORE(SEQUENCE(A, B, 6) AS s, C, 3) WHERE CorrelationKey(k, EQUAL) AND s.root < 9",
+    "unless before an any, of at least": "UNLESS_BEFORE(ATLEAST(2, A, B, C, 5), ANY(A p, B q), 2) WHERE p.v = A.v AND q.k = C.k",
+    "unless before an all, of any": "UNLESS_BEFORE(ANY(A, B) AS e, ALL(A p, C q, 4), 6) WHERE p.v = A.v AND e.Vs > 3",
+    "unless before a sequence, of all": "UNLESS_BEFORE(ALL(A, B, 6), SEQUENCE(A p, C q, 3), 4) WHERE p.v = A.v AND q.k = B.k",
+    "unless before at least, of unless": "UNLESS_BEFORE(UNLESS(A, B, 3), ATLEAST(2, A p, B q, C, 3), 4) "
+    "WHERE B.v = A.v AND C.k = A.k",
+    "unless before an unless, of not": "UNLESS_BEFORE(NOT(C, SEQUENCE(A, B, 8)), UNLESS(A p, C q, 3), 5) "
+    "WHERE C.k = A.k AND p.v = B.v AND q.v = p.v",
+    "unless before a not, of cancel": "UNLESS_BEFORE(CANCEL_WHEN(SEQUENCE(A, B, 8), C), NOT(C q, SEQUENCE(A p, B r, 5)), 4) "
+    "WHERE C.k = A.k AND p.v = A.v AND q.k = r.k",
+    "unless before a cancel, of at most": "UNLESS_BEFORE(ATMOST(2, A, B, 4), CANCEL_WHEN(ALL(A p, C q, 4), B r), 5) "
+    "WHERE p.v = A.v AND r.v = q.v",
+    "unless before at most, of itself": "UNLESS_BEFORE(UNLESS_BEFORE(A, B, 3), ATMOST(1, C, B p, 4), 5) "
+    "WHERE B.k = A.k AND C.k = A.k",
+    "sequence of unless before": "SEQUENCE(UNLESS_BEFORE(A, B, 4) AS s, UNLESS_BEFORE(C, A p, 2), 9) "
+    "WHERE A.k = B.k AND p.v = C.v",
+    "at least of unless before": "ATLEAST(2, UNLESS_BEFORE(A, B, 3), C, B d, 7) WHERE A.k = B.k AND C.k = d.k",
+    "all of unless before": "ALL(UNLESS_BEFORE(A, B, 4), UNLESS_BEFORE(C, B z, 3), 8) WHERE A.k = B.k AND C.k = z.k",
+    "any and at most of unless before": "ANY(UNLESS_BEFORE(A, B, 4), ATMOST(1, UNLESS_BEFORE(C, B z, 3), 4)) WHERE A.k = B.k",
+    "unless an unless before": "UNLESS(UNLESS_BEFORE(A, B, 3), UNLESS_BEFORE(C, B z, 3), 6) WHERE A.k = B.k AND C.k = A.k",
+    "not an unless before": "NOT(UNLESS_BEFORE(C, A p, 3), SEQUENCE(A, UNLESS_BEFORE(B, C q, 2), 9)) "
+    "WHERE C.k = A.k AND q.v = B.v",
+    "cancel by an unless before": "CANCEL_WHEN(UNLESS_BEFORE(SEQUENCE(A, B, 8), C, 3), UNLESS_BEFORE(C p, A q, 3)) "
+    "WHERE C.k = A.k AND p.v = B.v",
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "

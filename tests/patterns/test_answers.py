@@ -151,6 +151,22 @@ NEGATED = {
     "unless, from a scope that is over": (
         "EVENT E WHEN UNLESS(SEQUENCE(A, B, 9), C, 1, 2)" + AB,
         {"A": [(1, 10)], "B": [(8, 20)], "C": [(3, 30), (9, 31)]}, [(8, 10, 10, 20)]),
+    # the scope of A at 9 is [4, 9): B at 4 is in it, B at 3 is not, nor is B at 9
+    "unless before: at its own start": (
+        "EVENT E WHEN UNLESS_BEFORE(A, B, 5) OUTPUT A.v", {"A": [(9, 10)], "B": [(9, 20)]}, [(9, 10, 10)]),
+    "unless before: a tick before": (
+        "EVENT E WHEN UNLESS_BEFORE(A, B, 5) OUTPUT A.v", {"A": [(9, 10)], "B": [(8, 20)]}, []),
+    "unless before: at w": ("EVENT E WHEN UNLESS_BEFORE(A, B, 5) OUTPUT A.v", {"A": [(9, 10)], "B": [(4, 20)]}, []),
+    "unless before: a tick beyond w": (
+        "EVENT E WHEN UNLESS_BEFORE(A, B, 5) OUTPUT A.v", {"A": [(9, 10)], "B": [(3, 20)]}, [(9, 10, 10)]),
+    # a match stands at its own start, 5: what counts are C in [3, 5), whatever its root
+    "unless before a sequence": (
+        "EVENT E WHEN UNLESS_BEFORE(SEQUENCE(A, B, 9), C, 2)" + AB,
+        {"A": [(1, 10)], "B": [(5, 20), (8, 21)], "C": [(2, 30), (6, 31)]}, [(5, 6, 10, 20)]),
+    # B of q is not before A of p, and nothing is before a key of NULL
+    "unless before, by key": (
+        "EVENT E WHEN UNLESS_BEFORE(A, B, 5) WHERE CorrelationKey(k, EQUAL) OUTPUT A.v",
+        {"A": [(5, 10, "p"), (6, 11, "q"), (6, 12, None)], "B": [(4, 20, "q"), (4, 21, None)]}, [(5, 6, 10), (6, 7, 12)]),
     # strictly between: not at 1, not at 5
     "not: at either end": (
         "EVENT E WHEN NOT(C, SEQUENCE(A, B, 9))" + AB,

@@ -39,6 +39,7 @@ def test_every_join_and_every_scan_has_the_key(name: str) -> None:
         "SEQUENCE(A, B, C, 9)",
         "ALL(A, B, C, 9)",
         "UNLESS(SEQUENCE(A, B, 5), C, 4)",
+        "UNLESS_BEFORE(SEQUENCE(A, B, 5), C, 4)",
         "NOT(C, SEQUENCE(A, B, 5))",
         "CANCEL_WHEN(SEQUENCE(A, B, 5), C)",
         "SEQUENCE(A, UNLESS(B, C, 4), 9)",

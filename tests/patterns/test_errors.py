@@ -60,6 +60,9 @@ CASES = {
     "atleast without a scope": when("ATLEAST(1, A, B)"),
     "atmost without a scope": when("ATMOST(1, A, B)"),
     "unless without a scope": when("UNLESS(A, B)"),
+    "unless_before without a scope": when("UNLESS_BEFORE(A, B)"),
+    "unless_before with a count": when("UNLESS_BEFORE(A, B, 2, 5 minutes)"),
+    "a misspelt unless_before": when("UNLESS_BEFOR(A, B, 5)"),
     "unless with a third pattern": when("UNLESS(A, B, C, 5 minutes)"),
     "any with a scope": when("ANY(A, B, 5 minutes)"),
     "sequence of one": when("SEQUENCE(A, 5 minutes)"),
@@ -210,7 +213,7 @@ COUNTS_AND_SCOPES = re.compile(r"\b(count|scope|duration)\b|contributor that is 
 def test_what_is_wrong_with_a_count_or_a_scope_is_shown_there(name: str) -> None:
     e = error(CASES[name])
     at = CASES[name].splitlines()[e.line - 1][e.column - 1 :]
-    assert re.match(r"[0-9'-]" if "found" in str(e) else "[A-Z]+\\(", at)
+    assert re.match(r"[0-9'-]" if "found" in str(e) else "[A-Z_]+\\(", at)
 
 
 def shown_argument(value: int | str) -> str:

@@ -29,6 +29,7 @@ def of_text(pattern: str) -> Pattern:
         (PAIR, "SEQUENCE(x, y, 12)"),
         (PAIR.unless(Z, 5), "UNLESS(SEQUENCE(x, y, 12), z, 5)"),
         (PAIR.unless(Z, 5, nth=1), "UNLESS(SEQUENCE(x, y, 12), z, 1, 5)"),
+        (PAIR.unless_before(Z, 5), "UNLESS_BEFORE(SEQUENCE(x, y, 12), z, 5)"),
         (PAIR.without(Z), "NOT(z, SEQUENCE(x, y, 12))"),
         (PAIR.cancel_when(Z), "CANCEL_WHEN(SEQUENCE(x, y, 12), z)"),
         (sq.all_of(X, Y, within=12), "ALL(x, y, 12)"),

@@ -13,6 +13,7 @@ from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.operators.not_between import Not
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.operators.unless import Unless
+from streamq.patterns.operators.unless_before import UnlessBefore
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import Type
@@ -88,6 +89,8 @@ def test_the_shorthands_of_the_paper() -> None:
         ("UNLESS(A, B, 5)", Unless(A, B, 5)),
         ("UNLESS(A, B, 1, 5)", Unless(A, B, 5, 1)),
         ("UNLESS(SEQUENCE(A, B, 5), C, 2, 6)", Unless(Part(Sequence((A, B), 5)), C, 6, 2)),
+        ("UNLESS_BEFORE(A, B, 5)", UnlessBefore(A, B, 5)),
+        ("unless-before(A, B, 5)", UnlessBefore(A, B, 5)),
         ("NOT(A, SEQUENCE(B, C, 5))", Not(A, Part(Sequence((B, C), 5)))),
         ("NOT(A, ATLEAST(2, B, C, 5))", Not(A, Part(AtLeast(2, (B, C), 5)))),
         ("NOT(A, ALL(B, C, 5))", Not(A, Part(All((B, C), 5)))),

@@ -40,6 +40,11 @@ def test_a_sequence_behind_it_waits_for_no_more() -> None:
     assert ctis(text, [({}, 50), ({"a": [60]}, 66), ({}, 70)]) == [50, 61, 70]
 
 
+def test_unless_before_promises_what_its_inputs_do() -> None:
+    steps = [({}, 50), ({"a": [60], "b": [45]}, 66), ({"b": [68]}, 70)]
+    assert ctis("EVENT E WHEN UNLESS_BEFORE(A AS x, B AS y, 10)", steps) == [50, 66, 70]
+
+
 def test_other_negations_promise_what_their_inputs_do() -> None:
     steps = [({"a": [45]}, 50), ({"a": [60], "b": [62]}, 66)]
     assert ctis("EVENT E WHEN NOT(B AS y, SEQUENCE(A AS x, A AS z, 10))", steps) == [50, 66]

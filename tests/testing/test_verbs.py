@@ -162,6 +162,7 @@ CALLS: dict[str, Any] = {
     "at_most": sq.at_most(2, x, y, within=8),
     "unless": sq.sequence(x, y, within=8).unless(negated=z, within=5, nth=1).alias(name="m"),
     "unless of a pattern": sq.any_of(x).unless(sq.any_of(y).alias("m"), 5).where("x.k = y.k"),
+    "unless_before": sq.sequence(x, y, within=8).unless_before(negated=z, within=5),
     "without": sq.sequence(x, y, within=8).where("[k EQUAL 'a'] AND CorrelationKey(v, UNIQUE)").without(negated=z),
     "cancel_when": sq.sequence(sq.sequence(x, y, within=8).alias("m"), parts("u")[0], within=9).cancel_when(z),
     "verbs of streams": sq.sequence(x, y, within=8).filter(col("x_v") > 1).tumbling_window(4).select(n=sq.count()),

@@ -1,0 +1,47 @@
+"""UNLESS_BEFORE: a match that none of another pattern comes before within a scope."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from streamq.patterns.operators.unless_before import UnlessBefore
+from streamq.patterns.syntax import Part
+from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
+from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
+
+
+def unless_before(of: Reading, negated: Any, within: Any) -> Any:
+    return of.negation(negated, lambda this, other: UnlessBefore(this, other, scope_read(within)))
+
+
+class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
+    """The room of :class:`UnlessBefore`."""
+
+    kind = UnlessBefore
+    verbs = {"unless_before": unless_before}
+    arguments = {("unless_before", "within"): SCOPES}
+
+    def positive(self, tree: UnlessBefore) -> tuple[Part, ...]:
+        return (tree.pattern,)
+
+    def negated(self, tree: UnlessBefore) -> tuple[Part, ...]:
+        return (tree.negated,)
+
+    def matches(self, tree: UnlessBefore, evaluation: Evaluation) -> list[Match]:
+        scope = evaluation.ticks(tree.within)
+        alone = evaluation.without(tree.pattern, tree.negated, lambda e, z: e.vs - scope <= z < e.vs)
+        return [replace(e, id=("unless before", e.id), rank=None, till=e.vs + 1, contributors=(e.vs,)) for e in alone]
+
+    def relation(self, tree: UnlessBefore, query: Query) -> Relation:
+        between = f"z._vs >= e._vs - {ticks_of(tree.within)} AND z._vs < e._vs"
+        header = "e._id || '^', e._vs, e._vs + 1, e._root, [e._vs]"
+        return query.without(tree.pattern, tree.negated, between, header)
+
+    def drawn(self, drawing: Drawing) -> UnlessBefore:
+        pattern, negated = drawing.part(), drawing.part(negated=True)
+        return UnlessBefore(pattern, negated, drawing.scope())
+
+    def contributors(self, tree: UnlessBefore, drawing: Drawing) -> int:
+        return 1
