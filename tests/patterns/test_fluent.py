@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import streamq as sq
 from streamq.errors import PlanError, StreamqWarning, TimeError
+from streamq.patterns import definitions, parser
+from streamq.patterns import pattern as patterns
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import expanded
 from tests.judged import answer
@@ -59,6 +64,55 @@ def of_text(pattern: str) -> Pattern:
 )
 def test_verbs_and_text_give_one_plan(verbs: Pattern, text: str) -> None:
     assert expanded(verbs.plan) == expanded(of_text(text).plan)
+
+
+class Calls:
+    """How often functions are called, by name."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.numbers: Counter[str] = Counter()
+        for module, name in (
+            (definitions, "DefinitionLowering"),
+            (parser, "check_program"),
+            (patterns, "check_program"),
+        ):
+            monkeypatch.setattr(module, name, self._counted(name, getattr(module, name)))
+
+    def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def counted(*args: Any, **kwargs: Any) -> Any:
+            self.numbers[name] += 1
+            return function(*args, **kwargs)
+
+        return counted
+
+
+def test_a_pattern_is_lowered_once_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    pattern = sq.sequence(X, Y, within=12).unless(Z, 5).where("x.m = y.m").where(lambda x, z: x.m == z.m)
+    assert calls.numbers["DefinitionLowering"] == 0
+    assert pattern.columns == ["x_m", "y_m", "root"]
+    pattern.select("x_m").to_arrow()
+    pattern.shift(1).explanation()
+    assert calls.numbers["DefinitionLowering"] == 1
+    # as a type of another pattern it is not lowered again
+    assert sq.cedr("EVENT E WHEN SEQUENCE(P AS p, z, 9)", P=pattern, z=RESTARTS).columns
+    assert calls.numbers["DefinitionLowering"] == 2
+
+
+def test_a_text_is_checked_and_lowered_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = Calls(monkeypatch)
+    pattern = sq.cedr(
+        "EVENT P WHEN SEQUENCE(x, y, 12); EVENT E WHEN UNLESS(P AS p, z, 5)", x=INSTALLS, y=SHUTDOWNS, z=RESTARTS
+    )
+    pattern.to_arrow()
+    assert calls.numbers == {"check_program": 1, "DefinitionLowering": 2}
+
+
+def test_what_does_not_fit_the_event_types_is_an_error_when_the_pattern_is_used() -> None:
+    pattern = PAIR.where("x.n = 1")
+    for use in (lambda: pattern.columns, lambda: pattern.show(), lambda: pattern.group_by("x_m")):
+        with pytest.raises(PlanError, match="^pattern: no field 'n' of x; there are: m, Vs"):
+            use()  # type: ignore[no-untyped-call]
 
 
 def test_events_of_one_type_in_any_order_are_a_warning() -> None:
