@@ -21,7 +21,7 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.egress import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.event import CTI, KIND, LE, RE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages
 from streamq.runtime.readings import NO_READINGS, Readings, combined
 from streamq.runtime.starts import joined
@@ -98,7 +98,8 @@ class LocalRun:
             for table in good:
                 self.observer.rows_out(relation.source, table)
             merged = _merged(relation.name, spoken)
-            envelopes += self._send(packer, [(relation, g) for g in good], [], merged, result)
+            deltas = [(relation, relation.source.items.deltas_of(items)) for items in good]
+            envelopes += self._send(packer, deltas, [], merged, result)
         for stage in self.program.stages:
             out: list[Envelope] = []
             for bucket in range(stage.buckets):
@@ -197,8 +198,6 @@ def apply_steps(
     feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
 ) -> pa.Table:
     """A relation's rows at the end of a path: the columns that the port takes."""
-    if KIND in table.column_names:
-        table = table.filter(pc.not_equal(table.column(KIND), CTI))
     rows = ArrowRows.of(table, schema, tables)
     for step in feed.path.steps:
         observer.rows_in(step, 0, rows.table)

@@ -227,7 +227,9 @@ class Program:
             invalid = source.policy.invalid_in(self.options.streaming)
             policy = source.policy
             ahead = policy.max_ahead if self.options.streaming else None
-            info = SourceInfo(relations[0].name, source.shown_name(), policy.delay, invalid, policy.every, ahead)
+            info = SourceInfo(
+                relations[0].name, source.shown_name(), source.items, policy.delay, invalid, policy.every, ahead
+            )
         (stage,) = {relation.stage for relation in relations} or {len(self.stages)}
         return Packer(
             tuple(f.channel for f in feeds),

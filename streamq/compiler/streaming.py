@@ -21,7 +21,7 @@ from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
-from streamq.runtime.event import BAD, CTI, KEEP, KIND, LE, OPENS, RE, WEIGHT
+from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, Combine, columns_of, combine_of
 
 if TYPE_CHECKING:
@@ -114,60 +114,76 @@ def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
     assert source is not None
     df = source.on_spark(lowering.tables[source.table], True)
     lowering.observer.rows_out(source, df)
-    good = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
-    if KIND in df.columns:
-        good = good & ((F.col(KIND) != CTI) | F.lit(False))
-    df, lanes = _along(lowering, [relation], df, good)
+    is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
+    if source.items.ctis is not None:
+        is_delta = is_delta & (~source.items.ctis).on_spark()
+    beside = _Beside((BAD,) if BAD in df.columns else (), source.items.columns)
+    df, lanes = _along(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
+@dataclass(frozen=True)
+class _Beside:
+    """The columns that a map side reads beside what channels take: ``outside``, which no path reads, and those of ``rows``."""
+
+    outside: tuple[str, ...] = ("__to", "__channel", "__body")
+    rows: tuple[str, ...] = ()
+
+
+_ENVELOPES = _Beside()
+"""Those of a map side between two stages, which passes envelopes on."""
+
+
 def _along(
-    lowering: Lowering, relations: list[Relation], df: DataFrame, keep: Column | None = None
+    lowering: Lowering,
+    relations: list[Relation],
+    df: DataFrame,
+    beside: _Beside = _ENVELOPES,
+    is_delta: Column | None = None,
 ) -> tuple[DataFrame, Any]:
     """The relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
 
-    Not if its rows were moved, for a source's progress is read off them as they came; nor if a name has a dot, by which PySpark
-    does not find a plain column.
+    ``is_delta``: of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows
+    were moved, for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a
+    plain column.
     """
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import Lanes
 
     feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
-    outside: list[str] = [n for n in ("__to", "__channel", "__body", BAD, KIND, LE, OPENS) if n in df.columns]
     if len(feeds) == 1 and _is_plain(feeds[0][1]):
         relation, feed = feeds[0]
-        df = df.withColumn(KEEP, keep if keep is not None else F.col("__channel") == _raw(relation))
+        df = df.withColumn(KEEP, is_delta if is_delta is not None else F.col("__channel") == _raw(relation))
         df = _apply_steps(lowering, feed, df, relation.schema)
         # a column costs: rows that are no events are told by their start or reason
-        always = KIND not in outside and not any(step.may_drop for step in feed.path.steps)
-        df = df.select(*_port(feed, df, outside, always))
+        has_ctis = relation.source is not None and relation.source.items.ctis is not None
+        always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
+        df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
         return df, Lanes({feed.channel.number: (None, feed.channel.columns)})
     single = len(relations) == 1
     packed: list[str] = []
-    all_columns = [n for n in df.columns if n not in ("__to", "__channel", "__body", BAD)]
-    rest = [n for n in ("__to", "__channel", "__body", BAD) if n in df.columns]
+    all_columns = [n for n in df.columns if n not in beside.outside]
     keeps = {r.number: F.col("__channel") == _raw(r) for r in relations}
-    if keep is not None:
-        df = df.withColumn(IS_EVENT, F.coalesce(keep, F.lit(False)))
+    if is_delta is not None:
+        df = df.withColumn(IS_EVENT, F.coalesce(is_delta, F.lit(False)))
         keeps = {r.number: F.col(IS_EVENT) for r in relations}
     lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
-    technical = [n for n in (*rest, IS_EVENT) if n in df.columns]
+    technical = [*beside.outside, *([] if is_delta is None else [IS_EVENT])]
     df = df.select(*technical, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
     df, selections = _copied(df, feeds, keeps)
     for (relation, feed), is_kept in zip(feeds, selections, strict=True):
         struct = None if single else _struct(relation)
         fields = all_columns if single else _relation_columns(relation)
         base = F.col("__row") if struct is None else F.col("__row")[struct]
-        beside = list(df.columns)
-        side = df.select(*beside, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
+        others = list(df.columns)
+        side = df.select(*others, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
         side = _apply_steps(lowering, feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
-        df = side.select(*beside, F.struct(*_port(feed, side, [])).alias(name))
+        df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
         lanes[feed.channel.number] = (name, feed.channel.columns)
-    technical = [n for n in (KIND, LE, OPENS) if n in all_columns] if single else []
-    df = df.select(*rest, *(F.col("__row")[n].alias(n) for n in technical), *packed)
+    df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
     return df, Lanes(lanes)
 
 

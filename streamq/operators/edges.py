@@ -34,6 +34,7 @@ from streamq.plan.spark_types import comparable
 from streamq.policies import SourcePolicy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, OPENS, RE
+from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY
 
@@ -122,6 +123,10 @@ class Edges(Source):
         items.refuse_starts()
         items.refuse(pc.invert(pc.or_(opens, is_marked(self.close))), "neither a start nor an end")
         return items
+
+    @property
+    def items(self) -> Items:
+        return Items(starts=Mark(OPENS, True), mover="start")
 
     @property
     def ingress(self) -> Ingress:

@@ -31,6 +31,7 @@ from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.policies import SourcePolicy
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
+from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.time import INFINITY
 
@@ -134,6 +135,11 @@ class Physical(Source):
         items.refuse(pc.and_(pc.invert(is_cti), pc.less_equal(ends, starts)), "end not after start")
         items.refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(new_ends, starts)), "new end before start")
         return items
+
+    @property
+    def items(self) -> Items:
+        is_cti = Mark(KIND, CTI)
+        return Items(starts=~is_cti, ctis=is_cti)
 
     @property
     def ingress(self) -> Ingress:

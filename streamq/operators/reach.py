@@ -16,7 +16,7 @@ from streamq.operators.step import Step
 from streamq.plan.folding import fold
 from streamq.plan.lowering import moved
 from streamq.plan.node import Node, nodes
-from streamq.runtime.event import CTI, KIND, LE, OPENS
+from streamq.runtime.event import LE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -81,12 +81,9 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
 
     df = keep_good(node.on_spark(run.tables[node.table], False))
     le, policy = F.col(LE), node.policy
-    starts, ctis = le, F.lit(None).cast("bigint")
-    if KIND in df.columns:
-        is_cti = F.col(KIND) == CTI
-        starts, ctis = F.when(~is_cti, le), F.when(is_cti, le)
-    elif OPENS in df.columns:
-        starts = F.when(F.col(OPENS), le)
+    items = node.items
+    starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
+    ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     if policy.delay is None:
         return latest

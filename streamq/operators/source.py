@@ -22,6 +22,7 @@ from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.policies import SourcePolicy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
+from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
 
@@ -69,6 +70,11 @@ class Source(Operator):
     @abstractmethod
     def in_arrow(self, table: pa.Table) -> ArrowItems:
         """The same in Arrow."""
+
+    @property
+    def items(self) -> Items:
+        """Which of the items start events and which carry CTIs; unless a source says otherwise, each inserts an event."""
+        return Items()
 
     @property
     def ingress(self) -> Ingress | None:

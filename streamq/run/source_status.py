@@ -25,7 +25,7 @@ class SourceStatus:
     micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
     and ``heard_at`` are when its CTI last moved and when it last brought events, in milliseconds since 1970. ``late`` counts
     rows by reason. ``delay``, ``every``, ``follows`` (a source's name) and ``idle_after`` (in microseconds) are its policy.
-    ``moved_by`` says what moves its progress: of edges only a start.
+    ``moved_by`` is what a user calls an item that moves its watermark.
     """
 
     name: str
@@ -92,8 +92,6 @@ def tables_of(program: Program) -> dict[str, str]:
 
 
 def _status(program: Program, relation: Relation, history: RunHistory) -> SourceStatus:
-    from streamq.operators import Edges
-
     assert relation.source is not None
     name, policy = relation.source.shown_name(), relation.source.policy
     readings = history.readings.source(relation.name)
@@ -114,7 +112,7 @@ def _status(program: Program, relation: Relation, history: RunHistory) -> Source
         every=policy.every,
         follows=next(iter(leaders), None),
         idle_after=policy.idle_after,
-        moved_by="start" if isinstance(relation.source, Edges) else "row",
+        moved_by=relation.source.items.mover,
     )
 
 

@@ -15,7 +15,8 @@ from streamq.runtime.bucket import buckets_of
 from streamq.runtime.columnar import concat, encode, split_by, with_column
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.envelope import LATE, PROGRESS, Envelope
-from streamq.runtime.event import BAD, CTI, KEEP, KIND, LAST_POINT, LE, NEW_END, OPENS, WEIGHT, start_reasons
+from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, start_reasons
+from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
@@ -35,6 +36,7 @@ class SourceInfo:
 
     relation: str
     name: str
+    items: Items
     delay: int | None
     invalid: Invalid
     every: int = 1
@@ -95,7 +97,7 @@ class Packer:
             batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._read_progress(batch, message)
-                message.starts = joined(message.starts, summary(_starts(batch)))
+                message.starts = joined(message.starts, summary(self.source.items.deltas_of(batch).column(LE)))
                 events.append(batch)
         envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
         return events, message if any_rows else None, envelopes
@@ -122,23 +124,17 @@ class Packer:
         if not self.late_output:
             return []
         reasons = sorted(set(rows.column(BAD).to_pylist()))
-        hidden = [n for n in (KEEP, BAD, KIND, NEW_END, OPENS, WEIGHT) if n in rows.column_names]
-        shown = [(reason, rows.filter(pc.equal(rows.column(BAD), reason)).drop_columns(hidden)) for reason in reasons]
-        return [late_rows(self.source.name, reason, table, None) for reason, table in shown]
+        refused = [(reason, rows.filter(pc.equal(rows.column(BAD), reason))) for reason in reasons]
+        return [late_rows(self.source.name, reason, table, None) for reason, table in refused]
 
     def _read_progress(self, batch: pa.Table, message: Message) -> None:
         """Take the greatest start, and the CTI that rows state or that follows from the greatest start, into ``message``."""
         assert self.source is not None
-        le = batch.column(LE)
-        if KIND in batch.column_names:
-            is_cti = pc.equal(batch.column(KIND), CTI)
-            if self.source.delay is None and pc.any(is_cti).as_py():
-                message.c = max(message.c, pc.max(le.filter(is_cti)).as_py())
-            le = le.filter(pc.invert(is_cti))
-        elif OPENS in batch.column_names:
-            le = le.filter(batch.column(OPENS))
-        if len(le):
-            message.w = max(message.w, pc.max(le).as_py())
+        ctis, starts = self.source.items.ctis_of(batch), self.source.items.starts_of(batch)
+        if self.source.delay is None and len(ctis):
+            message.c = max(message.c, pc.max(ctis).as_py())
+        if len(starts):
+            message.w = max(message.w, pc.max(starts).as_py())
             if self.source.delay is not None:
                 c = (message.w - self.source.delay) // self.source.every * self.source.every
                 message.c = max(message.c, MINUS_INFINITY + 1, c)
@@ -165,12 +161,6 @@ def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
         return batch, is_bad
     reason = pc.if_else(is_far, "a start too far ahead of the clock", batch.column(BAD))
     return with_column(batch, BAD, reason), pc.or_(is_bad, is_far)
-
-
-def _starts(batch: pa.Table) -> pa.ChunkedArray:
-    """Where the events of a source's rows start, ends of edge events too; CTIs are none."""
-    le = batch.column(LE)
-    return le.filter(pc.not_equal(batch.column(KIND), CTI)) if KIND in batch.column_names else le
 
 
 def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
