@@ -64,11 +64,11 @@ from .plan.module_properties import one_output_per_group as one_output_per_group
 from .plan.module_properties import order_insensitive as order_insensitive
 from .plan.module_properties import time_bound as time_bound
 from .plan.repository import modules as modules
-from .policies import explicit as explicit
-from .policies import follow as follow
-from .policies import generate as generate
 from .policies import level as level
 from .policies import weak as weak
+from .progress.explicit import explicit as explicit
+from .progress.follow import follow as follow
+from .progress.generate import generate as generate
 from .reading import read_stream as read_stream
 from .run.doctor import doctor as doctor
 from .run.run_all import result as result

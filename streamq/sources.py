@@ -13,10 +13,11 @@ from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.edges import edge_literal
 from streamq.operators.source import axis_of
+from streamq.operators.source_policy import source_policy
 from streamq.operators.tables import input_table, source_name, table_fields
 from streamq.plan.keys import check_key
 from streamq.plan.schema import Field, Schema, check_names, quote
-from streamq.policies import Progress, source_policy
+from streamq.progress.argument import ProgressArgument
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def points(
     *,
     id: str | Sequence[str] | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -79,7 +80,7 @@ def intervals(
     *,
     id: str | Sequence[str] | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -108,7 +109,7 @@ def edges(
     close: Any = "end",
     payload: str = "start",
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -158,7 +159,7 @@ def signal(
     *,
     id: str | Sequence[str] | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -191,7 +192,7 @@ def changes(
     key: str | Sequence[str],
     *,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -253,7 +254,7 @@ def physical(
     new_end: str = "new_end",
     id: str | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
@@ -291,7 +292,7 @@ def events(
     *,
     schema: Mapping[str, str] | None = None,
     name: str | None = None,
-    progress: Progress | None = None,
+    progress: ProgressArgument | None = None,
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:

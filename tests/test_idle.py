@@ -17,7 +17,7 @@ SECOND = 1_000_000
 
 
 def reading(name: str, c: int, w: int, heard: int | None) -> SourceStatus:
-    return SourceStatus(name=name, delay=5, cti=c, watermark=w, heard_at=heard)
+    return SourceStatus(name=name, cti=c, watermark=w, heard_at=heard)
 
 
 def test_a_silent_source_has_the_ctis_of_those_that_speak() -> None:

@@ -18,7 +18,7 @@ LAYERS = (
     ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),
-    ("streamq.functions", "streamq.aggregates", "streamq.windows"),
+    ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress"),
     ("streamq.operators",),
     ("streamq.compiler",),
     ("streamq.run",),

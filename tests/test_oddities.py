@@ -11,6 +11,8 @@ import pytest
 
 import streamq as sq
 from streamq.errors import StreamqWarning
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.follow import LeaderCtis
 from streamq.run.oddities import oddities
 from streamq.run.source_status import SourceStatus
 from streamq.time import INTEGER, TIMESTAMP
@@ -99,8 +101,9 @@ def test_rows_that_are_no_events_are_counted_among_all_and_the_reasons_are_named
 def test_what_takes_late_rows_in_depends_on_who_makes_the_ctis() -> None:
     late = source(9, 8, 1, dropped=20)
     assert "a greater delay takes them in. Files are read in the order in which they were written" in text(late)
-    assert "a greater delay of cars, whose progress it has" in text(replace(late, delay=None, follows="cars"))
-    assert "its own CTIs promise too much; sent later," in text(replace(late, delay=None))
+    followed = replace(late, progress=LeaderCtis("cars"), leader="cars")
+    assert "a greater delay of cars, whose progress it has" in text(followed)
+    assert "its own CTIs promise too much; sent later," in text(replace(late, progress=ExplicitCtis()))
 
 
 def test_a_start_that_is_far_but_not_so_far_that_it_must_be_wrong() -> None:

@@ -85,7 +85,7 @@ def test_whom_one_can_follow() -> None:
         sq.follow(a.union(b))
     with pytest.raises(PlanError, match="follow: not one source; found 'a'. Give the source itself, a stream."):
         sq.follow("a")  # type: ignore[arg-type]
-    with pytest.raises(PlanError, match=r"sq.explicit\(\) or sq.follow\(...\); found 'a'"):
+    with pytest.raises(PlanError, match=r"sq.follow\(...\) or sq.generate\(...\); found 'a'"):
         sq.points(EMPTY, time="at", progress="a")  # type: ignore[arg-type]
 
 

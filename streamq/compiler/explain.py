@@ -212,13 +212,19 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 
 
 def _physical_part(plan: Results, options: Options) -> Part:
-    """Explain outputs, their level of consistency and the stages: buckets, baskets and their bound, CTI rule, finality, cost."""
+    """Explain outputs, their level of consistency, the policies of sources, and the stages.
+
+    Of each stage buckets, baskets and their bound, CTI rule, finality and cost are shown.
+    """
     from streamq.compiler.stages import compile_stages
 
     program = compile_stages(plan, options)
     several = len(program.results) > 1
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines.append(f"consistency: {_level(options, program.axis)}")
+    lines += [
+        f"source {r.source.shown_name()}: {r.source.policy.shown(program.axis)}" for r in program.sources if r.source
+    ]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     for stage in program.stages:
         most = program.buckets(stage.number, len(program.stages))

@@ -32,8 +32,9 @@ def value_classes() -> dict[str, type[Any]]:
     classes: dict[str, type[Any]] = {}
     owners: list[Any] = [*NODES.values(), *expression_classes().values()]
     for owner in owners:  # which grows
+        inlined = inline_classes(owner).values()
         for cls in (cls for hint in _field_types(owner).values() for cls in _dataclasses(hint)):
-            if cls.__name__ not in classes:
+            if cls.__name__ not in classes and cls not in inlined:
                 classes[cls.__name__] = cls
                 owners.append(cls)
     return classes
@@ -76,8 +77,15 @@ def _field_types(cls: Any) -> dict[str, Any]:
 
 @cache
 def json_keys(cls: Any) -> dict[str, str]:
-    """Return what the fields are called in JSON: by their names, but where a field says otherwise."""
-    return {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
+    """Return what the fields are called in JSON: by their names, but where a field says otherwise; inline ones among them."""
+    own = {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
+    return own | {key: name for inner in inline_classes(cls).values() for key, name in json_keys(inner).items()}
 
 
-__all__ = ["expression_classes", "json_keys", "value_classes"]
+@cache
+def inline_classes(cls: Any) -> dict[str, Any]:
+    """Return the classes whose fields stand in place of a field of theirs, by that field's name."""
+    return {f.name: type(f.default) for f in fields(cls) if "inline" in f.metadata}
+
+
+__all__ = ["expression_classes", "inline_classes", "json_keys", "value_classes"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,8 @@ from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.egress import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Message, decode_messages
+from streamq.runtime.progress import Message, decode_messages, together
 from streamq.runtime.readings import NO_READINGS, Readings, combined
-from streamq.runtime.starts import joined
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -97,7 +97,7 @@ class LocalRun:
                 spoken.append(message)
             for table in good:
                 self.observer.rows_out(relation.source, table)
-            merged = _merged(relation.name, spoken)
+            merged = reduce(together, spoken) if spoken else None
             deltas = [(relation, relation.source.items.deltas_of(items)) for items in good]
             envelopes += self._send(packer, deltas, [], merged, result)
         for stage in self.program.stages:
@@ -167,18 +167,6 @@ class LocalRun:
                 elif rows.num_rows:
                     lanes.setdefault(feed.channel.number, []).append(rows)
         return list(packer.pack(lanes, spoken, progress))
-
-
-def _merged(relation: str, messages: Sequence[Message]) -> Message | None:
-    if not messages:
-        return None
-    until = next((m.until for m in messages if m.until is not None), None)
-    c, w, reach = (max(values) for values in zip(*((m.c, m.w, m.furthest) for m in messages), strict=True))
-    merged = Message(relation, c=c, w=w, until=until, reach=reach)
-    for message in messages:
-        merged.invalid |= message.invalid
-        merged.starts = joined(merged.starts, message.starts)
-    return merged
 
 
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:

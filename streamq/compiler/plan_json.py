@@ -21,14 +21,14 @@ from pyspark.sql.types import DataType, StructType
 from streamq.aggregates import built_in
 from streamq.choices import Word
 from streamq.compiler.constants_json import decoded, encoded
-from streamq.compiler.json_classes import expression_classes, json_keys, value_classes
+from streamq.compiler.json_classes import expression_classes, inline_classes, json_keys, value_classes
 from streamq.compiler.modules_json import module_from_json, module_to_json
 from streamq.errors import PlanError, StreamqError, nearest, sentence
 from streamq.functions.catalogue import by_name, known_names
 from streamq.plan.aggregate import AggregateFunction
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
-from streamq.plan.node import NODES, Node, nodes, written_fields
+from streamq.plan.node import NODES, Node, nodes, written
 from streamq.plan.passes import nodes as parts
 from streamq.plan.user_module import UserModule
 
@@ -79,7 +79,7 @@ class _Writer:
         if classes.get(name) is not type(item):
             raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
         keys = json_keys(classes[name])
-        values = {keys[n]: self._value(getattr(item, n)) for n in written_fields(item) if n in keys}
+        values = {keys[n]: self._value(v) for n, v in written(item).items() if n in keys}
         return {"is": name, **values}
 
     def _value(self, value: Any) -> Any:
@@ -225,6 +225,10 @@ class _Reader:
         names = {key: n for n, key in keys.items()}
         values = {names.get(key, key): self._value(v) for key, v in entry.items() if key != "is"}
         try:
+            for field, inner in inline_classes(classes[name]).items():
+                if field not in values:
+                    parts = {n: values.pop(n) for n in json_keys(inner) if n in values}
+                    values[field] = dacite.from_dict(inner, parts, self._checks)
             return dacite.from_dict(classes[name], values, self._checks)
         except dacite.WrongTypeError as error:
             field = keys[str(error.field_path)]

@@ -90,7 +90,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         program.titles[port.name] = port.lines
         if port.node is not None:
             program.nodes[number] = port.node
-    sources = frozenset(r.name for r in program.sources)
+    sources = {r.name: r.source.policy.progress for r in program.sources if r.source}
     follows = _leaders(program)
     for number, kernels in enumerate(hosted):
         here = tuple(c for h in kernels for c in h.channels)
@@ -103,7 +103,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
                 channels=here,
                 sources=sources,
                 # what a source's progress counts as can depend on that of the others
-                later=later | sources if later & sources else later,
+                later=later if later.isdisjoint(sources) else later.union(sources),
                 buckets=options.buckets,
                 late_output=options.late_output,
                 consistency=options.level,
@@ -118,11 +118,11 @@ def _leaders(program: Program) -> dict[str, str]:
 
     Raises PlanError if a source follows itself, or one that is not in the query.
     """
-    policies = {r.source.table: r.source.policy for r in program.sources if r.source}
+    policies = {r.source.table: r.source.policy.progress for r in program.sources if r.source}
     shown = {r.source.table: r.source.shown_name() for r in program.sources if r.source}
     leaders: dict[str, str] = {}
     for table, policy in policies.items():
-        chain, leader = [table], policy.follow
+        chain, leader = [table], policy.leader
         while leader is not None:
             if leader not in policies:
                 others = ", ".join(name for t, name in shown.items() if t != table)
@@ -133,7 +133,7 @@ def _leaders(program: Program) -> dict[str, str]:
             if leader in chain:
                 raise PlanError(sentence("stream", f"source {shown[table]} follows itself", ""))
             chain.append(leader)
-            leader = policies[leader].follow
+            leader = policies[leader].leader
         if len(chain) > 1:
             leaders[f"source:{table}"] = f"source:{chain[-1]}"
     return leaders

@@ -224,11 +224,14 @@ class Program:
         source = relations[0].source if len(relations) == 1 else None
         info = None
         if source is not None:
-            invalid = source.policy.invalid_in(self.options.streaming)
-            policy = source.policy
-            ahead = policy.max_ahead if self.options.streaming else None
+            streaming = self.options.streaming
             info = SourceInfo(
-                relations[0].name, source.shown_name(), source.items, policy.delay, invalid, policy.every, ahead
+                relation=relations[0].name,
+                name=source.shown_name(),
+                items=source.items,
+                progress=source.policy.progress,
+                invalid=source.policy.invalid_in(streaming),
+                streaming=streaming,
             )
         (stage,) = {relation.stage for relation in relations} or {len(self.stages)}
         return Packer(

@@ -28,6 +28,7 @@ from streamq.operators.operator import Operator, Passing
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
+from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.step import Step
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
@@ -36,7 +37,6 @@ from streamq.plan.node import Node, Traits, nodes, states
 from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
-from streamq.policies import SourcePolicy
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT

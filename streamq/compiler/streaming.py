@@ -117,7 +117,9 @@ def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
     is_delta = F.col(BAD).isNull() if BAD in df.columns else F.col(LE).isNotNull()
     if source.items.ctis is not None:
         is_delta = is_delta & (~source.items.ctis).on_spark()
-    beside = _Beside((BAD,) if BAD in df.columns else (), source.items.columns)
+    carried = source.policy.progress.carried_columns
+    df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
+    beside = _Beside((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
     df, lanes = _along(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 

@@ -24,6 +24,7 @@ from streamq.operators.source import (
     source_schema,
     ticks_of,
 )
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import types
 from streamq.plan.keys import check_key
@@ -31,7 +32,6 @@ from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import EDGE, Field, Schema, quote
 from streamq.plan.spark_types import comparable
-from streamq.policies import SourcePolicy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, OPENS, RE
 from streamq.runtime.items import Items, Mark

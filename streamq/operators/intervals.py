@@ -24,10 +24,10 @@ from streamq.operators.source import (
     source_schema,
     ticks_of,
 )
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Traits, node
+from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
-from streamq.policies import ADDED, SourcePolicy
 from streamq.runtime.event import BAD, LE, RE
 from streamq.time import INFINITY
 

@@ -25,11 +25,12 @@ from streamq.operators.source import (
     source_schema,
     ticks_of,
 )
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable, spark_expression
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.physical import PhysicalKernel
@@ -58,7 +59,7 @@ class Physical(Source):
     end: str
     new_end: str
     id: str | None = None
-    policy: SourcePolicy = SourcePolicy(delay=None)
+    policy: SourcePolicy = SourcePolicy(progress=ExplicitCtis())
 
     title = "physical"
     cases = ("with id", "without id")

@@ -14,9 +14,9 @@ from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source, keep_good
 from streamq.operators.step import Step
 from streamq.plan.folding import fold
-from streamq.plan.lowering import moved
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import LE
+from streamq.windows.grid_columns import COLUMNS
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -36,7 +36,7 @@ def reach(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
 
 def _hands_on_all(node: Node) -> bool:
     if isinstance(node, Source):
-        return node.insert_only and node.policy.follow is None
+        return node.insert_only and node.policy.progress.leader is None
     return isinstance(node, Operator) and node.keeps_events
 
 
@@ -65,8 +65,8 @@ def _of_source(node: Source, run: BatchRun) -> DataFrame:
     from pyspark.sql import functions as F
 
     other = node
-    while other.policy.follow is not None:
-        followed = run.sources[other.policy.follow]
+    while (leader := other.policy.progress.leader) is not None:
+        followed = run.sources[leader]
         assert isinstance(followed, Source)
         other = followed
     own = _progress(node, run)
@@ -80,15 +80,15 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     from pyspark.sql import functions as F
 
     df = keep_good(node.on_spark(run.tables[node.table], False))
-    le, policy = F.col(LE), node.policy
-    items = node.items
+    le, items, progress = F.col(LE), node.items, node.policy.progress
     starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
     ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
-    if policy.delay is None:
-        return latest
-    late = moved(F.col("__start"), -policy.delay)
-    return latest.withColumn("__cti", F.when(F.col("__start").isNotNull(), late - F.pmod(late, F.lit(policy.every))))
+    none = F.lit(None).cast("bigint")
+    of_start = progress.cti_of_start(F.col("__start"), COLUMNS)
+    made = none if of_start is None else F.when(F.col("__start").isNotNull(), of_start)
+    of_item = progress.cti_of_item(F.col("__cti"))
+    return latest.withColumn("__cti", F.greatest(made, none if of_item is None else of_item))
 
 
 __all__ = ["REACH", "reach"]

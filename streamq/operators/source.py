@@ -15,11 +15,11 @@ from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.operators.arrow_items import ArrowItems
 from streamq.operators.instants import instant_ticks
 from streamq.operators.operator import Operator
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Col, Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
-from streamq.policies import SourcePolicy
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
 from streamq.runtime.items import Items
@@ -98,7 +98,8 @@ class Source(Operator):
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
             reason = items.reason_with_lifetime(self.schema.axis)
         payload = {f.name: table.column(f.name) for f in self.payload}
-        return pa.table({**items.columns, **payload, BAD: reason})
+        carried = {column: table.column(name) for name, column in self.policy.progress.carried_columns.items()}
+        return pa.table({**items.columns, **payload, BAD: reason, **carried})
 
     @property
     def payload(self) -> tuple[Field, ...]:

@@ -18,11 +18,10 @@ from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
-from streamq.plan.node import Node, node
+from streamq.plan.node import ADDED, Node, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.policies import ADDED
 from streamq.runtime.evaluators.windows import TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch import stamped

@@ -21,6 +21,13 @@ from streamq.plan.schema import Schema
 
 T = TypeVar("T")
 
+ADDED = {"added": True}
+"""Metadata of a field that plans written earlier lack: it is part of a plan's identity only where it differs from its default."""
+
+INLINE = {"inline": True}
+"""Metadata of a field that holds a dataclass: where that is of its default's class, its fields stand in place of it in a plan's
+identity and in JSON."""
+
 
 @dataclass(frozen=True)
 class Traits:
@@ -191,7 +198,7 @@ def canonical(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
     if dataclasses.is_dataclass(value):
-        return {type(value).__name__: {n: canonical(getattr(value, n)) for n in written_fields(value)}}
+        return {type(value).__name__: {n: canonical(v) for n, v in written(value).items()}}
     raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
 
 
@@ -199,6 +206,16 @@ def written_fields(value: Any) -> list[str]:
     """The fields of a dataclass that make its identity: not those added later that have their default."""
     fields = dataclasses.fields(value)
     return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
+
+
+def written(value: Any) -> dict[str, Any]:
+    """The values by name that make a dataclass's identity: of ``written_fields``, or what stands in place of one."""
+    values: dict[str, Any] = {}
+    kinds = {f.name: type(f.default) for f in dataclasses.fields(value) if "inline" in f.metadata}
+    for name in written_fields(value):
+        held = getattr(value, name)
+        values |= written(held) if type(held) is kinds.get(name) else {name: held}
+    return values
 
 
 STATED = ("CTI", "Final", "State", "Cost")
@@ -314,8 +331,8 @@ def renamed(root: N, names: Mapping[str, str]) -> N:
         table: Any = getattr(node, "table", None)
         policy: Any = getattr(node, "policy", None)
         changes: dict[str, Any] = {} if table is None else {"table": names[table]}
-        if policy is not None and policy.follow is not None:
-            changes["policy"] = dataclasses.replace(policy, follow=names.get(policy.follow, policy.follow))
+        if policy is not None:
+            changes["policy"] = policy.renamed(names)
         same = all(getattr(node, name) == value for name, value in changes.items())
         return node if same else dataclasses.replace(node, **changes)
 

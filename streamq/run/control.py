@@ -70,7 +70,7 @@ def outside_cti(program: Program, to: int | dt.datetime, source: str | None) -> 
     sources = {r.source.shown_name(): r.source for r in program.sources if r.source}
     if source not in sources:
         raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(sources)}"))
-    if sources[source].policy.follow is not None:
+    if sources[source].policy.progress.leader is not None:
         wrong = f"source {source!r} has the progress of another"
         raise PlanError(sentence("advance", wrong, "", "Name the one that it follows."))
     return OutsideCti(sources[source].table, cti)

@@ -123,14 +123,15 @@ def _waiting(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer |
 
 def _silent(source: SourceStatus, now: dt.datetime) -> str:
     """Say since when a source has brought nothing, and what lets the others go on without it."""
-    if source.idle_after is None:
+    allowed_silence = source.progress.allowed_silence
+    if allowed_silence is None:
         silence = "brings no rows any more, and others do" if source.events else "has brought no row yet"
         return f"{silence}; idle_after in sq.generate lets it pass"
-    allowed = f"idle_after, {show_duration(source.idle_after, TIMESTAMP)}"
+    allowed = f"idle_after, {show_duration(allowed_silence, TIMESTAMP)}"
     if source.heard_at is None:
         return f"has brought no row yet; {allowed} from the start of the run, lets it pass"
     since = moment_of(source.heard_at)
-    passed_at = since + dt.timedelta(microseconds=source.idle_after)
+    passed_at = since + dt.timedelta(microseconds=allowed_silence)
     silence = f"has brought no rows since {since:%Y-%m-%d %H:%M:%S} UTC"
     if now < passed_at:
         return f"{silence}; {allowed}, lets it pass at {passed_at:%Y-%m-%d %H:%M:%S}"

@@ -126,19 +126,12 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
         for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED)
         if source.late.get(reason)
     )
+    remedy = source.progress.remedy(source.leader or "")
     text = f"{source.late_rows:,} of {source.rows:,} rows came behind its CTI ({counts})"
-    yield Oddity("late", source.name, f"{source.name}: {text}{_lead_text(source, axis)}: {_remedy(source)}.")
-
-
-def _remedy(source: SourceStatus) -> str:
-    """Return what would take late rows in, which depends on who makes the source's CTIs."""
-    if source.follows is not None:
-        return f"a greater delay of {source.follows}, whose progress it has, takes them in, or progress of its own"
-    if source.delay is None:
-        return "its own CTIs promise too much; sent later, they take them in"
-    return (
-        "a greater delay takes them in. Files are read in the order in which they were written: where that is not the order "
-        "of their times, the delay must cover it (docs/operations.md, Catching up with a history)"
+    yield Oddity(
+        "late",
+        source.name,
+        f"{source.name}: {text}{_lead_text(source, axis)}: {remedy}.",
     )
 
 

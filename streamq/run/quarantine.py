@@ -11,11 +11,11 @@ from streamq.errors import PlanError, nearest, sentence, unknown_column
 from streamq.operators import Points, Source
 from streamq.operators.intervals import Intervals
 from streamq.operators.operator import EventsAside, set_aside
+from streamq.operators.source_policy import source_policy
 from streamq.operators.tables import input_table, source_name
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs
-from streamq.policies import source_policy
 from streamq.run.failure import spark_errors
 from streamq.run.query import batch_frames, events_set_aside
 from streamq.run.tables import as_frames, is_dataframe, is_literal

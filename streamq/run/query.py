@@ -101,7 +101,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
             frames.forget()
     if plan.schema.axis == TIMESTAMP and rows.num_rows:
         w = pc.max(rows.column("start")).cast(pa.int64()).as_py()
-        warn_of_units([SourceStatus(name="the result", delay=None, watermark=w, rows=rows.num_rows)], TIMESTAMP)
+        warn_of_units([SourceStatus(name="the result", watermark=w, rows=rows.num_rows)], TIMESTAMP)
     return rows
 
 
@@ -126,7 +126,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
             if greatest.is_valid:
                 w = greatest.cast(pa.timestamp("us", getattr(greatest.type, "tz", None))).cast(pa.int64()).as_py()
                 rows = tables[source.table].num_rows
-                sources.append(SourceStatus(name=source.shown_name(), delay=None, watermark=w, rows=rows))
+                sources.append(SourceStatus(name=source.shown_name(), watermark=w, rows=rows))
     warn_of_units(sources, TIMESTAMP)
 
 

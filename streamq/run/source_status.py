@@ -7,14 +7,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from streamq.choices import CountedAs
+from streamq.progress.generate import GeneratedCtis
 from streamq.run.instants import finite
 from streamq.run.micro_batches import RunHistory
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import Readings
 from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program, Relation
     from streamq.runtime.stage import Hosted
+
+
+_ANY = GeneratedCtis()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,12 +29,12 @@ class SourceStatus:
     ``cti`` and ``watermark`` are in ticks (or the sentinels), ``rows`` counts all of its rows and ``new_rows`` those of the last
     micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
     and ``heard_at`` are when its CTI last moved and when it last brought events, in milliseconds since 1970. ``late`` counts
-    rows by reason. ``delay``, ``every``, ``follows`` (a source's name) and ``idle_after`` (in microseconds) are its policy.
+    rows by reason. ``progress`` is its policy, ``leader`` the name of the source whose progress it has, if it has not its own.
     ``moved_by`` is what a user calls an item that moves its watermark.
     """
 
     name: str
-    delay: int | None = 0
+    progress: ProgressPolicy = _ANY
     cti: int = MINUS_INFINITY
     watermark: int = MINUS_INFINITY
     rows: int = 0
@@ -39,9 +44,7 @@ class SourceStatus:
     moved_at: int | None = None
     heard_at: int | None = None
     late: Mapping[str, int] = field(default_factory=dict)
-    every: int = 1
-    follows: str | None = None
-    idle_after: int | None = None
+    leader: str | None = None
     moved_by: str = "row"
 
     @property
@@ -57,7 +60,7 @@ class SourceStatus:
     @property
     def lag(self) -> int | None:
         """The distance in ticks from its CTI to its greatest start; None before it has both, and if it follows another source."""
-        if self.follows is not None or finite(self.cti) is None or finite(self.watermark) is None:
+        if self.leader is not None or finite(self.cti) is None or finite(self.watermark) is None:
             return None
         return max(0, self.watermark - self.cti)
 
@@ -76,8 +79,8 @@ def source_statuses(program: Program, history: RunHistory) -> dict[str, SourceSt
 
 
 def allowed_silence(program: Program) -> dict[str, int]:
-    """Return how long each source with ``idle_after`` may be silent: microseconds of the wall clock, by relation."""
-    silences = {r.name: r.source.policy.idle_after for r in program.sources if r.source}
+    """Return how long each source that may not be silent for ever may be: microseconds of the wall clock, by relation."""
+    silences = {r.name: r.source.policy.progress.allowed_silence for r in program.sources if r.source}
     return {relation: silence for relation, silence in silences.items() if silence is not None}
 
 
@@ -93,13 +96,13 @@ def tables_of(program: Program) -> dict[str, str]:
 
 def _status(program: Program, relation: Relation, history: RunHistory) -> SourceStatus:
     assert relation.source is not None
-    name, policy = relation.source.shown_name(), relation.source.policy
+    name, progress = relation.source.shown_name(), relation.source.policy.progress
     readings = history.readings.source(relation.name)
-    leaders = [r.source.shown_name() for r in program.sources if r.source and r.source.table == policy.follow]
+    leaders = [r.source.shown_name() for r in program.sources if r.source and r.source.table == progress.leader]
     reasons = [reason for source, _, reason in (key.rpartition("|") for key in program.late_reasons) if source == name]
     return SourceStatus(
         name=name,
-        delay=policy.delay,
+        progress=progress,
         cti=MINUS_INFINITY if readings.cti is None else readings.cti,
         watermark=MINUS_INFINITY if readings.watermark is None else readings.watermark,
         rows=readings.rows or 0,
@@ -109,9 +112,7 @@ def _status(program: Program, relation: Relation, history: RunHistory) -> Source
         moved_at=readings.moved_at or None,
         heard_at=readings.heard_at or None,
         late={reason: history.late.get(f"{name}|{reason}", 0) for reason in reasons},
-        every=policy.every,
-        follows=next(iter(leaders), None),
-        idle_after=policy.idle_after,
+        leader=next(iter(leaders), None),
         moved_by=relation.source.items.mover,
     )
 

@@ -31,7 +31,7 @@ from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.progress_rule import Cti
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add, show_duration
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add
 
 if TYPE_CHECKING:
     from streamq.compiler.program import Program
@@ -88,8 +88,8 @@ class Waiting:
     def _blocked(self, hosted: Hosted, held: int) -> Wait:
         """Return the wait for rows that the level of consistency holds back until all sources have come far enough."""
         first = self._held_from(hosted)
-        delays = [INFINITY if (d := self.sources[s].delay) is None else d for s in self._speaking()]
-        sooner = self.level.block is not None and self.level.block < max(delays)
+        lag = max(self.sources[s].progress.lag for s in self._speaking())
+        sooner = self.level.block is not None and self.level.block < lag
         least = min(self._speaking(), key=lambda s: self._reach(s) if sooner else self.sources[s].cti)
         release = self._released(self._together(first if sooner else first + 1, sooner), not sooner)
         place = "before" if hosted.aligns == AlignAt.INPUT else "behind"
@@ -339,16 +339,13 @@ class Waiting:
             reached = [self._reach(s) for s in self._speaking() if self.sources[s] is not source]
             if self.level.remember is not None and t + self.level.remember <= min(reached, default=INFINITY):
                 starts.append(t + self.level.remember)
-            if source.delay is not None:
-                # its CTIs are at multiples of every
-                starts.append(-(-t // source.every) * source.every + source.delay)
-                durations = {"delay": source.delay} if source.delay else {}
-                durations |= {"every": source.every} if source.every != 1 else {}
-                policy = ", ".join(f"{name} {show_duration(n, self.axis)}" for name, n in durations.items())
-                policy = f" ({policy})" if policy and starts[-1] == min(starts) else ""
+            if (start := source.progress.start_for(t)) is not None:
+                starts.append(start)
+                lengths = source.progress.lengths(self.axis)
+                policy = f" ({lengths})" if lengths and start == min(starts) else ""
         if starts:
             return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}"
-        if source.delay is None and until_final:
+        if source.progress.lag == INFINITY and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
         return f"a {source.moved_by} of {source.name}"
 

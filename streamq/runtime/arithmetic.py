@@ -6,6 +6,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from streamq.runtime.lifetimes import saturating
+from streamq.time import MINUS_INFINITY, saturating_add
+
 Number = Any
 """An integer, an int64 array or a bigint column; they add, subtract and compare with ``+``, ``-``, ``<`` and ``==``."""
 
@@ -25,6 +28,12 @@ class Arithmetic(Protocol):
     def choose(self, condition: Any, then: Number, otherwise: Number) -> Number:
         """``then`` where the condition holds, else ``otherwise``."""
 
+    def moved(self, x: Number, by: int) -> Number:
+        """``x + by``, kept on the axis."""
+
+    def floor(self, x: Number, by: int) -> Number:
+        """The greatest multiple of ``by`` that is not above x, kept on the axis."""
+
 
 class _Integers:
     def quotient(self, x: Number, by: int) -> Number:
@@ -36,10 +45,23 @@ class _Integers:
     def choose(self, condition: Any, then: Number, otherwise: Number) -> Number:
         return then if condition else otherwise
 
+    def moved(self, x: Number, by: int) -> Number:
+        return max(MINUS_INFINITY + 1, saturating_add(x, by))
+
+    def floor(self, x: Number, by: int) -> Number:
+        return max(MINUS_INFINITY + 1, x // by * by)
+
 
 class _Arrays(_Integers):
     def choose(self, condition: Any, then: Number, otherwise: Number) -> Number:
         return np.where(condition, then, otherwise)
+
+    def moved(self, x: Number, by: int) -> Number:
+        return saturating(x, by)
+
+    def floor(self, x: Number, by: int) -> Number:
+        rest = x % by
+        return np.where(x < MINUS_INFINITY + 1 + rest, MINUS_INFINITY + 1, x - rest)
 
 
 INTEGERS: Arithmetic = _Integers()

@@ -56,6 +56,10 @@ class Items:
         marked = (mark.column for mark in (self.starts, self.ctis) if mark is not None)
         return tuple(dict.fromkeys((LE, *marked)))
 
+    def starting(self, items: pa.Table) -> pa.Table:
+        """Return the items that start an event."""
+        return items if self.starts is None else items.filter(self.starts.in_arrow(items))
+
     def starts_of(self, items: pa.Table) -> Any:
         """Return the instants of those that start an event."""
         return _filtered(items, self.starts)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import Invalid
+from streamq.runtime.arithmetic import INTEGERS
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.columnar import concat, encode, split_by, with_column
 from streamq.runtime.endpoints import Endpoint
@@ -20,27 +21,25 @@ from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.stage import Channel
 from streamq.runtime.starts import joined, summary
-from streamq.time import MINUS_INFINITY
 
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """How a source's rows speak of progress.
+    """What the map side knows of a source: what its items are, how it makes progress, and what becomes of invalid rows.
 
-    delay: in ticks, how far its CTI stays behind its greatest start; None where CTI rows say it, or another source; every: the
-    grid of its CTIs; ahead: how far beyond the wall clock a start may lie, in ticks.
+    ``streaming``: starts may be too far ahead of the clock.
     """
 
     relation: str
     name: str
     items: Items
-    delay: int | None
+    progress: ProgressPolicy
     invalid: Invalid
-    every: int = 1
-    ahead: int | None = None
+    streaming: bool
 
 
 @dataclass(frozen=True)
@@ -108,9 +107,8 @@ class Packer:
         if BAD not in batch.column_names:
             batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
         is_bad = pc.is_valid(batch.column(BAD))
-        if self.source.ahead is None:
-            return batch, is_bad
-        return _too_far(batch, is_bad, time.time_ns() // 1_000 + self.source.ahead)
+        last = self.source.progress.latest_start(time.time_ns() // 1_000) if self.source.streaming else None
+        return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
         """Count rows that are no events in ``message``, and give them as the late output shows them, if there is one."""
@@ -128,16 +126,20 @@ class Packer:
         return [late_rows(self.source.name, reason, table, None) for reason, table in refused]
 
     def _read_progress(self, batch: pa.Table, message: Message) -> None:
-        """Take the greatest start, and the CTI that rows state or that follows from the greatest start, into ``message``."""
+        """Take the greatest start, and the CTI that the source makes of it and of the CTIs among its items, into ``message``."""
         assert self.source is not None
-        ctis, starts = self.source.items.ctis_of(batch), self.source.items.starts_of(batch)
-        if self.source.delay is None and len(ctis):
-            message.c = max(message.c, pc.max(ctis).as_py())
+        items, progress = self.source.items, self.source.progress
+        ctis, starts = items.ctis_of(batch), items.starts_of(batch)
+        made: list[int | None] = []
+        if len(ctis):
+            made.append(progress.cti_of_item(pc.max(ctis).as_py()))
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
-            if self.source.delay is not None:
-                c = (message.w - self.source.delay) // self.source.every * self.source.every
-                message.c = max(message.c, MINUS_INFINITY + 1, c)
+            made.append(progress.cti_of_start(message.w, INTEGERS))
+        message.c = max([message.c, *(c for c in made if c is not None)])
+        if progress.columns and len(starts):
+            carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
+            message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))
 
 
 def _announce(
@@ -161,6 +163,11 @@ def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
         return batch, is_bad
     reason = pc.if_else(is_far, "a start too far ahead of the clock", batch.column(BAD))
     return with_column(batch, BAD, reason), pc.or_(is_bad, is_far)
+
+
+def _marks(batch: pa.Table, items: Items) -> dict[str, Any]:
+    """Return the columns by which items are told apart."""
+    return {name: batch.column(name) for name in items.columns}
 
 
 def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -19,10 +19,9 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.packer import Packer, passed_rows
-from streamq.runtime.progress import Message, decode_messages, encode_messages
+from streamq.runtime.progress import Message, decode_messages, encode_messages, together
 from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
-from streamq.runtime.starts import joined
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -176,7 +175,7 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
             pending.clear()
             envelopes.extend(refused)
             if message is not None:
-                progress = message if progress is None else _joined(progress, message)
+                progress = message if progress is None else together(progress, message)
             for table in good:
                 for number, rows in lanes.take(table).items():
                     if rows.num_rows:
@@ -199,13 +198,6 @@ def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordB
         yield from envelope_batches(envelopes)
 
     return packed(run)
-
-
-def _joined(a: Message, b: Message) -> Message:
-    invalid = {k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}}
-    starts = joined(a.starts, b.starts)
-    c, w, reach = max(a.c, b.c), max(a.w, b.w), max(a.reach, b.reach)
-    return Message(a.relation, c, w, None, {**a.notes, **b.notes}, invalid, starts=starts, reach=reach)
 
 
 def control_packer(

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.runtime.endpoints import Endpoint
-from streamq.runtime.starts import Starts
+from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.starts import Starts, joined
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -34,7 +35,8 @@ NOTES_ONLY = -1
 class Message:
     """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
 
-    starts: of a source, those of its rows; reach: how far it has come, where c and W do not say so.
+    starts: of a source, those of its rows; reach: how far it has come, where c and W do not say so; parts: what its policy takes
+    of its rows besides.
     """
 
     relation: str
@@ -46,6 +48,7 @@ class Message:
     until: int | None = None
     starts: Starts | None = None
     reach: int = MINUS_INFINITY
+    parts: list[Any] = field(default_factory=list)
 
     @property
     def finite_c(self) -> int:
@@ -64,6 +67,21 @@ class Message:
         return Message(**{**fields, "notes": notes, "starts": starts})
 
 
+def together(a: Message, b: Message) -> Message:
+    """Return what two tasks, or two parts of a task's rows, say of one source."""
+    return Message(
+        relation=a.relation,
+        c=max(a.c, b.c),
+        w=max(a.w, b.w),
+        notes={**a.notes, **b.notes},
+        invalid={k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}},
+        until=b.until if a.until is None else a.until,
+        starts=joined(a.starts, b.starts),
+        reach=max(a.furthest, b.furthest),
+        parts=[*a.parts, *b.parts],
+    )
+
+
 def encode_messages(messages: Iterable[Message]) -> bytes:
     """Messages as an envelope's body."""
     return json.dumps(list(messages), default=vars, separators=(",", ":")).encode()
@@ -77,13 +95,14 @@ def decode_messages(body: bytes) -> list[Message]:
 class RelationClock:
     """A relation's c and W as a bucket knows them; kept in ``values`` (JSON-like, in the state store).
 
-    A source's c is the greatest any task has said; a stage's is the least over its buckets. Neither goes back.
+    A source's c is the greatest that any task has said, or that its ``policy`` makes of what all have said; that of a stage
+    (policy None) is the least over its buckets, ``senders`` of them. Neither goes back.
     """
 
-    def __init__(self, values: dict[str, Any], relation: str, senders: int | None):
+    def __init__(self, values: dict[str, Any], relation: str, senders: int, policy: ProgressPolicy | None):
         unheard = dict.fromkeys(("c", "w", "promise", "reach"), MINUS_INFINITY)
         self.held = values.setdefault(relation, {**unheard, "by": {}, "until": None})
-        self.senders = senders
+        self.senders, self.policy = senders, policy
 
     @property
     def c(self) -> int:
@@ -138,11 +157,18 @@ class RelationClock:
         self.held["w"] = max(self.held["w"], message.w)
         self.held["promise"] = max(self.promise, message.finite_c)
         # the c and W that a stage speaks of are those of the level of consistency
-        self.reach_at_least(message.furthest if self.senders is None else message.reach)
-        if self.senders is None:
+        self.reach_at_least(message.reach if self.policy is None else message.furthest)
+        if self.policy is not None:
             self.held["c"] = max(self.held["c"], message.c)
+            for part in message.parts:
+                self.policy.keep(self.held.setdefault("parts", {}), part)
             return
         by = self.held["by"]
         by[str(message.sender)] = max(by.get(str(message.sender), MINUS_INFINITY), message.c)
         if len(by) == self.senders:
             self.held["c"] = max(self.held["c"], min(by.values()))
+
+    def take_promise(self) -> None:
+        """Take the CTI that a source's policy makes of all that it keeps, once every task of a micro-batch has been heard."""
+        assert self.policy is not None
+        self.held["c"] = max(self.held["c"], self.policy.cti_of_state(self.held.get("parts", {})))

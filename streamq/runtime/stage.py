@@ -22,6 +22,7 @@ from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, E
 from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Note, Output, Totals
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import Message, Pace, RelationClock, decode_messages, encode_messages
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATEST, TALLIES, kernel_columns, source_columns
 from streamq.runtime.starts import joined
 from streamq.time import INFINITY
@@ -148,9 +149,10 @@ class Stage:
     hosted: tuple[Hosted, ...]
     channels: tuple[Channel, ...]
 
-    sources: frozenset[str]
-    """The source relations of the whole query. A source's CTI is the greatest that any of its tasks has sent; that of any other
-    relation is the least over the buckets of the stage that writes it."""
+    sources: Mapping[str, ProgressPolicy]
+    """The source relations of the whole query, and how each makes progress. A source's CTI is the greatest that any of its tasks
+    has sent, or that its policy makes of what all have said; that of any other relation is the least over the buckets of the
+    stage that writes it."""
 
     later: frozenset[str]
     """The relations whose progress later stages need."""
@@ -218,9 +220,10 @@ class Stage:
         """Update the clocks by a micro-batch's messages; return the turn with the progress before and after them."""
         inputs = self.inputs
         # what counts as a source's progress can depend on the others'
-        relations = inputs | self.sources if inputs & self.sources else inputs
+        reads_sources = not inputs.isdisjoint(self.sources)
+        relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(f"clocks{self.number}", {})
-        clocks = {r: RelationClock(state, r, None if r in self.sources else self.buckets) for r in sorted(relations)}
+        clocks = {r: RelationClock(state, r, self.buckets, self.sources.get(r)) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.number}", {})
         turn = _Turn(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
@@ -233,13 +236,15 @@ class Stage:
             # every bucket hears it, one counts it
             if bucket == 0 and message.relation in inputs:
                 turn.count(Totals(message.invalid))
-        if inputs & self.sources:
+        if reads_sources:
             self._pace(clocks)
         turn.now = {r: clock.pace for r, clock in clocks.items()}
         return turn
 
     def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
         """Set the CTI and watermark that each source counts as having at the level of consistency."""
+        for r in self.sources:
+            clocks[r].take_promise()
         own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
         for r, pace in paced(self.consistency, own_progress, self.follows).items():
             clocks[r].set_pace(pace)
@@ -315,7 +320,7 @@ class Stage:
         # every bucket hears the same of the sources, so one of them reports it
         tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
         columns: dict[str, int] = {}
-        for source in sorted(self.sources & self.inputs) if turn.bucket == 0 else ():
+        for source in sorted(self.inputs.intersection(self.sources)) if turn.bucket == 0 else ():
             messages = [message for message in turn.messages if message.relation == source]
             columns |= source_columns(
                 source,

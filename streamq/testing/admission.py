@@ -14,19 +14,20 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import Item, closed, is_event, start_of, time_columns
+from streamq.testing.arrival import Item, brings_start, closed, is_event, start_of, time_columns
 from streamq.testing.case import Case
 from streamq.testing.edges_model import EdgesModel
 from streamq.testing.insert_only_model import InsertOnlyModel
 from streamq.testing.physical_model import PhysicalModel
 from streamq.testing.python_values import comparable
 from streamq.testing.source_model import Admitted, SourceModel
-from streamq.testing.source_progress import Promises, Reach, brings_start, micro_batches, source_reaches
+from streamq.testing.source_progress import Promises, Reach, micro_batches, source_reaches
 from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
@@ -92,12 +93,12 @@ def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
 def _with_intervals(source: Source) -> Points | Intervals:
     """Return a source, without policy, for the events that another one admits: points for points, else intervals."""
     if isinstance(source, Points):
-        return replace(source, policy=SourcePolicy(delay=None), ids=())
+        return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
     names = [f.name for f in source.payload]
     start, end = _unused("start", names), _unused("end", names)
     time = next(f.type for f in source.columns if f.name == time_columns(source)[0])
     columns = (Field(start, time), Field(end, time), *source.payload)
-    return Intervals(source.table, columns, start, end, policy=SourcePolicy(delay=None))
+    return Intervals(source.table, columns, start, end, policy=SourcePolicy(progress=ExplicitCtis()))
 
 
 def _unused(name: str, columns: Sequence[str]) -> str:

@@ -76,6 +76,11 @@ def start_of(item: Item) -> int:
     return item.start
 
 
+def brings_start(item: Item) -> bool:
+    """Whether an item's start moves the watermark: not that of an end edge or a CTI."""
+    return item.kind in (INSERT, RETRACT, OPEN)
+
+
 def comparable_payload(item: Item) -> Any:
     """The columns of an item by name, hashable, under the equality of keys."""
     return tuple((n, comparable(v)) for n, v in sorted(item.payload.items()))
@@ -265,6 +270,7 @@ __all__ = [
     "OPEN",
     "Item",
     "bounds",
+    "brings_start",
     "closed",
     "comparable_payload",
     "contradictions",

@@ -6,14 +6,13 @@ import datetime as dt
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
 
 from streamq.operators import Source
 from streamq.plan.node import Node, nodes
-from streamq.policies import SourcePolicy
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, closed, is_event, table
@@ -22,14 +21,12 @@ from streamq.testing.program import program
 from streamq.testing.program_text import instant
 from streamq.testing.timeline import Axis
 from streamq.testing.timeline import shown as show_instant
-from streamq.time import INTEGER, TIMESTAMP, show_duration
+from streamq.time import INTEGER, TIMESTAMP
 
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
 COMMENT = "# "
 """The text of verbs is a comment, and begins so, where an argument of theirs has no text."""
-DURATIONS = ("delay", "every", "max_ahead")
-"""The parts of a source's policy that are durations in ticks."""
 
 
 @dataclass(frozen=True)
@@ -194,7 +191,7 @@ class Case:
             inputs = ", ".join(names[c.digest] for c in node.children)
             lines.append(f"  {names[node.digest]} = {node.title}({inputs}) {node.detail()}".rstrip())
             if isinstance(node, Source):
-                lines[-1] += f"; {shown_policy(node.policy, self.axis)}"
+                lines[-1] += f"; {node.policy.shown(self.axis)}"
         lines += [] if self.meant is None else [f"  called as {self.meant.text}"]
         lines += [f"  {line}" for line in self.drawn().splitlines()]
         return "\n".join(lines) + (f"\n  until {show_instant(self.until, self.axis)}" if self.until is not None else "")
@@ -220,13 +217,6 @@ def shown(item: Item, axis: str = INTEGER) -> str:
     moved = f" -> {new}" if item.kind == RETRACT else ""
     payload = ", ".join(f"{name}={value!r}" for name, value in item.payload.items())
     return f"{item.kind} {f'[{start}, {end})' if spans else start}{moved} {payload}".rstrip()
-
-
-def shown_policy(policy: SourcePolicy, axis: str) -> str:
-    """``delay=5 minutes, late=drop``: what a policy says beside the defaults, with durations of the axis."""
-    parts = {f.name: getattr(policy, f.name) for f in fields(policy) if getattr(policy, f.name) != f.default}
-    durations = {name: show_duration(parts[name], axis) for name in DURATIONS if parts.get(name) is not None}
-    return ", ".join(f"{name}={part}" for name, part in (parts | durations).items())
 
 
 __all__ = ["Arrival", "Case", "shown"]

@@ -203,8 +203,7 @@ def cases_of(
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
-    delays = [(source.policy.delay, items) for source, items in arrivals.values()]
-    finely = any(delay is not None and delay < delay_for(items) for delay, items in delays)
+    finely = any(source.policy.progress.lag < delay_for(items) for source, items in arrivals.values())
     if meant is not None:
         meant = replace(meant, plan=fold(meant.plan, visit))
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, meant=meant)

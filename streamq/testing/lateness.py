@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 
 from streamq.choices import Invalid, Late
 from streamq.operators import Edges, Intervals, Physical, Points, Source
-from streamq.policies import SourcePolicy
+from streamq.operators.source_policy import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event, unmatched
@@ -64,7 +66,7 @@ def policed(
     invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:
         items = items if manner == ON_TIME else draw(_broken(items, scale))
-        return replace(source, policy=SourcePolicy(delay=None, late=late, invalid=invalid)), items
+        return replace(source, policy=SourcePolicy(progress=ExplicitCtis(), late=late, invalid=invalid)), items
     # where something is to be late to the tick, progress mostly counts ticks
     every = draw(st.sampled_from([1] * (3 if manner == ON_TIME else 12) + [2, 3, *scale.units]))
     if manner == ON_TIME:
@@ -74,7 +76,8 @@ def policed(
         if not isinstance(source, Physical) and not delay_for(items):
             items = draw(_one_behind(items))
         delay = draw(_short(items, scale))
-    return replace(source, policy=SourcePolicy(delay=delay, late=late, invalid=invalid, every=every)), items
+    progress = GeneratedCtis(delay=delay, every=every)
+    return replace(source, policy=SourcePolicy(progress=progress, late=late, invalid=invalid)), items
 
 
 def liveliness(intent: Intent) -> st.SearchStrategy[str]:

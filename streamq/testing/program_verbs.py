@@ -36,7 +36,8 @@ from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.generate import GeneratedCtis
 from streamq.testing.program_text import (
     Unwritable,
     argument,
@@ -50,6 +51,7 @@ from streamq.testing.program_text import (
     string,
     value,
 )
+from streamq.testing.progress.room import room_of as room_of_progress
 from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP
 from streamq.windows import Window
@@ -216,14 +218,10 @@ def _source(node: Source, table: str) -> str:
         ]
         arguments += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
     arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
-    if policy != SourcePolicy(delay=policy.delay, late=policy.late, invalid=policy.invalid, every=policy.every):
-        raise Unwritable(type(node).__name__)
-    if policy.delay is None:
-        arguments += [] if isinstance(node, Physical) else ["progress=sq.explicit()"]
-    elif policy.delay or policy.every > 1 or isinstance(node, Physical):
-        delay = [duration(policy.delay, axis)] if policy.delay else []
-        steps = [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
-        arguments.append(f"progress=sq.generate({', '.join([*delay, *steps])})")
+    usual = ExplicitCtis() if isinstance(node, Physical) else GeneratedCtis()
+    arguments += (
+        [] if policy.progress == usual else [f"progress={room_of_progress(node).written(policy.progress, axis)}"]
+    )
     arguments += [] if policy.late == Late.DROP else [f"late={string(policy.late)}"]
     arguments += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
     return call(head, arguments)

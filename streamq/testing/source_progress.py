@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.operators import Source
-from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import OPEN, Item, is_event, start_of
+from streamq.testing.arrival import Item, brings_start, is_event, start_of
 from streamq.testing.case import Case
+from streamq.testing.progress.room import leader_of, room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Promises = Sequence[Sequence[tuple[str | None, int]]]
@@ -64,18 +64,17 @@ def source_reaches(
     sources = case.sources
     w = dict.fromkeys(sources, MINUS_INFINITY)
     own = dict.fromkeys(sources, MINUS_INFINITY)
+    brought: dict[str, list[Item]] = {name: [] for name in sources}
     counts = dict.fromkeys(sources, MINUS_INFINITY)
     reaches = [{name: Reach() for name in sources}]
     for batch, ctis, most in zip(batches, promises, itertools.cycle(remember), strict=False):
         for name, source in sources.items():
             items = [item for of, item in batch if of == name and is_event(item)]
+            brought[name] += items
             w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
-            policy = source.policy
-            if policy.delay is not None and w[name] > MINUS_INFINITY:
-                own[name] = max(own[name], (w[name] - policy.delay) // policy.every * policy.every)
-            if policy.explicit:
-                own[name] = max([own[name], *(start_of(item) for item in items if item.kind == CTI)])
-            own[name] = max([own[name], *(c for of, c in ctis if of in (None, name))])
+            made = room_of(source).cti_after(source.policy.progress, brought[name])
+            sent = [c for of, c in ctis if of in (None, name)]
+            own[name] = max([own[name], *sent, *([] if made is None else [made])])
         promised = {name: own[_leader(sources, name)] for name in sources}
         if not batch and not ctis:
             # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
@@ -93,13 +92,8 @@ def source_reaches(
 
 def _leader(sources: Mapping[str, Source], name: str) -> str:
     """The source at the end of the chain of ``follow``: the one whose progress a source has."""
-    follow = sources[name].policy.follow
-    return name if follow is None else _leader(sources, follow)
+    leader = leader_of(sources[name])
+    return name if leader is None else _leader(sources, leader)
 
 
-def brings_start(item: Item) -> bool:
-    """Whether an item's start moves the watermark: not that of an end edge or a CTI."""
-    return item.kind in (INSERT, RETRACT, OPEN)
-
-
-__all__ = ["Promises", "Reach", "brings_start", "limits", "micro_batches", "source_reaches"]
+__all__ = ["Promises", "Reach", "limits", "micro_batches", "source_reaches"]

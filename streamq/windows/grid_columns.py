@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.grid import Grid
-from streamq.plan.lowering import floor_div
+from streamq.plan.lowering import floor_div, moved
 from streamq.plan.schema import INTERVAL, POINT
 from streamq.runtime import grid as rule
 from streamq.runtime.arithmetic import Arithmetic
@@ -36,6 +36,14 @@ class _Columns:
         from pyspark.sql import functions as F
 
         return F.when(condition, then).otherwise(otherwise)
+
+    def moved(self, x: Column, by: int) -> Column:
+        return moved(x, by)
+
+    def floor(self, x: Column, by: int) -> Column:
+        from pyspark.sql import functions as F
+
+        return F.coalesce(F.try_subtract(x, self.remainder(x, by)), F.when(x.isNotNull(), F.lit(MINUS_INFINITY + 1)))
 
 
 COLUMNS: Arithmetic = _Columns()

@@ -26,9 +26,10 @@ from streamq.functions.catalogue import by_name
 from streamq.operators import Intervals, Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from tests.algebra import QUERIES, SIZES, intervals
@@ -75,12 +76,21 @@ def every_plan() -> list[Node]:
     plans += [rewrite(plan).plan for plan in plans]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")
+    followed = sq.points(SIZES, "size", name="q", progress=sq.follow(sq.points(SIZES, "size", name="p")))
     log = [(1, "start", "a"), (2, "end", "a")]
     edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
     case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
     dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
     months = dated.calendar_window("1 month", zone="UTC").select(n=sq.count())
-    more = [months, points, physical, edges, s.union(s, z), s.select(x=case, y=col("v").cast("decimal(20,4)"))]
+    more = [
+        months,
+        points,
+        followed,
+        physical,
+        edges,
+        s.union(s, z),
+        s.select(x=case, y=col("v").cast("decimal(20,4)")),
+    ]
     named = Select(
         s.plan,
         (("x", Cast(Call(by_name("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),
@@ -240,7 +250,7 @@ def test_the_document_is_the_same_each_time_and_stands_on_lines() -> None:
 
 
 def test_a_policy_and_a_column_of_another_stream() -> None:
-    policy = SourcePolicy(delay=None, late="fail", invalid="drop")
+    policy = SourcePolicy(progress=ExplicitCtis(), late="fail", invalid="drop")
     plan = Intervals("s", source().columns, "from", "to", policy)
     assert again(plan).policy == policy  # type: ignore[attr-defined]
     same(Select(source(v=t.LongType()), (("w", Col("v", "0123456789abcdef")),)))

@@ -17,6 +17,7 @@ from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
 from streamq.runtime.retractions import place
+from streamq.time import INFINITY
 from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 
 
@@ -33,7 +34,7 @@ def extension_lost(right: Any, kernel: PhysicalKernel, matched: Any, i: int, num
 
 def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) -> None:
     right(packer, batch, message)
-    if packer.source.delay is not None:
+    if packer.source.progress.lag < INFINITY:
         message.c += 1
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from streamq.errors import InvalidEvent, TypeMismatch
 from streamq.operators import Edges
+from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
-from streamq.policies import SourcePolicy
 from streamq.stream import Stream
 
 

@@ -8,9 +8,11 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch
 from streamq.operators.source import axis_of, ticks_of
+from streamq.operators.source_policy import source_policy
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
-from streamq.policies import source_policy
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.generate import GeneratedCtis
 
 
 def test_one_axis() -> None:
@@ -27,9 +29,14 @@ def test_ticks_do_not_ask_the_sessions_time_zone() -> None:
 
 
 def test_policies() -> None:
-    assert source_policy("points", "timestamp", sq.generate("5 minutes"), "drop", None).delay == 300_000_000
-    assert source_policy("points", "integer", None, "drop", None).delay == 0
-    assert source_policy("points", "integer", sq.explicit(), "drop", None).explicit
+    policy = source_policy("points", "timestamp", sq.generate("5 minutes"), "drop", None)
+    assert policy.progress == GeneratedCtis(300_000_000)
+    assert source_policy("points", "integer", None, "drop", None).progress == GeneratedCtis()
+    assert source_policy("points", "integer", sq.explicit(), "drop", None).progress == ExplicitCtis()
+    with pytest.raises(
+        PlanError, match=r"progress is sq.explicit\(...\), sq.follow\(...\) or sq.generate\(...\); found 5"
+    ):
+        source_policy("points", "integer", 5, "drop", None)  # type: ignore[arg-type]
     with pytest.raises(PlanError, match="late is 'drop', 'adjust' or 'fail'; found 'ignore'"):
         source_policy("points", "integer", None, "ignore", None)
     with pytest.raises(PlanError, match="invalid is 'drop' or 'fail'"):

@@ -95,9 +95,7 @@ def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_pat
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
     identity = Identity(query="a1", outputs=("final",), buckets=1, late_sink=False, ctis=(False,), early=False, plan=())
-    processor = make_processor(
-        Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), frozenset(), frozenset(), 1), identity
-    )
+    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), {}, frozenset(), 1), identity)
     (tmp_path / "shipped").write_bytes(cloudpickle.dumps(processor))
     ask = """
 class Handle:
@@ -123,7 +121,7 @@ def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_go
     ship_runtime()
     plain = Channel(0, "source:a", 0, 0, 0, (), carried=(Carried(3),))
     moved = replace(plain, carried=(CarriedByExpr(Col("a"), Schema((), "integer")),))
-    shipped = [cloudpickle.dumps(Stage(0, (), (c,), frozenset(), frozenset(), 1)) for c in (plain, moved)]
+    shipped = [cloudpickle.dumps(Stage(0, (), (c,), {}, frozenset(), 1)) for c in (plain, moved)]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
     assert len(shipped[0]) < 160_000
 

@@ -17,9 +17,11 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.operators import Physical, Source
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.generate import GeneratedCtis
 from streamq.run.running import Run
 from streamq.testing.deltas import from_changelog, net
 from streamq.time import INFINITY
@@ -51,8 +53,8 @@ def replayed(spark: SparkSession, queries: Iterable[sq.Stream], folder: Path, fi
 
     def arriving(source: Source, table: pa.Table) -> tuple[Source, DataFrame]:
         policy = source.policy
-        if policy.explicit and not isinstance(source, Physical):
-            policy = SourcePolicy(delay=disorder(table))
+        if isinstance(policy.progress, ExplicitCtis) and not isinstance(source, Physical):
+            policy = SourcePolicy(progress=GeneratedCtis(disorder(table)))
         for known, made, frame in landed:
             if known.equals(table) and made.policy == policy:
                 return made, frame

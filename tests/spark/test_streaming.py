@@ -159,12 +159,21 @@ def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
 
     table = pa.Table.from_pylist(rows, schema=EDGES)
     from streamq.operators import Edges
+    from streamq.operators.source_policy import SourcePolicy
     from streamq.operators.tables import table_fields
     from streamq.plan.expr import Lit
-    from streamq.policies import SourcePolicy
+    from streamq.progress.generate import GeneratedCtis
 
     node = Edges(
-        "#local", table_fields(table), "t", "what", ("id",), Lit("start"), Lit("end"), "start", SourcePolicy(delay=1000)
+        "#local",
+        table_fields(table),
+        "t",
+        "what",
+        ("id",),
+        Lit("start"),
+        Lit("end"),
+        "start",
+        SourcePolicy(progress=GeneratedCtis(1000)),
     )
     return query(Stream(node, {"#local": table})).to_arrow()
 

@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.operators import Source
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
+from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import admitted, legal
 from streamq.testing.arrival import CLOSE, OPEN, Item, closed, is_event
@@ -41,13 +43,14 @@ def edge(kind: str, at: int) -> Item:
 
 
 def case_of(
-    query: sq.Stream, items: Sequence[Item], delay: int | None = 0, late: str = "adjust", **policy: int
+    query: sq.Stream, items: Sequence[Item], delay: int | None = 0, late: str = "adjust", every: int = 1
 ) -> Case:
     """The items one by one."""
 
     def with_policy(node: Node, inputs: list[Node]) -> Node:
         if isinstance(node, Source):
-            return replace(node, policy=SourcePolicy(delay=delay, late=late, invalid="drop", **policy))
+            progress = ExplicitCtis() if delay is None else GeneratedCtis(delay, every)
+            return replace(node, policy=SourcePolicy(progress=progress, late=late, invalid="drop"))
         return node.with_children(inputs)
 
     return Case(fold(query.plan, with_policy), tuple(("s", item) for item in items), (1,) * len(items))
@@ -179,11 +182,12 @@ def met(case: Case) -> Iterator[str]:
                 yield f"late, its end is c {by:+}"
             if item.kind == RETRACT and item.new_end == c + by:
                 yield f"new end is c {by:+}"
-        if source.policy.delay is None:
+        progress = source.policy.progress
+        if not isinstance(progress, GeneratedCtis):
             c = max(c, item.start) if item.kind == CTI else c
         elif item.kind != CLOSE:
             greatest = max(greatest, item.start)
-            c = (greatest - source.policy.delay) // source.policy.every * source.policy.every
+            c = (greatest - progress.delay) // progress.every * progress.every
 
 
 INDEPENDENT = 150

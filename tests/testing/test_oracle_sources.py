@@ -12,8 +12,9 @@ from pyspark.sql import types as t
 from streamq.errors import InvalidEvent
 from streamq.expressions import duration, start
 from streamq.operators import Edges, Intervals, Physical, Points, Select
+from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Lit
-from streamq.policies import SourcePolicy
+from streamq.progress.explicit import ExplicitCtis
 from streamq.testing.oracle import oracle
 from streamq.testing.physical_stream import fold_physical
 from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, fields, intervals, shown
@@ -111,7 +112,9 @@ def test_edges_without_a_place_in_their_chain(rows: list[tuple[Any, ...]], left:
 
 def physical(id: str | None = None, invalid: str | None = None, **payload: t.DataType) -> Physical:
     columns = fields(kind=STRING, start=LONG, end=LONG, new_end=LONG, **payload)
-    return Physical("s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(delay=None, invalid=invalid))
+    return Physical(
+        "s", columns, "kind", "start", "end", "new_end", id, SourcePolicy(progress=ExplicitCtis(), invalid=invalid)
+    )
 
 
 CHAIN = [("insert", 1, None, None), ("retract", 1, None, 10), ("retract", 1, 10, 5), ("insert", 4, 9, None)]

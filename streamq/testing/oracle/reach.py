@@ -9,6 +9,7 @@ from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column
+from streamq.testing.progress.room import leader_of, room_of
 
 
 def reach(node: Node, plan: Node, run: Run) -> int | None:
@@ -59,21 +60,19 @@ def _start(node: Source, run: Run) -> int | None:
 
 def _promise(node: Source, latest: int | None, run: Run) -> int | None:
     """The greatest finite CTI of a source: of its rows, made from their latest start, or promised by others."""
-    own = None
-    if node.policy.delay is not None and latest is not None:
-        own = (latest - node.policy.delay) // node.policy.every * node.policy.every
-    elif isinstance(node, Physical) and node.policy.delay is None:
+    cti = None
+    if isinstance(node, Physical):
         kind, start = column(node, node.kind), column(node, node.start)
-        own = run.value(f"SELECT max({start}) FROM {run.source(node)} WHERE lower({kind}) = '{CTI}'")
-    return _latest([own, run.ctis.get(node.table)])
+        cti = run.value(f"SELECT max({start}) FROM {run.source(node)} WHERE lower({kind}) = '{CTI}'")
+    return _latest([room_of(node).cti(node.policy.progress, latest, cti), run.ctis.get(node.table)])
 
 
 def _followed(node: Source, plan: Node, run: Run) -> int | None:
     """The greatest finite CTI of the source that makes its progress; of a chain the last."""
     sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
     other = node
-    while other.policy.follow is not None:
-        other = sources[other.policy.follow]
+    while (leader := leader_of(other)) is not None:
+        other = sources[leader]
     return None if other is node else _promise(other, _start(other, run), run)
 
 

@@ -11,9 +11,11 @@ from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import LateEvent
 from streamq.operators import Edges, ToSignal
+from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
-from streamq.policies import MIDDLE, Level, SourcePolicy
+from streamq.policies import MIDDLE, Level
+from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
@@ -37,7 +39,7 @@ def run(late: str = "drop", delay: int = 0, invalid: str | None = None, level: L
         Lit("start"),
         Lit("end"),
         "start",
-        SourcePolicy(delay=delay, late=late, invalid=invalid),
+        SourcePolicy(progress=GeneratedCtis(delay), late=late, invalid=invalid),
     )
     return LocalRun(compiled(node, OutputForm.CHANGELOG, late_output=True, buckets=2, level=level))
 
@@ -135,7 +137,7 @@ def test_edges_of_one_key_and_instant_that_differ() -> None:
         ("id",),
         Lit("start"),
         Lit("end"),
-        policy=SourcePolicy(delay=9),
+        policy=SourcePolicy(progress=GeneratedCtis(9)),
     )
     live = LocalRun(compiled(node, OutputForm.CHANGELOG, buckets=1))
     out = []
@@ -244,7 +246,7 @@ def test_what_stands_on_it_hears_of_the_closing_edges_payload() -> None:
         Lit("start"),
         Lit("end"),
         "end",
-        SourcePolicy(delay=0),
+        SourcePolicy(progress=GeneratedCtis(0)),
     )
     live = LocalRun(compiled(ToSignal(node, ()), OutputForm.FINAL, buckets=1))
     items = [

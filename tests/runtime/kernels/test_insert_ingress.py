@@ -12,8 +12,10 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.grid import Grid
 from streamq.operators import Intervals, Points
+from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.tables import table_fields
-from streamq.policies import Level, SourcePolicy
+from streamq.policies import Level
+from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
@@ -26,7 +28,7 @@ SCHEMA = pa.schema([("t", pa.int64()), ("v", pa.int64())])
 def times(late: str, *batches: list[int]) -> tuple[LocalRun, list[list[Any]]]:
     live = LocalRun(
         compiled(
-            Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(delay=10, late=late)),
+            Points("p", table_fields(SCHEMA.empty_table()), "t", SourcePolicy(progress=GeneratedCtis(10), late=late)),
             OutputForm.FINAL,
             late_output=True,
         )
@@ -60,7 +62,12 @@ Stay = tuple[int, int | None, int | None, float | None]
 def stays(*batches: list[Stay], level: Level | None = None, **policy: Any) -> tuple[LocalRun, list[list[Any]]]:
     """What each micro-batch gives, as (start, end, id, weight)."""
     node = Intervals(
-        "s", table_fields(STAYS.empty_table()), "start", "end", SourcePolicy(**{"delay": 10, **policy}), ("id",)
+        "s",
+        table_fields(STAYS.empty_table()),
+        "start",
+        "end",
+        SourcePolicy(**{"progress": GeneratedCtis(10), **policy}),
+        ("id",),
     )
     live = LocalRun(compiled(node, OutputForm.CHANGELOG, late_output=True, buckets=3, level=level or Level()))
     out = []
@@ -139,7 +146,9 @@ def test_rows_of_one_id_and_start_that_differ() -> None:
 def test_at_a_weak_level_nothing_is_taken_twice() -> None:
     """History is remembered for ten ticks only: what is behind that is adjusted, unless it is known."""
     known: Stay = (20, 90, 7, 1.0)
-    live, out = stays([known], [(60, 61, 8, 1.0)], [known, (20, 30, 9, 1.0)], delay=1_000, level=Level(0, 10))
+    live, out = stays(
+        [known], [(60, 61, 8, 1.0)], [known, (20, 30, 9, 1.0)], progress=GeneratedCtis(1_000), level=Level(0, 10)
+    )
     assert out[2] == [] and counted(live) == {"s|duplicates": 1, "s|dropped": 1}
 
 

@@ -17,9 +17,10 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent
 from streamq.operators import Edges, Intervals, Points
+from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
-from streamq.policies import SourcePolicy
+from streamq.progress.generate import GeneratedCtis
 from streamq.stream import Stream
 from tests.programs import compiled
 
@@ -31,7 +32,7 @@ def stays(rows: list[tuple[Any, ...]]) -> pa.Table:
 
 
 def run(query: Any, output: str, delay: int = 0, late: str = "drop", late_output: bool = False) -> LocalRun:
-    node = Intervals("s", table_fields(stays([])), "a", "b", SourcePolicy(delay=delay, late=late))
+    node = Intervals("s", table_fields(stays([])), "a", "b", SourcePolicy(progress=GeneratedCtis(delay), late=late))
     plan = rewrite(query(Stream(node, {})).plan).plan
     return LocalRun(compiled(plan, output, late_output=late_output, buckets=2))
 
@@ -116,7 +117,7 @@ def test_dyadic_nodes_and_copies_agree(rows: list[tuple[int, int, float | None]]
 def test_state_is_flat_and_empty_at_the_end() -> None:
     """100 micro-batches with a moving CTI: chunks and bytes stay within what the first fifty needed."""
     schema = pa.schema([("t", pa.int64()), ("k", pa.int64()), ("v", pa.float64())])
-    node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(delay=5))
+    node = Points("p", table_fields(schema.empty_table()), "t", SourcePolicy(progress=GeneratedCtis(5)))
     query = Stream(node, {}).group_by("k").hopping_window(60, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v"))
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         live = LocalRun(compiled(rewrite(query.plan).plan, output, buckets=1))
@@ -147,7 +148,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
         Lit("start"),
         Lit("end"),
         "start",
-        SourcePolicy(delay=0),
+        SourcePolicy(progress=GeneratedCtis(0)),
     )
     query = Stream(node, {}).tumbling_window(10).select(n=sq.count(), mean=sq.avg(sq.duration()))
     live = LocalRun(compiled(rewrite(query.plan).plan, OutputForm.FINAL, buckets=1))
@@ -166,7 +167,7 @@ def test_a_window_that_reads_ends_is_final_once_its_members_are_settled() -> Non
 
 
 def test_groups_by_a_key_that_arrow_cannot_sort() -> None:
-    node = Points("s", table_fields(LISTS), "t", SourcePolicy(delay=5))
+    node = Points("s", table_fields(LISTS), "t", SourcePolicy(progress=GeneratedCtis(5)))
     plan = rewrite(Stream(node, {}).group_by("k").tumbling_window(2).select(n=sq.count()).plan).plan
     live = LocalRun(compiled(plan, OutputForm.FINAL, buckets=2))
     live.batch({"s": LISTS})

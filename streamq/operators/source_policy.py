@@ -1,0 +1,73 @@
+"""What a source's node says of progress and of rows that it does not take as they come."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Self
+
+from streamq.choices import Invalid, Late, chosen
+from streamq.errors import PlanError, sentence
+from streamq.plan.node import INLINE
+from streamq.progress import verbs
+from streamq.progress.argument import ProgressArgument
+from streamq.progress.explicit import explicit
+from streamq.progress.generate import GeneratedCtis, generate
+from streamq.runtime.progress_policy import ProgressPolicy
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourcePolicy:
+    """How a source makes progress, and what becomes of late and of invalid rows.
+
+    ``late`` and ``invalid`` may be given as strings; ``invalid`` is None where the user has not said it.
+    """
+
+    progress: ProgressPolicy = field(default=GeneratedCtis(), metadata=INLINE)
+    late: Late = Late.DROP
+    invalid: Invalid | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "late", Late(self.late))
+        object.__setattr__(self, "invalid", None if self.invalid is None else Invalid(self.invalid))
+
+    def invalid_in(self, streaming: bool) -> Invalid:
+        """Return what becomes of rows that are no events: unless the user has said, a batch fails and a stream drops them."""
+        return self.invalid or (Invalid.DROP if streaming else Invalid.FAIL)
+
+    def shown(self, axis: str) -> str:
+        """Return it as explain shows it, with what is not the default: ``generate(delay=5 minutes), late=adjust``."""
+        late = [] if self.late == Late.DROP else [f"late={self.late}"]
+        invalid = [] if self.invalid is None else [f"invalid={self.invalid}"]
+        return ", ".join([self.progress.shown(axis), *late, *invalid])
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """Return it for a plan whose tables have other names."""
+        return replace(self, progress=self.progress.renamed(names))
+
+
+def source_policy(
+    verb: str,
+    axis: str,
+    progress: ProgressArgument | None,
+    late: str,
+    invalid: str | None,
+    *,
+    explicit_by_default: bool = False,
+) -> SourcePolicy:
+    """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit."""
+    if progress is None:
+        progress = explicit() if explicit_by_default else generate()
+    anything: object = progress
+    if not isinstance(anything, ProgressArgument):
+        *others, last = (f"sq.{verb}(...)" for verb in verbs())
+        wrong = f"progress is {', '.join(others)} or {last}"
+        raise PlanError(sentence(verb, wrong, f"found {progress!r}"))
+    return SourcePolicy(
+        progress=progress.policy(axis),
+        late=chosen(Late, late, "late", verb),
+        invalid=None if invalid is None else chosen(Invalid, invalid, "invalid", verb),
+    )
+
+
+__all__ = ["SourcePolicy", "source_policy"]

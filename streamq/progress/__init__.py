@@ -1,0 +1,21 @@
+"""Progress policies, a room each: how a source makes CTIs, and the verb that a user writes for it.
+
+A room needs no list: plans hold its object, and ``streamq/__init__.pyi`` names its verb.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+from streamq.runtime.progress_policy import ProgressPolicy
+
+_ROOMS = [import_module(f"{__name__}.{room.name}") for room in iter_modules(__path__)]
+
+
+def verbs() -> list[str]:
+    """Return what users write to choose a policy: the names of those in the rooms."""
+    return [policy.name for policy in ProgressPolicy.__subclasses__() if policy.__module__.startswith(f"{__name__}.")]
+
+
+__all__ = ["verbs"]

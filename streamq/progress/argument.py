@@ -1,0 +1,19 @@
+"""What a user says of a source's progress, before the source's time axis is known."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from streamq.runtime.progress_policy import ProgressPolicy
+
+
+@dataclass(frozen=True)
+class ProgressArgument:
+    """The argument ``progress`` of a source: ``text`` shows it as written, ``policy`` gives the policy on a time axis."""
+
+    text: str
+    policy: Callable[[str], ProgressPolicy] = field(repr=False, compare=False)
+
+
+__all__ = ["ProgressArgument"]

@@ -1,0 +1,33 @@
+"""CTIs that a source sends itself, as items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamq.progress.argument import ProgressArgument
+from streamq.runtime.arithmetic import Number
+from streamq.runtime.progress_policy import ProgressPolicy
+
+
+@dataclass(frozen=True)
+class ExplicitCtis(ProgressPolicy):
+    """The greatest CTI among the source's items: each counts for the whole source, and nothing is kept."""
+
+    name = "explicit"
+
+    def cti_of_item(self, cti: Number) -> Number:
+        return cti
+
+    def shown(self, axis: str) -> str:
+        return "explicit()"
+
+    def remedy(self, leader: str) -> str:
+        return "its own CTIs promise too much; sent later, they take them in"
+
+
+def explicit() -> ProgressArgument:
+    """Progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
+    return ProgressArgument("explicit()", lambda axis: ExplicitCtis())
+
+
+__all__ = ["ExplicitCtis", "explicit"]

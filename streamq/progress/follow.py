@@ -1,0 +1,63 @@
+"""The CTIs of another source of the query, for a source that seldom says anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, Self
+
+from streamq.errors import PlanError, sentence
+from streamq.progress.argument import ProgressArgument
+from streamq.runtime.arithmetic import Number
+from streamq.runtime.progress_policy import ProgressPolicy
+
+
+@dataclass(frozen=True)
+class LeaderCtis(ProgressPolicy):
+    """The progress of the source over ``table``, its leader; its own items make none, and nothing is kept."""
+
+    table: str
+
+    name = "follow"
+
+    @property
+    def leader(self) -> str:
+        return self.table
+
+    def cti_of_item(self, cti: Number) -> Number:
+        # of its own progress only how far that has come counts
+        return cti
+
+    def shown(self, axis: str) -> str:
+        return f"follow({self.table})"
+
+    def remedy(self, leader: str) -> str:
+        return f"a greater delay of {leader}, whose progress it has, takes them in, or progress of its own"
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        return type(self)(names.get(self.table, self.table))
+
+
+class OverTables(Protocol):
+    """Anything built over tables, as a stream is over those of its sources."""
+
+    @property
+    def tables(self) -> Mapping[str, Any]:
+        """The tables by the names of their sources."""
+
+
+def follow(other: OverTables) -> ProgressArgument:
+    """The progress of another source of the same query: what it has promised counts as promised here too.
+
+    For a source that seldom says anything, as one of prices or of settings, which would hold the others back. What it says
+    then is late where the other has gone on; its own greatest start moves nothing. Raises PlanError where ``other`` is not
+    made of one source.
+    """
+    tables = list(getattr(other, "tables", ()))
+    if len(tables) != 1:
+        what = f"found {len(tables)}" if hasattr(other, "tables") else f"found {other!r}"
+        raise PlanError(sentence("follow", "not one source", what, "Give the source itself, a stream."))
+    return ProgressArgument(f"follow({tables[0]})", lambda axis: LeaderCtis(tables[0]))
+
+
+__all__ = ["LeaderCtis", "follow"]

@@ -1,0 +1,22 @@
+"""The CTIs of another source."""
+
+from __future__ import annotations
+
+from streamq.progress.follow import LeaderCtis
+from streamq.testing.program_text import Unwritable
+from streamq.testing.progress.room import ProgressRoom
+
+
+class FollowRoom(ProgressRoom[LeaderCtis]):
+    """The room of :class:`LeaderCtis`: the follower's own CTIs say how far it has come, and no more."""
+
+    policy = LeaderCtis
+
+    def leader(self, policy: LeaderCtis) -> str:
+        return policy.table
+
+    def cti(self, policy: LeaderCtis, start: int | None, cti: int | None) -> int | None:
+        return cti
+
+    def written(self, policy: LeaderCtis, axis: str) -> str:
+        raise Unwritable("a source that follows another")

@@ -1,0 +1,24 @@
+"""CTIs made of the greatest start."""
+
+from __future__ import annotations
+
+from streamq.progress.generate import GeneratedCtis
+from streamq.testing.program_text import duration
+from streamq.testing.progress.room import ProgressRoom
+from streamq.time import TIMESTAMP
+
+
+class GenerateRoom(ProgressRoom[GeneratedCtis]):
+    """The room of :class:`GeneratedCtis`."""
+
+    policy = GeneratedCtis
+
+    def cti(self, policy: GeneratedCtis, start: int | None, cti: int | None) -> int | None:
+        return None if start is None else (start - policy.delay) // policy.every * policy.every
+
+    def written(self, policy: GeneratedCtis, axis: str) -> str:
+        arguments = [duration(policy.delay, axis)] if policy.delay else []
+        arguments += [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
+        arguments += [] if policy.idle_after is None else [f"idle_after={duration(policy.idle_after, TIMESTAMP)}"]
+        arguments += [] if policy.max_ahead is None else [f"max_ahead={duration(policy.max_ahead, axis)}"]
+        return f"sq.generate({', '.join(arguments)})"

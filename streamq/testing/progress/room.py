@@ -1,0 +1,58 @@
+"""The room of a progress policy: the CTIs that it makes, by its definition, and its text; and which room a policy has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, ClassVar, Generic, TypeVar
+
+from streamq.operators import Source
+from streamq.runtime.event import CTI
+from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.testing.arrival import Item, brings_start, start_of
+
+P = TypeVar("P", bound=ProgressPolicy)
+
+
+class ProgressRoom(ABC, Generic[P]):
+    """One progress policy, from docs/concepts.md; a subclass is registered by being there."""
+
+    policy: ClassVar[type[ProgressPolicy]]
+
+    def leader(self, policy: P) -> str | None:
+        """Return the source whose progress one with the policy has instead of its own; None: its own."""
+        return None
+
+    @abstractmethod
+    def cti(self, policy: P, start: int | None, cti: int | None) -> int | None:
+        """Return the CTI made of the greatest start and the greatest CTI so far, each None if there was none."""
+
+    def cti_after(self, policy: P, items: Sequence[Item]) -> int | None:
+        """Return the CTI that a source makes of the items that it has brought so far, all of which are events or CTIs."""
+        starts = [start_of(item) for item in items if brings_start(item)]
+        ctis = [start_of(item) for item in items if item.kind == CTI]
+        return self.cti(policy, max(starts, default=None), max(ctis, default=None))
+
+    @abstractmethod
+    def written(self, policy: P, axis: str) -> str:
+        """Return what a user writes for it. Raises Unwritable where that needs more than the policy."""
+
+
+@cache
+def rooms() -> dict[type[ProgressPolicy], ProgressRoom[Any]]:
+    """Return the rooms by the classes of policies."""
+    return {room.policy: room() for room in ProgressRoom.__subclasses__()}
+
+
+def room_of(source: Source) -> ProgressRoom[Any]:
+    """Return the room of a source's progress policy."""
+    return rooms()[type(source.policy.progress)]
+
+
+def leader_of(source: Source) -> str | None:
+    """Return the source whose progress another one has; None: it has its own."""
+    return room_of(source).leader(source.policy.progress)
+
+
+__all__ = ["ProgressRoom", "leader_of", "room_of", "rooms"]

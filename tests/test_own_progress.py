@@ -1,0 +1,110 @@
+"""A progress policy of a user's own is one more: no file of streamq knows of it; and what the hosts ask of those there are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.plan.node import numbered
+from streamq.progress import verbs
+from streamq.progress.argument import ProgressArgument
+from streamq.progress.generate import GeneratedCtis
+from streamq.runtime.arithmetic import ARRAYS, INTEGERS
+from streamq.runtime.event import LE
+from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.windows.grid_columns import COLUMNS
+from tests.programs import compiled
+
+
+@dataclass(frozen=True)
+class LeastOfLanes(ProgressPolicy):
+    """The least over the lanes of a road of the greatest start in each."""
+
+    lane: str
+    lanes: int
+
+    name = "least_of_lanes"
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return (self.lane,)
+
+    def part(self, items: pa.Table) -> Any:
+        greatest = items.group_by(self.lane).aggregate([(LE, "max")])
+        return dict(
+            zip(map(str, greatest.column(self.lane).to_pylist()), greatest.column(f"{LE}_max").to_pylist(), strict=True)
+        )
+
+    def keep(self, state: dict[str, Any], part: Any) -> None:
+        for lane, start in part.items():
+            state[lane] = max(start, state.get(lane, start))
+
+    def cti_of_state(self, state: Mapping[str, Any]) -> int:
+        return min(state.values()) if len(state) == self.lanes else MINUS_INFINITY
+
+    def shown(self, axis: str) -> str:
+        return f"least_of_lanes({self.lane})"
+
+    def remedy(self, leader: str) -> str:
+        return "another lane takes them in"
+
+
+CARS = pa.table({"at": pa.array([], pa.int64()), "lane": pa.array([], pa.int64())})
+BY_LANE = ProgressArgument("least_of_lanes(lane)", lambda axis: LeastOfLanes("lane", 2))
+
+
+def cars(*rows: tuple[int, int]) -> dict[str, pa.Table]:
+    return {"cars": pa.table({"at": [at for at, _ in rows], "lane": [lane for _, lane in rows]}, schema=CARS.schema)}
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_its_state_lasts_and_counts_once_all_tasks_are_heard(buckets: int) -> None:
+    query = sq.points(CARS, time="at", name="cars", progress=BY_LANE).tumbling_window(10).select(n=sq.count())
+    run = LocalRun(compiled(numbered(query.plan)[0], OutputForm.FINAL, buckets=buckets))
+    assert run.batch(cars((35, 1), (3, 1))).num_rows == 0, "nothing of the other lane yet"
+    run = run.restart()
+    assert run.batch(cars((21, 2), (12, 2))).column(LE).to_pylist() == [0, 10]
+    assert run.batch(cars((60, 2))).column(LE).to_pylist() == [20], "cti(35): [30, 40) is open"
+    run.batch(cars((34, 1)))
+    assert {key: n for totals in run.totals.values() for key, n in totals.items()} == {}, "30 is the end of a window"
+    run.batch(cars((29, 1)))
+    assert {key: n for totals in run.totals.values() for key, n in totals.items()} == {"cars|dropped": 1}
+
+
+def test_what_users_can_write_is_what_the_rooms_have() -> None:
+    assert verbs() == ["explicit", "follow", "generate"]
+
+
+STARTS = [MINUS_INFINITY + 1, MINUS_INFINITY + 9, -11, -1, 0, 1, 13, INFINITY - 2]
+
+
+@pytest.mark.parametrize("policy", [GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3), GeneratedCtis(0, 7)])
+def test_a_cti_of_integers_is_that_of_arrays(policy: GeneratedCtis) -> None:
+    of_integers = [policy.cti_of_start(start, INTEGERS) for start in STARTS]
+    assert policy.cti_of_start(np.array(STARTS), ARRAYS).tolist() == of_integers
+    for start, cti in zip(STARTS, of_integers, strict=True):
+        exact = (start - policy.delay) // policy.every * policy.every
+        assert cti == max(exact, MINUS_INFINITY + 1)
+        # the least start that makes a CTI makes it, and the one before does not
+        if cti > MINUS_INFINITY + 1:
+            least = policy.start_for(cti)
+            assert policy.cti_of_start(least, INTEGERS) == cti > policy.cti_of_start(least - 1, INTEGERS)
+
+
+@pytest.mark.spark
+def test_a_cti_of_integers_is_that_of_columns(spark: SparkSession) -> None:
+    for policy in (GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3)):
+        column = policy.cti_of_start(F.col("start"), COLUMNS)
+        rows = spark.createDataFrame([(start,) for start in STARTS], "start bigint").select(column.alias("c")).collect()
+        assert [row.c for row in rows] == [policy.cti_of_start(start, INTEGERS) for start in STARTS]
