@@ -131,17 +131,6 @@ class Anchor(Word):
     """Neither: an expression gives the instant."""
 
 
-class Late(Word):
-    """What becomes of an item that lies behind its source's CTI."""
-
-    DROP = "drop"
-    """It is left out and counted."""
-    ADJUST = "adjust"
-    """The part of its lifetime from the CTI on counts."""
-    FAIL = "fail"
-    """The query fails with LateEvent."""
-
-
 class Invalid(Word):
     """What becomes of a row that is no event, for example one without a start."""
 
@@ -250,7 +239,6 @@ __all__ = [
     "LengthKind",
     "Stamp",
     "Invalid",
-    "Late",
     "LevelName",
     "OnError",
     "OutputForm",

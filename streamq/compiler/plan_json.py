@@ -31,6 +31,7 @@ from streamq.plan.function import Function
 from streamq.plan.node import NODES, Node, nodes, written
 from streamq.plan.passes import nodes as parts
 from streamq.plan.user_module import UserModule
+from streamq.runtime.late_policies import LATE_POLICIES, LatePolicy
 
 VERSION = 1
 """Of the format; a reader takes its own only."""
@@ -98,6 +99,8 @@ class _Writer:
                 if by_name(name) != value:
                     hint = "Make it by @sq.udf, or take one of sq.functions: these are found again by their names."
                     raise PlanError(sentence(_WRITE, "a function of your own cannot be written", f"found {name}", hint))
+                return name
+            case LatePolicy(name=name):
                 return name
             case AggregateFunction(name=name):
                 if built_in().get(name) is not value:
@@ -208,6 +211,7 @@ class _Reader:
                 int: _integer,
                 AggregateFunction: _aggregate,
                 Function: _function,
+                LatePolicy: _late_policy,
                 **{word: partial(_word, word) for word in Word.__subclasses__()},
             },
             strict=True,
@@ -286,6 +290,13 @@ def _aggregate(value: Any) -> AggregateFunction:
     if value not in built_in():
         raise PlanError(sentence(_READ, f"no aggregate {value!r}", "", nearest(value, [*built_in()])))
     return built_in()[value]
+
+
+def _late_policy(value: Any) -> LatePolicy:
+    """Return the late policy of a name."""
+    if value not in LATE_POLICIES:
+        raise dacite.WrongTypeError(LatePolicy, value)
+    return LATE_POLICIES[value]
 
 
 def _function(value: Any) -> Function:

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from streamq.choices import Late
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.grid import Grid
@@ -105,7 +104,7 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
 
 def _drops_what_is_late(source: Source) -> bool:
     """Whether a late item is gone, whatever it would be once steps have moved it: nothing is left of a point, or shown of it."""
-    return source.gives_points and source.policy.late != Late.FAIL
+    return source.gives_points and not source.policy.late.shows_items
 
 
 __all__ = ["RunBy", "JudgedAt", "Judging", "Strategy", "choose"]

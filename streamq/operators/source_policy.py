@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from streamq.choices import Invalid, Late, chosen
+from streamq.choices import Invalid, check_word, chosen
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import INLINE
 from streamq.progress import verbs
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import explicit
 from streamq.progress.generate import GeneratedCtis, generate
+from streamq.runtime.late_policies import DROP, LATE_POLICIES, LatePolicy
 from streamq.runtime.progress_policy import ProgressPolicy
 
 
@@ -24,11 +25,12 @@ class SourcePolicy:
     """
 
     progress: ProgressPolicy = field(default=GeneratedCtis(), metadata=INLINE)
-    late: Late = Late.DROP
+    late: LatePolicy = DROP
     invalid: Invalid | None = None
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "late", Late(self.late))
+        if isinstance(self.late, str):
+            object.__setattr__(self, "late", LATE_POLICIES[self.late])
         object.__setattr__(self, "invalid", None if self.invalid is None else Invalid(self.invalid))
 
     def invalid_in(self, streaming: bool) -> Invalid:
@@ -37,7 +39,7 @@ class SourcePolicy:
 
     def shown(self, axis: str) -> str:
         """Return it as explain shows it, with what is not the default: ``generate(delay=5 minutes), late=adjust``."""
-        late = [] if self.late == Late.DROP else [f"late={self.late}"]
+        late = [] if self.late is DROP else [f"late={self.late.name}"]
         invalid = [] if self.invalid is None else [f"invalid={self.invalid}"]
         return ", ".join([self.progress.shown(axis), *late, *invalid])
 
@@ -63,9 +65,10 @@ def source_policy(
         *others, last = (f"sq.{verb}(...)" for verb in verbs())
         wrong = f"progress is {', '.join(others)} or {last}"
         raise PlanError(sentence(verb, wrong, f"found {progress!r}"))
+    check_word(late, list(LATE_POLICIES), "late", verb)
     return SourcePolicy(
         progress=progress.policy(axis),
-        late=chosen(Late, late, "late", verb),
+        late=LATE_POLICIES[late],
         invalid=None if invalid is None else chosen(Invalid, invalid, "invalid", verb),
     )
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from streamq.choices import CountedAs, Invalid, Late
+from streamq.choices import CountedAs, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
+from streamq.runtime.late_policies import DROP, LATE_POLICIES, LatePolicy
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ class Judge:
     """
 
     source: str
-    late: Late = Late.DROP
+    late: LatePolicy = DROP
     invalid: Invalid = Invalid.DROP
     axis: str = INTEGER
     points: bool = False
@@ -162,18 +163,17 @@ class Uncombined:
         return None
 
 
-def refuse_late(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> None:
-    """Raise under ``late="fail"``, showing the columns of the first late row and its lifetime; None: c is that of windows."""
-    if n and judge.late == Late.FAIL:
-        raise LateEvent(
-            sentence(
-                f"source {judge.source}",
-                f"{n} late item(s) behind the CTI",
-                f"the CTI is {show_ticks(c, judge.axis)}"
-                + (", at a window's end" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
-                'Say late="drop" or "adjust" to go on. More delay in sq.generate, or later CTIs, are for what is still to come.',
-            )
+def late_error(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> LateEvent:
+    """Return the error for late items, with the columns of the first and its lifetime; None: c is that of windows."""
+    return LateEvent(
+        sentence(
+            f"source {judge.source}",
+            f"{n} late item(s) behind the CTI",
+            f"the CTI is {show_ticks(c, judge.axis)}"
+            + (", at a window's end" if row is None else f", first: {_own(row)}{_lifetime(row, judge.axis)}"),
+            'Say late="drop" or "adjust" to go on. More delay in sq.generate, or later CTIs, are for what is still to come.',
         )
+    )
 
 
 MEND_THE_SOURCE = 'Mend the source, or say invalid="drop".'
@@ -203,5 +203,6 @@ def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
     """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
     judge = next((a.judge for a in arrivals if a.judge is not None), None)
     if judge is not None:
-        state.values["judge"] = asdict(judge)
-    return Judge(**state.values.get("judge", {"source": ""}))
+        state.values["judge"] = {**vars(judge), "late": judge.late.name}
+    fields = {"source": "", "late": DROP.name, **state.values.get("judge", {})}
+    return Judge(**{**fields, "late": LATE_POLICIES[fields["late"]]})

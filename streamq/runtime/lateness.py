@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs, Invalid, Late
+from streamq.choices import CountedAs, Invalid
+from streamq.errors import LateEvent
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Judge, Totals, refuse_invalid, refuse_late
+from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -96,29 +97,25 @@ def is_behind(times: Ints, c: int) -> Mask:
     return times < c if c != MINUS_INFINITY else np.zeros(len(times), bool)
 
 
-def judgement(
-    judge: Judge, times: Ints, c: int, promised: int, refuse: Callable[[Mask], None] | None = None
-) -> Judgement:
+def judgement(judge: Judge, times: Ints, c: int, promised: int, error: Callable[[Mask], LateEvent]) -> Judgement:
     """What becomes of items of these sync times (instants, or numbers of windows); docs/concepts.md, "Late rows, invalid rows".
 
-    An item behind ``promised``, what its source has said itself, breaks that promise: the policy decides, and where it is
-    ``fail``, ``refuse`` raises for these items. One behind ``c`` alone is late by the level of consistency, which adjusts.
+    An item behind ``promised``, what its source has said itself, breaks that promise: the policy decides, and may raise ``error``
+    for these items. One behind ``c`` alone is late by the level of consistency, which adjusts.
     """
     is_late = is_behind(times, c)
-    is_broken = is_late & is_behind(times, promised)
-    if refuse is not None and judge.late == Late.FAIL and is_broken.any():
-        refuse(is_broken)
-    return Judgement(is_late, is_late if judge.late == Late.ADJUST else is_late & ~is_broken, c)
+    judge.late.meet(is_late & is_behind(times, promised), error)
+    return Judgement(is_late, is_late & ~is_behind(times, judge.late.acts_from(promised)), c)
 
 
-def refuse_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mask], None]:
-    """What raises LateEvent for rows of ``table``, showing the first of them."""
+def error_of_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mask], LateEvent]:
+    """Return what makes the error for some rows of ``table``, showing the first of them."""
 
-    def refuse(is_broken: Mask) -> None:
+    def error(is_broken: Mask) -> LateEvent:
         first = python_rows(table.slice(int(is_broken.argmax()), 1))[0]
-        refuse_late(judge, int(is_broken.sum()), promised, first)
+        return late_error(judge, int(is_broken.sum()), promised, first)
 
-    return refuse
+    return error
 
 
 def count_late(table: pa.Table, mask: Mask, reason: CountedAs, judge: Judge, c: int | None, totals: Totals) -> None:
@@ -131,7 +128,7 @@ def count_late(table: pa.Table, mask: Mask, reason: CountedAs, judge: Judge, c: 
 def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
     """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` if adjusted."""
     start, end = ints(table, LE), ints(table, RE)
-    verdict = judgement(judge, start, c, promised, refuse_rows(judge, table, promised))
+    verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))
     if not verdict.is_late.any():
         return table
     is_left = np.zeros(len(end), bool) if judge.points else verdict.leaves(end)

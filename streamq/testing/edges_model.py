@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.choices import CountedAs, Late
+from streamq.choices import CountedAs
 from streamq.operators import Edges, Source
 from streamq.runtime.event import INSERT
 from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
+from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable
 from streamq.testing.source_model import Admitted, SourceModel
 from streamq.testing.source_progress import Reach
@@ -85,7 +86,7 @@ class EdgesModel(SourceModel):
                     level = edge.time >= at.promised
                     self.admitted.late += level
                     self._count(CountedAs.DROPPED if level else CountedAs.INVALID, edge.item)
-                    edge.is_none = not level and self.source.policy.late is not Late.ADJUST
+                    edge.is_none = not level and not late_room_of(self.source).adjusts
             # where late edges are dropped, an end without a start is forgotten: it takes no late start from a later end
             chain[:] = [edge for edge in chain if not edge.is_none]
 

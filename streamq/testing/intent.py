@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from streamq.errors import PlanError, nearest, sentence
+from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.time import Duration
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ DURATIONS: Final = ("point", "short", "long", "infinite")
 OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
 DISORDERS: Final = ("in_order", "slight", "out_of_order", "high")
 LIVELINESS: Final = ("none", "lazy", "eager")
-LATE: Final = ("none", "drop", "adjust", "fail")
+LATE: Final = ("none", *LATE_POLICIES)
 
 
 @dataclass(frozen=True)

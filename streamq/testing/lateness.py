@@ -11,16 +11,18 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Invalid, Late
+from streamq.choices import Invalid
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.testing.admission import is_plain
 from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event, unmatched
 from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
+from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
 from streamq.testing.scale import Scale
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
@@ -44,14 +46,14 @@ BESIDE = (0, 1, 0, -1, 2)
 def manners(intent: Intent) -> st.SearchStrategy[str]:
     """What of a source is late, and its policy: mostly nothing is, for what is late is mostly gone."""
     words = intent.choices("late")
-    often = {ON_TIME: 5, Late.ADJUST: 3, Late.DROP: 2, Late.FAIL: 1}
+    often = {ON_TIME: 5, **WEIGHTS}
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
 def modelled(intent: Intent, source: Source, manner: str) -> Intent:
     """The intent for late items: far out of order; only sources whose events are never corrected deliver rows again."""
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
-    again = manner != Late.FAIL and source.insert_only
+    again = not fails(manner) and source.insert_only
     return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
 
 
@@ -61,8 +63,8 @@ def policed(
 ) -> tuple[Source, list[Item]]:
     """A source with its policy and what arrives at it, late as ``manner`` says; ``explicit``: its CTIs are its progress."""
     # what is on time no policy changes
-    policies = st.sampled_from([Late.DROP, Late.DROP, Late.DROP, Late.ADJUST, Late.FAIL])
-    late = draw(policies) if manner == ON_TIME else Late(manner)
+    policies = st.sampled_from([policy for policy, room in ROOMS.items() for _ in range(room.weight_on_time)])
+    late = draw(policies) if manner == ON_TIME else LATE_POLICIES[manner]
     invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:
         items = items if manner == ON_TIME else draw(_broken(items, scale))

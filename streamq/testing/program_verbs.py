@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
 
-from streamq.choices import Anchor, JoinKind, Late, LengthKind
+from streamq.choices import Anchor, JoinKind, LengthKind
 from streamq.functions.dates import UNIX_MICROS
 from streamq.operators import (
     AlterLifetime,
@@ -38,6 +38,7 @@ from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
+from streamq.runtime.late_policies import DROP
 from streamq.testing.program_text import (
     Unwritable,
     argument,
@@ -222,7 +223,7 @@ def _source(node: Source, table: str) -> str:
     arguments += (
         [] if policy.progress == usual else [f"progress={room_of_progress(node).written(policy.progress, axis)}"]
     )
-    arguments += [] if policy.late == Late.DROP else [f"late={string(policy.late)}"]
+    arguments += [] if policy.late is DROP else [f"late={string(policy.late.name)}"]
     arguments += [] if policy.invalid is None else [f"invalid={string(policy.invalid)}"]
     return call(head, arguments)
 

@@ -7,9 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from streamq.choices import CountedAs, Late
+from streamq.choices import CountedAs
 from streamq.operators import Source
 from streamq.testing.arrival import Item, is_event
+from streamq.testing.late_policies import late_room_of
 from streamq.testing.source_progress import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -79,10 +80,10 @@ class SourceModel(ABC):
 
     def _acts(self, sync: int, at: Reach) -> bool:
         """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""
-        policy = self.source.policy.late
+        room = late_room_of(self.source)
         if sync < at.promised:
-            self.admitted.refused |= policy == Late.FAIL
-            return policy == Late.ADJUST
+            self.admitted.refused |= room.fails
+            return room.adjusts
         return True
 
 

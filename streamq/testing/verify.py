@@ -13,7 +13,6 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from hypothesis import strategies as st
 
-from streamq.choices import Late
 from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.operators import JoinTable
 from streamq.plan.node import nodes, numbered
@@ -25,6 +24,7 @@ from streamq.testing.execution import BATCH, SPARK
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.generate import cases_of
 from streamq.testing.intent import ANYTHING, Intent
+from streamq.testing.late_policies import fails
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
 from streamq.testing.oracle import EVALUATED, TRANSLATED
@@ -80,7 +80,7 @@ def verify(
     # a scenario's own expressions are all translated, which is the harder test; a user's may not be
     search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
     # a job on Spark takes as long over many rows as over few
-    words = [word for word in intent.choices("late") if word != Late.FAIL]
+    words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
     if isinstance(query, Scenario):
         cases, crowded = concrete(query, intent), concrete(query, many)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs, Late
+from streamq.choices import CountedAs
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
@@ -33,7 +33,7 @@ from streamq.runtime.kernel import (
     Uncombined,
     remembered_judge,
 )
-from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, judgement, refuse_rows
+from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -151,14 +151,13 @@ class EdgesKernel(Uncombined):
         ghost = chains.ghost | (chains.orphaned & (time < c))
         is_open = chains.open_at(c)
         # what comes late acts if it belongs between its key's last edge and c
-        acts_from = MINUS_INFINITY if judge.late == Late.ADJUST else promised
+        acts_from = judge.late.acts_from(promised)
         last = chains.last(chains.chained & (time < c)) & (time >= acts_from)
         dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
         closing = chains.chained & ~opens & (chains.since >= c)
         is_needed = (time >= c) | is_open | closing | last | dropped
-        if judge.late != Late.ADJUST:
-            # it takes no start that is dropped from the end that belongs to it
-            is_needed &= ~(lost & ~late)
+        # it takes no start that is dropped from the end that belongs to it
+        is_needed &= ~(lost & ~late & (time < acts_from))
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
@@ -175,8 +174,8 @@ class EdgesKernel(Uncombined):
         table, judge, time = arrival.table, arrival.judge, ints(arrival.table, LE)
         if judge is None:
             return with_column(with_column(table, GHOST, np.zeros(len(time), bool)), SINCE, time)
-        refuse = refuse_rows(judge, table, arrival.promised)
-        verdict = judgement(judge, time, arrival.c, arrival.promised, refuse)
+        error = error_of_rows(judge, table, arrival.promised)
+        verdict = judgement(judge, time, arrival.c, arrival.promised, error)
         return with_column(with_column(table, GHOST, verdict.is_dropped), SINCE, verdict.acting_from(time))
 
 

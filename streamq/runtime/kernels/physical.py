@@ -28,8 +28,8 @@ from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
     count_late,
+    error_of_rows,
     judgement,
-    refuse_rows,
 )
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
@@ -100,7 +100,7 @@ class _Batch:
 
     def judged(self, items: pa.Table, times: Ints) -> Judgement:
         """What becomes of items with these sync times."""
-        return judgement(self.judge, times, self.c, self.promised, refuse_rows(self.judge, items, self.promised))
+        return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
     def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:
         """Count the items of a mask as dropped or adjusted."""

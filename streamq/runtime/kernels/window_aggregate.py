@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs, Late
+from streamq.choices import CountedAs
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Place
 from streamq.runtime.arithmetic import ARRAYS
@@ -24,7 +24,7 @@ from streamq.runtime.columnar import concat, group, ints, matching, net, runs, u
 from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, refuse_late
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
@@ -200,7 +200,7 @@ class WindowAggregateKernel:
             ints(table, LO),
             self.window.first_ending_after(arrival.c),
             self.window.first_ending_after(arrival.promised),
-            lambda is_broken: refuse_late(judge, events(is_broken), promised),
+            lambda is_broken: late_error(judge, events(is_broken), promised),
         )
         if not verdict.is_late.any():
             return table
@@ -420,8 +420,8 @@ class WindowAggregateKernel:
         announced: list[Endpoint] = []
         for note in clock.notes:
             # of what the source drops as late nothing counts
-            drops = note.judge is not None and note.judge.late == Late.DROP
-            first = self.window.first_ending_after(note.promised) if drops else MINUS_INFINITY
+            acts_from = MINUS_INFINITY if note.judge is None else note.judge.late.acts_from(note.promised)
+            first = self.window.first_ending_after(acts_from)
             announced += [endpoint for endpoint in note.endpoints if endpoint.first >= first]
         endpoints.add(announced, reach)
         return endpoints.limit(Bound.ENDLESS, reach, until)

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from streamq.choices import Invalid, Late, OutputForm
+from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.grid import Grid
@@ -19,6 +19,7 @@ from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.runtime.late_policies import ADJUST
 from streamq.time import INFINITY
 from tests.programs import compiled
 
@@ -152,7 +153,7 @@ def test_at_a_weak_level_nothing_is_taken_twice() -> None:
     assert out[2] == [] and counted(live) == {"s|duplicates": 1, "s|dropped": 1}
 
 
-ONE = Judge("s", Late.ADJUST, Invalid.FAIL)
+ONE = Judge("s", ADJUST, Invalid.FAIL)
 
 
 def test_c_is_rounded_down_for_what_is_forgotten_too() -> None:

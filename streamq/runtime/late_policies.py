@@ -1,0 +1,66 @@
+"""Late policies: what becomes of an item that lies behind its source's CTI, an object each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from streamq.errors import LateEvent
+from streamq.plan.named import Named
+from streamq.runtime.values import Mask
+from streamq.time import MINUS_INFINITY
+
+
+class LatePolicy(Named):
+    """What becomes of an item that breaks its source's CTI; plans know it by its ``name``, the word that users write.
+
+    An item that is late by the level of consistency alone has an effect from the CTI on, under any policy.
+    """
+
+    shows_items: ClassVar[bool] = False
+    """Whether a user sees late items as they came, so that they must be judged before steps change them."""
+
+    def acts_from(self, promised: int) -> int:
+        """Return the instant from which on a late item has an effect, if only from the CTI on.
+
+        ``promised`` is the CTI that the source has sent; items before the instant are dropped.
+        """
+        return promised
+
+    def meet(self, is_broken: Mask, error: Callable[[Mask], LateEvent]) -> None:
+        """Raise if items that break a CTI fail the query; ``is_broken`` marks them, ``error`` makes the error for these."""
+
+
+class _Drop(LatePolicy):
+    """Leave it out, and count it."""
+
+    name = "drop"
+
+
+class _Adjust(LatePolicy):
+    """Count the part of its lifetime from the CTI on."""
+
+    name = "adjust"
+
+    def acts_from(self, promised: int) -> int:
+        return MINUS_INFINITY
+
+
+class _Fail(LatePolicy):
+    """Fail with LateEvent."""
+
+    name = "fail"
+    shows_items = True
+
+    def meet(self, is_broken: Mask, error: Callable[[Mask], LateEvent]) -> None:
+        if is_broken.any():
+            raise error(is_broken)
+
+
+DROP, ADJUST, FAIL = _Drop(), _Adjust(), _Fail()
+
+LATE_POLICIES = {policy.name: policy for policy in (DROP, ADJUST, FAIL)}
+"""Those that users choose from, by name."""
+
+
+__all__ = ["ADJUST", "DROP", "FAIL", "LATE_POLICIES", "LatePolicy"]
