@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency
-from streamq.run.sinks import Sink, folder_name, is_lasting, sink_folders
+from streamq.run.sinks import Sink, SinkArgument, sink_of
+from streamq.run.sinks.sink import folder_name
 from streamq.run.trigger import AVAILABLE_NOW
 from streamq.time import Duration
 
@@ -21,20 +21,17 @@ class ResultRequest:
     query: Verbs
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
-    sink: Sink = None
+    sink: SinkArgument = None
 
 
-def check_sink(sink: Sink, verb: str, *, is_split: bool) -> None:
-    """Raise PlanError for what is no sink, or none where a micro-batch goes into several (``is_split``)."""
-    anything: object = sink
-    if not (anything is None or isinstance(anything, str | Mapping) or callable(anything)):
-        hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
-        raise PlanError(sentence(verb, "not a sink", f"found {sink!r}", hint))
-    is_pathless = isinstance(sink, Mapping) and "path" not in sink
-    if is_split and (sink in ("memory", "console") or is_pathless):
+def split_sink(argument: SinkArgument, verb: str) -> Sink:
+    """Return a sink into which the rows of single micro-batches go; raise PlanError for what is no sink, or none of such."""
+    sink = sink_of(argument, verb)
+    if not sink.takes_micro_batches:
         wrong = "a late sink, and results of run_all, go with a folder, a function or 'noop' as the sink"
         hint = "Write the rows in a function of (DataFrame, batch id)."
-        raise PlanError(sentence(verb, wrong, f"found {sink!r}", hint))
+        raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
+    return sink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,25 +56,24 @@ class RunArguments:
 
     def check(self) -> None:
         """Raise PlanError for a sink that is none, and for arguments that do not go together."""
-        for sink in self.sinks:
-            check_sink(sink, self.verb, is_split=self.is_split)
+        sinks = self.sinks
         self._check_folders()
         self._check_checkpoint()
         self._check_finish()
-        if "memory" in self.sinks and not self.name:
-            hint = "Give name='...': the table is called that."
-            raise PlanError(sentence(self.verb, "the memory sink needs a name", "", hint))
+        for sink in sinks:
+            sink.check(self.verb, name=self.name, finish=self.finish)
 
     @property
     def sinks(self) -> list[Sink]:
         """The sinks of its results, in their order."""
-        return [result.sink for result in self.results]
+        make = split_sink if self.is_split else sink_of
+        return [make(result.sink, self.verb) for result in self.results]
 
     @property
     def folders(self) -> list[str]:
         """The folders that the run writes rows into."""
         late = [] if self.late_sink is None else [self.late_sink]
-        return [folder for sink in self.sinks for folder in sink_folders(sink)] + late
+        return [folder for sink in self.sinks for folder in sink.folders] + late
 
     @property
     def is_split(self) -> bool:
@@ -93,7 +89,7 @@ class RunArguments:
             raise PlanError(sentence(self.verb, wrong, f"found {shared[0]!r} twice"))
 
     def _check_checkpoint(self) -> None:
-        has_lasting_sink = any(is_lasting(sink) for sink in self.sinks)
+        has_lasting_sink = any(sink.is_lasting for sink in self.sinks)
         if self.checkpoint is None and (has_lasting_sink or self.late_sink is not None):
             argument = "sink" if has_lasting_sink else "late_sink"
             reason = f"the {argument} lasts longer than this process"
@@ -104,7 +100,3 @@ class RunArguments:
             wrong = "finish=True goes with trigger='available_now'"
             hint = "Else call run.finish() when the input has ended."
             raise PlanError(sentence(self.verb, wrong, f"found trigger={self.trigger!r}", hint))
-        if self.finish and "memory" in self.sinks:
-            reason = "Spark cannot start a query on that sink twice, which flushing the last windows takes"
-            hint = "Use a path, or leave the trigger out and call run.finish()."
-            raise PlanError(sentence(self.verb, "finish=True with the memory sink", reason, hint))

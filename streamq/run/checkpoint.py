@@ -13,7 +13,7 @@ from streamq.plan.node import Node
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
-from streamq.run.sinks import folder_name
+from streamq.run.sinks.sink import folder_name
 from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
 from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combined
 

@@ -11,7 +11,8 @@ from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.micro_batches import RESULTS
 from streamq.run.prepared import PreparedStream
-from streamq.run.sinks import SplitWriter, write_to
+from streamq.run.sinks.data_source import DataSourceSink
+from streamq.run.sinks.split import SplitWriter
 from streamq.run.trigger import Trigger
 from streamq.runtime.event import LE, RE, WEIGHT
 
@@ -37,10 +38,12 @@ class Launch:
 
         rows, results, sinks = self._counted_rows(), self.prepared.program.results, self.arguments.sinks
         if self.arguments.is_split:
-            writer = SplitWriter(results, sinks, self.arguments.late_sink).write_to(rows.writeStream)
+            folder = self.arguments.late_sink
+            late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
+            writer = SplitWriter(results, sinks, late_sink).start(rows.writeStream)
         else:
             ((result, sink),) = zip(results, sinks, strict=True)
-            writer = write_to(user_rows(rows, result).writeStream, sink)
+            writer = sink.start(user_rows(rows, result).writeStream)
         if self.arguments.name:
             writer = writer.queryName(self.arguments.name)
         writer = self.trigger.set_on(writer)

@@ -9,15 +9,15 @@ from streamq.choices import OutputForm, chosen
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
-from streamq.run.arguments import ResultRequest, RunArguments, check_sink
-from streamq.run.sinks import Sink
+from streamq.run.arguments import ResultRequest, RunArguments, split_sink
+from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 
 if TYPE_CHECKING:
     from streamq.run.running import Run
 
 
-def result(query: Verbs, *, sink: Sink = None, output: str = "final", ctis: bool = False) -> ResultRequest:
+def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ctis: bool = False) -> ResultRequest:
     """A result that :func:`run_all` is to write: of which query, into which sink, as which output.
 
     ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`; "memory", "console" and formats without a path are no
@@ -27,7 +27,7 @@ def result(query: Verbs, *, sink: Sink = None, output: str = "final", ctis: bool
 
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
-    check_sink(sink, "result", is_split=True)
+    split_sink(sink, "result")
     egress(query.plan, chosen(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
     return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
 

@@ -21,7 +21,7 @@ from streamq.run.metrics import metrics, progress
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
-from streamq.run.sinks import folder_name
+from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from streamq.run.running import Run
-    from streamq.run.sinks import Sink
+    from streamq.run.sinks import SinkArgument
 
 
 class RunVerbs(Verbs):
@@ -74,7 +74,7 @@ class RunVerbs(Verbs):
         consistency: str | Consistency = "middle",
         output: str = "final",
         ctis: bool = False,
-        sink: Sink = None,
+        sink: SinkArgument = None,
         trigger: Duration | None = None,
         late_sink: str | None = None,
         finish: bool = False,

@@ -1,0 +1,26 @@
+"""The kinds of sinks, a room each: where the rows of a run go."""
+
+from __future__ import annotations
+
+from streamq.errors import PlanError, sentence
+from streamq.run.sinks.data_source import DataSourceSink
+from streamq.run.sinks.function import FunctionSink
+from streamq.run.sinks.nothing import NoSink
+from streamq.run.sinks.shown import ConsoleSink, MemorySink
+from streamq.run.sinks.sink import Sink, SinkArgument
+
+KINDS: tuple[type[Sink], ...] = (NoSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
+"""All of them; an argument asks for the first that takes it, so that a path is what no other name is."""
+
+
+def sink_of(argument: SinkArgument, verb: str) -> Sink:
+    """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none."""
+    for kind in KINDS:
+        sink = kind.of(argument)
+        if sink is not None:
+            return sink
+    hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+    raise PlanError(sentence(verb, "not a sink", f"found {argument!r}", hint))
+
+
+__all__ = ["KINDS", "Sink", "SinkArgument", "sink_of"]

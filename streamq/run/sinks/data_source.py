@@ -1,0 +1,57 @@
+"""Sinks that are one of Spark's data sources: a folder of files, or a format with options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+from streamq.plan.schema import MICRO_BATCH
+from streamq.run.sinks.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+FILES = ("parquet", "json", "csv", "orc", "text", "avro")
+"""Formats of folders that Spark keeps a log of micro-batches in."""
+
+
+@dataclass(frozen=True)
+class DataSourceSink(Sink):
+    """A path, which is a folder of Parquet, or ``{"format": ..., option: ...}``."""
+
+    format: str
+    options: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, argument: object) -> Self | None:
+        if isinstance(argument, str):
+            return cls("parquet", {"path": argument})
+        if isinstance(argument, Mapping):
+            options = {name: value for name, value in argument.items() if name != "format"}
+            return cls(argument.get("format", "parquet"), options)
+        return None
+
+    @property
+    def is_lasting(self) -> bool:
+        return True
+
+    @property
+    def folders(self) -> Sequence[str]:
+        return [self.options["path"]] if self.takes_micro_batches and self.format in FILES else []
+
+    @property
+    def takes_micro_batches(self) -> bool:
+        return "path" in self.options
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format(self.format).options(**self.options)
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        options = {name: value for name, value in self.options.items() if name != "path"}
+        folder = f"{self.options['path']}/{MICRO_BATCH}={number}"
+        rows.write.mode("overwrite").format(self.format).options(**options).save(folder)
+
+
+__all__ = ["DataSourceSink"]

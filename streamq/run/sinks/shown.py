@@ -1,0 +1,54 @@
+"""Spark's sinks for looking at rows: the console, and a table in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from streamq.errors import PlanError, sentence
+from streamq.run.sinks.sink import Sink
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+
+@dataclass(frozen=True)
+class ConsoleSink(Sink):
+    """Rows are printed: "console"."""
+
+    format: ClassVar[str] = "console"
+
+    @classmethod
+    def of(cls, argument: object) -> Self | None:
+        return cls() if argument == cls.format else None
+
+    @property
+    def takes_micro_batches(self) -> bool:
+        return False
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        return writer.format(self.format)
+
+    def write(self, rows: DataFrame, number: int) -> None:
+        raise AssertionError(f"the {self.format} sink takes whole streams")
+
+
+@dataclass(frozen=True)
+class MemorySink(ConsoleSink):
+    """Rows stand in a table called as the run: "memory"."""
+
+    format = "memory"
+
+    def check(self, verb: str, *, name: str | None, finish: bool) -> None:
+        if finish:
+            reason = "Spark cannot start a query on that sink twice, which flushing the last windows takes"
+            hint = "Use a path, or leave the trigger out and call run.finish()."
+            raise PlanError(sentence(verb, "finish=True with the memory sink", reason, hint))
+        if not name:
+            raise PlanError(
+                sentence(verb, "the memory sink needs a name", "", "Give name='...': the table is called that.")
+            )
+
+
+__all__ = ["ConsoleSink", "MemorySink"]

@@ -1,0 +1,49 @@
+"""One stream into several sinks: those of its results, and the late sink."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from streamq.run.failure import SINK_NOTE
+from streamq.run.sinks.sink import Sink, computed_once
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from streamq.compiler.results import Result
+
+
+@dataclass(frozen=True)
+class SplitWriter:
+    """Writes the rows of each result of a micro-batch, and the late ones, into sinks of their own.
+
+    ``sinks`` are those of ``results``, in their order. Each micro-batch has its own folder, so that one that is processed again
+    overwrites what it had written.
+    """
+
+    results: Sequence[Result]
+    sinks: Sequence[Sink]
+    late_sink: Sink | None
+
+    def start(self, writer: DataStreamWriter) -> DataStreamWriter:
+        """Return a ``writeStream`` that writes into all the sinks."""
+        return writer.foreachBatch(computed_once(self._write))
+
+    def _write(self, batch: DataFrame, number: int) -> None:
+        from streamq.compiler.egress import late_rows, user_rows
+
+        for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):
+            try:
+                sink.write(user_rows(batch, result), number)
+            except Exception as error:
+                if len(self.results) > 1:
+                    error.add_note(SINK_NOTE.format(place, len(self.results)))
+                raise
+        if self.late_sink is not None:
+            self.late_sink.write(late_rows(batch), number)
+
+
+__all__ = ["SplitWriter"]

@@ -1,0 +1,48 @@
+"""Sinks: which argument asks for which, what each says of itself, and what a run must give it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from streamq.errors import PlanError
+from streamq.run.sinks import sink_of
+
+
+@pytest.mark.parametrize(
+    ("argument", "kind", "is_lasting", "folders", "takes_micro_batches"),
+    [
+        (None, "NoSink", False, [], True),
+        ("noop", "NoSink", False, [], True),
+        ("console", "ConsoleSink", False, [], False),
+        ("memory", "MemorySink", False, [], False),
+        ("a/out", "DataSourceSink", True, ["a/out"], True),
+        ({"path": "a/out"}, "DataSourceSink", True, ["a/out"], True),
+        ({"format": "delta", "path": "a/out"}, "DataSourceSink", True, [], True),
+        ({"format": "kafka", "topic": "t"}, "DataSourceSink", True, [], False),
+        (print, "FunctionSink", False, [], True),
+    ],
+)
+def test_an_argument_asks_for_one_kind(
+    argument: Any, kind: str, is_lasting: bool, folders: list[str], takes_micro_batches: bool
+) -> None:
+    sink = sink_of(argument, "run")
+    assert type(sink).__name__ == kind
+    assert (sink.is_lasting, list(sink.folders), sink.takes_micro_batches) == (is_lasting, folders, takes_micro_batches)
+
+
+def test_what_is_no_sink() -> None:
+    with pytest.raises(
+        PlanError, match="run: not a sink; found 5. A path, {'format': ...}, 'memory', 'console', 'noop'"
+    ):
+        sink_of(5, "run")  # type: ignore[arg-type]
+
+
+def test_the_memory_sink_needs_a_name_and_cannot_be_started_twice() -> None:
+    memory = sink_of("memory", "run")
+    with pytest.raises(PlanError, match="run: the memory sink needs a name. Give name='...'"):
+        memory.check("run", name=None, finish=False)
+    with pytest.raises(PlanError, match="run: finish=True with the memory sink"):
+        memory.check("run", name="t", finish=True)
+    memory.check("run", name="t", finish=False)
