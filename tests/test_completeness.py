@@ -13,7 +13,7 @@ import streamq as sq
 from streamq.aggregates import built_in
 from streamq.compiler.rules import RULES
 from streamq.functions.built_in import BuiltIn
-from streamq.operators import WindowAggregate, written_operators
+from streamq.operators import Source, WindowAggregate, written_operators
 from streamq.operators.operator import Operator
 from streamq.patterns.detect import Detect
 from streamq.patterns.operators import operators
@@ -26,13 +26,19 @@ from streamq.plan.node import NODES, Node, nodes
 from streamq.plan.reduction import ReducedColumn
 from streamq.plan.schema import Field, Schema
 from streamq.plan.spark_names import function_names
+from streamq.progress import verbs
+from streamq.runtime.late_policies import LATE_POLICIES
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from streamq.testing.intent import Intent
+from streamq.testing.late_policies import ROOMS as LATE_ROOMS
 from streamq.testing.oracle import ORACLE
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.testing.oracle.expressions import DEFINED
 from streamq.testing.patterns.room import rooms as pattern_rooms
+from streamq.testing.progress.room import rooms as progress_rooms
+from streamq.testing.sources.room import rooms as source_rooms
 from tests.patterns.pattern_cases import SETS
 from tests.programs import compiled
 from tests.spark.expression_calls import called
@@ -80,6 +86,15 @@ def test_every_logical_operator_and_aggregate_is_drawn_by_the_generator_and_stre
     many = settings(max_examples=3000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
     find(cases(intent=Intent(events=1)), complete, settings=many)
     assert not missing
+
+
+def test_every_source_and_each_of_its_policies_has_a_room_in_the_test_framework() -> None:
+    """So that the models, the generators and the programs that are printed know it."""
+    assert set(source_rooms()) == {kind for kind in written_operators() if issubclass(kind, Source)}
+    policies = {kind for kind in ProgressPolicy.__subclasses__() if kind.__module__.startswith("streamq.")}
+    assert {kind.name for kind in policies} == set(verbs())
+    assert set(progress_rooms()) == policies
+    assert {policy.name: policy for policy in LATE_ROOMS} == LATE_POLICIES
 
 
 def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:

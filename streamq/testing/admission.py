@@ -1,33 +1,27 @@
 """A model of what sources admit: which arriving items are dropped, adjusted, invalid or duplicates, and which events are left.
 
-It follows docs/concepts.md, "CTIs and the watermark" and
-"Late rows, invalid rows", item by item, and forgets nothing, so it is for small inputs; it shares no code with the
-implementation that it is compared with. It holds for *plain* input (:func:`is_plain`): in physical streams inserts come before
-the retractions that name them, and no two events of one start agree in all columns; of edges, no two of one kind and key have
-the same time.
+It follows docs/concepts.md, "CTIs and the watermark" and "Late rows, invalid rows", item by item, and forgets nothing, so it is
+for small inputs; it shares no code with the implementation that it is compared with. It holds for *plain* input: ``is_plain`` of
+a source's room (``streamq.testing.sources``) says what that is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
 
-from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators import Intervals, Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.progress.explicit import ExplicitCtis
-from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import Item, brings_start, closed, is_event, start_of, time_columns
+from streamq.runtime.event import CTI
+from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case
-from streamq.testing.edges_model import EdgesModel
-from streamq.testing.insert_only_model import InsertOnlyModel
-from streamq.testing.physical_model import PhysicalModel
-from streamq.testing.python_values import comparable
-from streamq.testing.source_model import Admitted, SourceModel
-from streamq.testing.source_progress import Promises, Reach, micro_batches, source_reaches
+from streamq.testing.source_progress import Promises, micro_batches, source_reaches
+from streamq.testing.sources.model import Admitted, Reach
+from streamq.testing.sources.room import is_plain, room_of
 from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
@@ -52,7 +46,7 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
                 c, promised = window_end(grid, c), window_end(grid, promised)
             items = [item for of, item in batch if of == name and item.kind != CTI]
             parts.append((items, Reach(c, promised)))
-        model = _model_of(source)
+        model = room_of(source).model(source)
         for items, at in parts:
             model.take(items, at)
         one = model.end()
@@ -62,18 +56,6 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
             one.come = max(start_of(item) for item in rows if brings_start(item) or item.kind == CTI)
             one.filtered = source.insert_only and not source.ids and is_filtered(case.plan, source)
     return result
-
-
-def _model_of(source: Source) -> SourceModel:
-    """The model of a source, by its shape."""
-    match source:
-        case Points() | Intervals():
-            return InsertOnlyModel(source)
-        case Physical():
-            return PhysicalModel(source)
-        case Edges():
-            return EdgesModel(source)
-    raise AssertionError(type(source).__name__)
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
@@ -90,9 +72,9 @@ def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
     return replace(case, plan=fold(case.plan, visit), meant=meant, arrival=tuple(events), cut=(len(events),))
 
 
-def _with_intervals(source: Source) -> Points | Intervals:
+def _with_intervals(source: Source) -> Source:
     """Return a source, without policy, for the events that another one admits: points for points, else intervals."""
-    if isinstance(source, Points):
+    if source.gives_points:
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
     names = [f.name for f in source.payload]
     start, end = _unused("start", names), _unused("end", names)
@@ -108,25 +90,4 @@ def _unused(name: str, columns: Sequence[str]) -> str:
     return name
 
 
-def is_plain(source: Source, items: Sequence[Item]) -> bool:
-    """Whether the model holds for what arrives at a source, as the module says."""
-    items = [item for item in items if item.kind != CTI and is_event(item)]
-    match source:
-        case Edges(key=key):
-            edges = [(tuple(comparable(i.payload[n]) for n in key), i.start, i.kind) for i in items]
-            return len(set(edges)) == len(edges)
-        case Physical():
-            model = PhysicalModel(source)
-            inserts = [model.name(item) for item in items if item.kind == INSERT]
-            ends: dict[Any, int] = {}
-            moved = set(inserts)
-            for item in items:
-                name = model.name(item)
-                if item.kind == RETRACT and name in moved and ends.get(name) != closed(item.end):
-                    return False
-                ends[name] = closed(item.end if item.kind == INSERT else item.new_end)
-            return len(moved) == len(inserts)
-    return True
-
-
-__all__ = ["admitted", "is_plain", "legal"]
+__all__ = ["admitted", "legal"]

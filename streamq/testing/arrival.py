@@ -11,8 +11,8 @@ import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators import Edges, Intervals, Physical, Points, Source
-from streamq.plan.expr import Expr, Lit
+from streamq.operators import Source
+from streamq.operators.source import AS_END, AS_START
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import CTI, INSERT, RETRACT
@@ -129,38 +129,6 @@ def delay_for(items: Sequence[Item]) -> int:
     return delay
 
 
-def repeated(source: Source, items: Sequence[Item]) -> int:
-    """How many items of a legal arrival sequence repeat others, where the source can tell.
-
-    Of retractions that is so where an event would have left an end more often than it had reached it.
-    """
-
-    def distinct(some: Sequence[Item]) -> int:
-        rows = (
-            (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items())))
-            for i in some
-        )
-        return len(set(rows))
-
-    match source:
-        case Physical(id=str(id)):
-            repetitions = 0
-            items = [i for i in items if is_event(i)]
-            for whose in {comparable(i.payload[id]) for i in items if i.kind != CTI}:
-                mine = [i for i in items if i.kind != CTI and comparable(i.payload[id]) == whose]
-                inserts, moves = ([i for i in mine if i.kind == kind] for kind in (INSERT, RETRACT))
-                totals = Counter(i.new_end for i in moves)
-                totals.subtract(i.end for i in moves)
-                totals.update(i.end for i in inserts[:1])
-                repetitions += len(inserts) - distinct(inserts)
-                repetitions += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
-            return repetitions
-        case Edges() | Points(ids=(_, *_)) | Intervals(ids=(_, *_)):
-            items = [i for i in items if is_event(i)]
-            return len(items) - distinct(items)
-    return 0
-
-
 def contradictions(source: Source, items: Sequence[Item]) -> int:
     """How many different rows have an id and a start that another has, where events have ids and are never corrected."""
     if not source.ids:
@@ -169,60 +137,12 @@ def contradictions(source: Source, items: Sequence[Item]) -> int:
     return len(rows) - len({(start, *(v for n, v in whole if n in source.ids)) for start, _, whole in rows})
 
 
-def unmatched(source: Source, items: Sequence[Item]) -> int:
-    """How many rows of an arrival sequence on time are no events: by themselves, or as they speak of what never was."""
-    events = [item for item in items if is_event(item) and item.kind != CTI]
-    count = sum(item.kind != CTI and not is_event(item) for item in items)
-    match source:
-        case Points() | Intervals():
-            count += contradictions(source, events)
-        case Physical(id=id):
-            # an end that nothing ever had
-            names = [(i.payload[id] if id else (i.start, comparable_payload(i)), i) for i in events]
-            ends = {(comparable(n), closed(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
-            count += sum(i.kind == RETRACT and (comparable(n), closed(i.end)) not in ends for n, i in names)
-        case Edges(key=key):
-            chains: dict[Any, set[tuple[int, str]]] = {}
-            for i in events:
-                whose = tuple(comparable(i.payload[name]) for name in key)
-                chains.setdefault(whose, set()).add((closed(i.start), i.kind))
-            for chain in chains.values():
-                for at in {at for at, kind in chain if kind == CLOSE}:
-                    earlier = [time for time, _ in chain if time < at]
-                    count += not earlier or (max(earlier), OPEN) not in chain
-    return count
-
-
-# rows
-
-
-def row(source: Source, item: Item) -> dict[str, Any]:
-    """An item as a row of its source; times are ticks."""
-    match source:
-        case Points():
-            columns: dict[str, Any] = {source.time: item.start}
-        case Intervals():
-            columns = {source.start: item.start, source.end: item.end}
-        case Edges():
-            columns = {source.time: item.start, source.edge: edge(source.open if item.kind == OPEN else source.close)}
-        case Physical():
-            columns = {source.kind: item.kind, source.start: item.start}
-            columns |= {source.end: item.end, source.new_end: item.new_end}
-        case _:
-            raise PlanError(sentence("testing", f"no rows for a source {type(source).__name__}"))
-    return {**item.payload, **columns}
-
-
-def edge(value: Expr) -> Any:
-    """The literal that marks an edge."""
-    if not isinstance(value, Lit):
-        raise PlanError(sentence("testing", "an edge that is no literal", f"found {value!r}"))
-    return value.value
-
-
-def table(source: Source, items: Sequence[Item]) -> pa.Table:
-    """Items as the Arrow table of their source, its columns of their declared types."""
-    return table_of(source, [row(source, item) for item in items])
+def distinct(items: Sequence[Item]) -> int:
+    """How many items differ in anything."""
+    rows = {
+        (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items()))) for i in items
+    }
+    return len(rows)
 
 
 def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -249,14 +169,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 def time_columns(source: Source) -> tuple[str, ...]:
     """The columns of a source that hold instants."""
-    match source:
-        case Points() | Edges():
-            return (source.time,)
-        case Intervals():
-            return (source.start, source.end)
-        case Physical():
-            return (source.start, source.end, source.new_end)
-    return ()
+    return tuple(name for name, meaning in source.consumed.items() if meaning in (AS_START, AS_END))
 
 
 def tick(source: Source) -> int:
@@ -275,14 +188,11 @@ __all__ = [
     "comparable_payload",
     "contradictions",
     "delay_for",
+    "distinct",
     "is_event",
     "late",
-    "repeated",
-    "row",
     "start_of",
-    "table",
     "table_of",
     "tick",
     "time_columns",
-    "unmatched",
 ]

@@ -15,10 +15,11 @@ from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, closed, is_event, table
+from streamq.testing.arrival import Item, closed, is_event
 from streamq.testing.oracle import FalseClaim, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
+from streamq.testing.sources.room import table
 from streamq.testing.timeline import Axis
 from streamq.testing.timeline import shown as show_instant
 from streamq.time import INTEGER, TIMESTAMP

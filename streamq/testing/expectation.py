@@ -10,9 +10,10 @@ from typing import Any
 
 from streamq.choices import CountedAs
 from streamq.testing.admission import admitted, legal
-from streamq.testing.arrival import Item, bounds, repeated, unmatched
+from streamq.testing.arrival import Item, bounds
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
+from streamq.testing.sources.room import repeated, unmatched
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, UnknownColumn, nearest, sentence
-from streamq.operators import AlterLifetime, Edges, Intervals, JoinTable, Physical, Points, Select, Source
-from streamq.plan.expr import Col, Lit
+from streamq.operators import AlterLifetime, JoinTable, Select, Source
+from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, expanded, nodes, numbered
 from streamq.plan.schema import Field, Schema
-from streamq.testing import events
+from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case, Meant
 from streamq.testing.column_uses import NO_USES, Uses, near, uses
@@ -33,6 +33,7 @@ from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.queries import queries
 from streamq.testing.scale import TICKS, Scale, scale
+from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
 from streamq.testing.speculative import doubled, speculative
 from streamq.testing.static_tables import static
 from streamq.time import INTEGER, TIMESTAMP, ticks
@@ -42,10 +43,10 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 TYPES: Mapping[str, t.DataType] = {**OTHERS, **NUMBERS, **NESTED, "decimal": NUMBERS["decimal(5,2)"]}
 """Types of columns ``k`` and ``v`` by name."""
 
-KINDS = ("points", "intervals", "edges", "physical", "physical_ids")
+KINDS = tuple(shape for room in rooms().values() for shape in room.shapes)
 """Kinds of sources."""
 
-WITH_IDS = ("points_ids", "intervals_ids")
+WITH_IDS = tuple(shape for room in rooms().values() for shape in room.shapes_on_request)
 """Kinds that are drawn where they are asked for."""
 
 
@@ -69,7 +70,8 @@ def arriving(
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
         intent, causal = modelled(intent, source, manner), True
-    id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
+    room = room_of(source)
+    id = room.id_of(source)
     number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))
     twins = draw(st.sampled_from(TWINS))
@@ -77,20 +79,10 @@ def arriving(
     def in_turn(items: list[Item]) -> list[Item]:
         return [_twin(item, intent) if twins and i % twins == 0 else item for i, item in enumerate(items)]
 
-    match source:
-        case Points():
-            items = draw(events.points(payloads, intent, scale, id, number))
-        case Intervals():
-            items = draw(events.intervals(payloads, intent, scale, id, number))
-        case Edges():
-            items = draw(events.edges(payloads, source.key, intent, scale))
-        case Physical():
-            explicit = draw(st.booleans()) if explicit is None else explicit
-            items = draw(
-                events.physical(payloads, intent, scale, explicit=explicit, id=id, numbered=number, causal=causal)
-            )
-        case _:
-            raise PlanError(sentence("testing", f"nothing to generate for a source {type(source).__name__}"))
+    if CTI in room.items and explicit is None:
+        explicit = draw(st.booleans())
+    how = Arriving(payloads, intent, scale, id, number, bool(explicit), causal)
+    items = room.arriving(draw, source, how)
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
     return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
@@ -193,7 +185,7 @@ def cases_of(
             # verbs name it, and the plan that they have made is without it
             return node
         above: Node = arrivals[node.table][0]
-        if speculate and not isinstance(node, Physical):
+        if speculate and RETRACT not in room_of(node).items:
             above = speculative(above)
         return doubled(above) if double else above
 
@@ -241,7 +233,7 @@ def _check_payload(plan: Node, intent: Intent) -> None:
 
 
 @dataclass(frozen=True)
-class Arriving:
+class DrawnSource:
     """A source, what arrives at it, and a plan over it with payload ``k, v``."""
 
     source: Source
@@ -256,24 +248,7 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
     named = (
         (Field("id", draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),) if kind.endswith("_ids") else ()
     )
-    ids = tuple(f.name for f in named)
-    match kind:
-        case "points" | "points_ids":
-            source: Source = Points(name, (Field("t", time), *fields, *named), "t", ids=ids)
-        case "intervals" | "intervals_ids":
-            source = Intervals(
-                name, (Field("start", time), Field("end", time), *fields, *named), "start", "end", ids=ids
-            )
-        case "edges":
-            columns = (Field("t", time), Field("edge", t.StringType()), *fields)
-            whose = draw(st.sampled_from(["start", "end"]))
-            key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
-            return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=whose)
-        case _:
-            times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
-            columns = (Field("kind", t.StringType()), *times, *fields, *named)
-            id = "id" if named else None
-            source = Physical(name, columns, kind="kind", start="start", end="end", new_end="new_end", id=id)
+    source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 
 
@@ -287,13 +262,13 @@ def sources(
     axis: str = INTEGER,
     causal: bool | None = None,
     intent: Intent = ANYTHING,
-) -> Arriving:
+) -> DrawnSource:
     """A source of a kind (of KINDS or WITH_IDS) under whose policy nothing is late."""
     plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)
     source, items = draw(arriving(bare, intent, causal=causal))
-    return Arriving(source, tuple(items), plan.with_children([source]) if plan.children else source)
+    return DrawnSource(source, tuple(items), plan.with_children([source]) if plan.children else source)
 
 
 @st.composite
@@ -318,9 +293,8 @@ def cases(
     key = draw(key_types())[0]
     value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]
     axis = draw(st.sampled_from(axes))
-    if "edges" in kinds and not matched(Schema((Field("k", key),), axis), ["k"]):
-        # edges go by their key
-        kinds = [kind for kind in kinds if kind != "edges"] or ["intervals"]
+    if not matched(Schema((Field("k", key),), axis), ["k"]):
+        kinds = [kind for kind in kinds if not room_of_shape(kind).goes_by_key] or ["intervals"]
     drawn_sources = [
         draw(sources(name, draw(st.sampled_from(kinds)), key, value, axis=axis, causal=causal, intent=intent))
         for name in "ab"[: draw(st.integers(1, most_sources))]
@@ -336,7 +310,7 @@ __all__ = [
     "KINDS",
     "TYPES",
     "WITH_IDS",
-    "Arriving",
+    "DrawnSource",
     "arriving",
     "cases",
     "cases_of",

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import CountedAs
-from streamq.operators import Edges, Points, Source
+from streamq.operators import Source
+from streamq.operators.source import AS_END
 from streamq.testing.arrival import Item, closed
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -51,7 +52,7 @@ def _check_rows(
     case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[tuple[str, Item]], *, is_whole: bool
 ) -> None:
     """Raise WrongOutput where late rows are others; ``is_whole``: no filter may have left out some of those wanted."""
-    has_ends = not isinstance(source, Points | Edges)
+    has_ends = AS_END in source.consumed.values()
     written = Counter(_row(row["reason"], row["start"], row["end"] if has_ends else None) for row in rows)
     expected = Counter(_row(reason, item.start, item.end if has_ends else None) for reason, item in wanted)
     wrong = written - expected

@@ -12,18 +12,18 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.choices import Invalid
-from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators import Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES
-from streamq.testing.admission import is_plain
-from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event, unmatched
+from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event
 from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
 from streamq.testing.scale import Scale
+from streamq.testing.sources.room import is_plain, room_of, unmatched
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
@@ -75,7 +75,7 @@ def policed(
         lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(liveliness(intent))]))
         delay = delay_for(items) + lag * scale.units[0]
     else:
-        if not isinstance(source, Physical) and not delay_for(items):
+        if room_of(source).late_by_start and not delay_for(items):
             items = draw(_one_behind(items))
         delay = draw(_short(items, scale))
     progress = GeneratedCtis(delay=delay, every=every)
@@ -182,14 +182,8 @@ def with_invalid(
     if not draw(st.sampled_from(rarely)):
         return list(items)
     items = list(items)
-    id = source.id if isinstance(source, Physical) else source.ids[0] if source.ids else None
-    if (
-        isinstance(source, Points | Intervals)
-        and id is not None
-        and items
-        and manner == ON_TIME
-        and draw(st.booleans())
-    ):
+    id = room_of(source).id_of(source)
+    if source.insert_only and id is not None and items and manner == ON_TIME and draw(st.booleans()):
         return draw(_with_contrary(source, items, intent, scale))
     for n in range(draw(st.integers(1, 2))):
         payload = draw(payloads)
@@ -205,9 +199,7 @@ def with_invalid(
 
 
 @st.composite
-def _with_contrary(
-    draw: Draw, source: Points | Intervals, items: list[Item], intent: Intent, scale: Scale
-) -> list[Item]:
+def _with_contrary(draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
     """Insert a copy of one item behind it, with another end or another value in one column.
 
     The source keeps the lesser if both come in one micro-batch, else the first. Columns whose values a user gives stay.
@@ -218,10 +210,10 @@ def _with_contrary(
     free = [name for name in payload if name not in source.ids and name not in intent.payload]
     neighbours = {name: value for name in free if (value := _beside(payload[name])) is not None}
     place = draw(st.integers(i + 1, len(items)))
-    if neighbours and (isinstance(source, Points) or draw(st.booleans())):
+    if neighbours and (source.gives_points or draw(st.booleans())):
         name = draw(st.sampled_from(sorted(neighbours)))
         contrary = replace(items[i], payload={**payload, name: neighbours[name]})
-    elif isinstance(source, Points):
+    elif source.gives_points:
         return items
     else:
         by = draw(st.sampled_from([1, -1, 3, -3])) * scale.step
@@ -242,29 +234,7 @@ def _beside(value: Any) -> Any:
 @st.composite
 def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, scale: Scale) -> Item:
     starts = sorted({item.start for item in items if item.start is not None}) or [scale.anchor]
-    start, short = draw(st.sampled_from(starts)), draw(st.sampled_from([0, 0, 1])) * scale.step
-    last = max((time for item in items for time in item.times), default=scale.anchor)
-    match source:
-        case Points():
-            return Item(INSERT, None, payload=payload)
-        case Intervals():
-            return draw(st.sampled_from([
-                Item(INSERT, start, start - short, payload=payload),
-                Item(INSERT, None, start, payload=payload),
-            ]))  # fmt: skip
-        case Edges():
-            return draw(st.sampled_from([
-                Item(CLOSE, starts[0] - short, payload=payload),
-                Item(CLOSE, None, payload=payload),
-            ]))  # fmt: skip
-    end = last + 3 * scale.step
-    return draw(st.sampled_from([
-        Item(INSERT, start, start - short, payload=payload),
-        Item(INSERT, None, start, payload=payload),
-        # the end that it names nothing has, and a tick beside what could
-        Item(RETRACT, start, end, end - 2 * scale.step, payload),
-        Item(RETRACT, start, end, start - scale.step, payload),
-    ]))  # fmt: skip
+    return room_of(source).invalid(draw, items, draw(st.sampled_from(starts)), payload, scale)
 
 
 __all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "modelled", "policed", "with_invalid"]

@@ -12,13 +12,9 @@ from streamq.operators import (
     Chop,
     Clip,
     DistinctIds,
-    Edges,
     Except,
-    Intervals,
     Join,
     JoinTable,
-    Physical,
-    Points,
     Scan,
     Select,
     Source,
@@ -36,8 +32,6 @@ from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, rewrite
-from streamq.progress.explicit import ExplicitCtis
-from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.late_policies import DROP
 from streamq.testing.program_text import (
     Unwritable,
@@ -53,6 +47,7 @@ from streamq.testing.program_text import (
     value,
 )
 from streamq.testing.progress.room import room_of as room_of_progress
+from streamq.testing.sources.room import room_of as room_of_source
 from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP
 from streamq.windows import Window
@@ -195,31 +190,10 @@ def _scan(node: Scan) -> list[str]:
 
 def _source(node: Source, table: str) -> str:
     axis, policy = node.schema.axis, node.policy
-    arguments = [table]
-    match node:
-        case Points():
-            head, roles = "sq.points", {"time": node.time}
-        case Intervals():
-            head, roles = "sq.intervals", {"start": node.start, "end": node.end}
-        case Edges():
-            head, roles = "sq.edges", {"time": node.time, "edge": node.edge}
-        case Physical():
-            head = "sq.physical"
-            roles = {n: getattr(node, n) for n in ("kind", "start", "end", "new_end") if getattr(node, n) != n}
-            roles |= {"id": node.id} if node.id else {}
-        case _:
-            raise Unwritable(type(node).__name__)
-    arguments += [f"{n}={string(v)}" for n, v in roles.items()]
-    arguments += [f"id={one_or_more(node.ids)}"] if node.ids else []
-    if isinstance(node, Edges):
-        arguments.append(f"key={one_or_more(node.key)}")
-        marks = {"open": (node.open, "start"), "close": (node.close, "end")}
-        arguments += [
-            f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)
-        ]
-        arguments += [] if node.payload_from == "start" else [f"payload={string(node.payload_from)}"]
+    head, own = room_of_source(node).written(node)
+    arguments = [table, *own]
     arguments += [] if node.table.startswith("#") else [f"name={string(node.table)}"]
-    usual = ExplicitCtis() if isinstance(node, Physical) else GeneratedCtis()
+    usual = room_of_source(node).usual_progress
     arguments += (
         [] if policy.progress == usual else [f"progress={room_of_progress(node).written(policy.progress, axis)}"]
     )

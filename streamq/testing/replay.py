@@ -17,14 +17,15 @@ from streamq.compiler.constants_json import decoded, encoded
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
-from streamq.operators import Edges, JoinTable, Physical, Source
+from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, nodes
-from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import CLOSE, OPEN, Item, row, table_of
+from streamq.runtime.event import CTI
+from streamq.testing.arrival import Item, table_of
 from streamq.testing.case import Arrival, Case, Meant
 from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.python_values import plain_values
+from streamq.testing.sources.room import room_of, row
 from streamq.testing.table import table
 from streamq.testing.trial import check
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -287,7 +288,7 @@ def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, It
     if not isinstance(name, str) or name not in sources:
         _wrong(part, f"no source {name!r} in the plan; there are: {', '.join(sources)}")
     source = sources[name]
-    kinds = _kinds(source)
+    kinds = room_of(source).items
     if kind not in kinds:
         _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
     if not all(time is None or _is_instant(time) for time in (start, end, new_end)):
@@ -306,16 +307,6 @@ def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, It
 
 def _listed(names: Any) -> str:
     return f"columns {', '.join(map(repr, names))}" if names else "no columns"
-
-
-def _kinds(source: Source) -> tuple[str, ...]:
-    """What may arrive at a source."""
-    match source:
-        case Edges():
-            return OPEN, CLOSE
-        case Physical():
-            return INSERT, RETRACT, CTI
-    return (INSERT,)
 
 
 def _payload(part: str, encoded_payload: Any) -> dict[str, Any]:

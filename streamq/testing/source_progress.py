@@ -4,25 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from streamq.operators import Source
 from streamq.testing.arrival import Item, brings_start, is_event, start_of
 from streamq.testing.case import Case
 from streamq.testing.progress.room import leader_of, room_of
+from streamq.testing.sources.model import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Promises = Sequence[Sequence[tuple[str | None, int]]]
 """The CTIs that are sent from outside after each micro-batch: pairs of a source (None: all sources) and the CTI."""
-
-
-@dataclass(frozen=True)
-class Reach:
-    """How far a source has come: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
-
-    c: int = MINUS_INFINITY
-    promised: int = MINUS_INFINITY
-    w: int = MINUS_INFINITY
 
 
 def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
@@ -96,4 +87,4 @@ def _leader(sources: Mapping[str, Source], name: str) -> str:
     return name if leader is None else _leader(sources, leader)
 
 
-__all__ = ["Promises", "Reach", "limits", "micro_batches", "source_reaches"]
+__all__ = ["Promises", "limits", "micro_batches", "source_reaches"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from streamq.choices import Stamp
 from streamq.grid import Grid
 from streamq.operators import (
-    Edges,
     Source,
     TopK,
     Union,
@@ -22,7 +21,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 def window_grid(plan: Node, source: Source) -> Grid | None:
     """The grid of the windows that alone read a source, by which its items then are late; None if it has other readers, too."""
     paths = _paths(plan, source)
-    if len(paths) != 1 or not source.insert_only or isinstance(source, Edges):
+    if len(paths) != 1 or not source.insert_only:
         return None
     steps, first = paths[0]
     if any(isinstance(step, Step) and step.moves_start for step in steps):

@@ -22,7 +22,7 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import admitted, legal
 from streamq.testing.arrival import CLOSE, OPEN, Item, closed, is_event
 from streamq.testing.case import Case
-from streamq.testing.source_model import Admitted
+from streamq.testing.sources.model import Admitted
 from streamq.time import INFINITY
 
 INTERVALS = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", name="s")

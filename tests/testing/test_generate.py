@@ -19,7 +19,7 @@ from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing import events
-from streamq.testing.arrival import Item, bounds, delay_for, late, repeated
+from streamq.testing.arrival import Item, bounds, delay_for, late
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
@@ -29,6 +29,7 @@ from streamq.testing.payloads import rows as payloads
 from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable, keys
 from streamq.testing.scale import TICKS
+from streamq.testing.sources.room import repeated
 from streamq.testing.windows.hopping import hoppings
 from streamq.windows import Hopping
 

@@ -3,9 +3,9 @@
 Nothing here is shared with what it judges but nodes, schemas and the types of expressions. No definition is clever: the
 members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed
 from all of its members. So it is slow and meant for small inputs. ``ORACLE`` finds an operator's definition by its
-node (``@defines``, in the rooms of ``streamq.testing.operators``; sources in ``sources.py``); each takes ``(node, names of the
-input histories, Run)`` and returns a query whose columns are ``le``, ``re`` (ticks; an open end is INFINITY) and the payload as
-``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are equal or ordered otherwise than DuckDB has them: rows
+node (``@defines``, in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``); each takes ``(node, names of
+the input histories, Run)`` and returns a query whose columns are ``le``, ``re`` (ticks; an open end is INFINITY) and the payload
+as ``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are equal or ordered otherwise than DuckDB has them: rows
 are matched, grouped and ordered by those.
 
 What fails by Spark's rules (overflow, division by zero, a cast that loses) fails here too, with QueryFailed.
@@ -24,8 +24,7 @@ from streamq.errors import PlanError, sentence
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
-from streamq.testing import operators  # noqa: F401 (its rooms define the operators)
-from streamq.testing.oracle import sources  # noqa: F401 (it defines those)
+from streamq.testing import operators, sources  # noqa: F401 (their rooms define the operators)
 from streamq.testing.oracle.definitions import ORACLE, FalseClaim
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamq.errors import ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError, sentence
-from streamq.operators import Edges, Intervals, JoinTable, Physical, Points, Source
+from streamq.operators import JoinTable, Source
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
+from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import sql
 from streamq.testing.oracle.python_functions import PythonFunctions
@@ -126,7 +127,7 @@ class Run:
                 there = ", ".join(table.column_names)
                 raise SourceError(sentence("oracle", f"no column {f.name!r} in {node.table!r}", f"there are: {there}"))
             column = table[f.name]
-            columns[f"x{i}"] = ticks(column) if f.name in _times(node) else to_duckdb(column, f.type)
+            columns[f"x{i}"] = ticks(column) if f.name in time_columns(node) else to_duckdb(column, f.type)
         return pa.table(columns)
 
     def static(self, node: JoinTable) -> str:
@@ -135,14 +136,3 @@ class Run:
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}
         return self.registered(pa.table(columns))
-
-
-def _times(node: Source) -> tuple[str, ...]:
-    match node:
-        case Points() | Edges():
-            return (node.time,)
-        case Intervals():
-            return (node.start, node.end)
-        case Physical():
-            return (node.start, node.end, node.new_end)
-    return ()

@@ -8,13 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountedAs
-from streamq.operators import Edges, Source
+from streamq.operators import Edges
 from streamq.runtime.event import INSERT
 from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
 from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable
-from streamq.testing.source_model import Admitted, SourceModel
-from streamq.testing.source_progress import Reach
+from streamq.testing.sources.model import Admitted, Reach, SourceModel
 from streamq.time import INFINITY
 
 
@@ -40,15 +39,14 @@ class _Edge:
         return Item(OPEN if self.opens else CLOSE, self.time, payload=self.payload)
 
 
-class EdgesModel(SourceModel):
+class EdgesModel(SourceModel[Edges]):
     """Starts and ends, in a chain for each key: an event lasts until the first instant at which a later edge has effect."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Edges):
         super().__init__(source)
         self.chains: dict[Any, list[_Edge]] = {}
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
-        assert isinstance(self.source, Edges)
         late: list[tuple[list[_Edge], _Edge]] = []
         for item in items:
             key = tuple(comparable(item.payload[name]) for name in self.source.key)
@@ -99,7 +97,7 @@ class EdgesModel(SourceModel):
     @property
     def _brings_payload(self) -> bool:
         """Whether the end of an event brings its payload."""
-        return isinstance(self.source, Edges) and self.source.payload_from == "end"
+        return self.source.payload_from == "end"
 
     def _events(self, chain: Sequence[_Edge]) -> list[Item]:
         """The events of a chain; a closed event has the payload of its start or of its end, as ``payload_from`` says."""

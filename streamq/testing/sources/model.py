@@ -6,13 +6,24 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Generic, TypeVar
 
 from streamq.choices import CountedAs
 from streamq.operators import Source
 from streamq.testing.arrival import Item, is_event
 from streamq.testing.late_policies import late_room_of
-from streamq.testing.source_progress import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
+
+S = TypeVar("S", bound=Source)
+
+
+@dataclass(frozen=True)
+class Reach:
+    """How far a source has come: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
+
+    c: int = MINUS_INFINITY
+    promised: int = MINUS_INFINITY
+    w: int = MINUS_INFINITY
 
 
 @dataclass
@@ -46,10 +57,10 @@ class Admitted:
     """Whether a filter may run before rows are judged, so that late rows that it drops are not counted."""
 
 
-class SourceModel(ABC):
+class SourceModel(ABC, Generic[S]):
     """The model of one source: call ``take`` with each micro-batch, in order, then ``end`` for what it admits."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: S):
         self.source, self.admitted = source, Admitted()
 
     def take(self, items: Sequence[Item], at: Reach) -> None:
@@ -87,4 +98,4 @@ class SourceModel(ABC):
         return True
 
 
-__all__ = ["Admitted", "SourceModel"]
+__all__ = ["Admitted", "Reach", "SourceModel"]

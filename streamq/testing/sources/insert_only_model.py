@@ -10,11 +10,10 @@ from streamq.choices import CountedAs
 from streamq.operators import Source
 from streamq.testing.arrival import Item, closed, comparable_payload, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.source_model import SourceModel
-from streamq.testing.source_progress import Reach
+from streamq.testing.sources.model import Reach, SourceModel
 
 
-class InsertOnlyModel(SourceModel):
+class InsertOnlyModel(SourceModel[Source]):
     """Points and intervals. With ids, a repeated row is a duplicate, and one that differs from the first of its id is invalid."""
 
     def __init__(self, source: Source):

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountedAs
-from streamq.operators import Physical, Source
+from streamq.operators import Physical
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.testing.arrival import Item, closed, comparable_payload, start_of
 from streamq.testing.python_values import comparable
-from streamq.testing.source_model import Admitted, SourceModel
-from streamq.testing.source_progress import Reach
+from streamq.testing.sources.model import Admitted, Reach, SourceModel
 from streamq.time import INFINITY
 
 
@@ -30,17 +29,16 @@ class _Event:
     gone: bool = False
 
 
-class PhysicalModel(SourceModel):
+class PhysicalModel(SourceModel[Physical]):
     """Inserts and retractions; a micro-batch is a bag, in which inserts come first."""
 
-    def __init__(self, source: Source):
+    def __init__(self, source: Physical):
         super().__init__(source)
         self.live: dict[Any, _Event] = {}
         self.waiting: list[tuple[Item, bool]] = []
 
     def name(self, item: Item) -> Any:
         """The key by which a retraction is matched with its event: the id, or else the start and the payload."""
-        assert isinstance(self.source, Physical)
         return comparable(item.payload[self.source.id]) if self.source.id else (item.start, comparable_payload(item))
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:

@@ -1,0 +1,151 @@
+"""Sources of edges."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.errors import PlanError, sentence
+from streamq.operators import Edges
+from streamq.plan.expr import Expr, Lit
+from streamq.plan.schema import Field
+from streamq.testing.arrival import CLOSE, OPEN, Item, closed, distinct
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import keys, listed, payload, same
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
+from streamq.testing.program_text import argument, one_or_more, string
+from streamq.testing.python_values import comparable
+from streamq.testing.sources.edges_model import EdgesModel
+from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.testing.scale import Scale
+
+
+@defines(Edges)
+def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
+    """A start lives until the first later instant at which its key has an edge.
+
+    An end closes if the last earlier instant at which its key has an edge has a start; the ends of an instant come
+    before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
+    that differ only the least by payload is one.
+    """
+    time, edge = column(node, node.time), column(node, node.edge)
+    opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
+    valid_edges = events_of(node, run, f"""
+        SELECT {listed("n", f"{time} AS le", f"{edge} IS NOT DISTINCT FROM {opens} AS opens", *payload_of(node))},
+            CASE {no_start(time)}
+                WHEN {edge} IS DISTINCT FROM {opens} AND {edge} IS DISTINCT FROM {closes}
+                THEN 'neither a start nor an end' END AS bad
+        FROM {run.source(node)}""")  # fmt: skip
+    names = keys(node.schema)
+    columns = listed("le", "opens", *names)
+    grouped = listed("min(n) AS n", columns, *representatives(node))
+    rows = run.table(f"SELECT {grouped} FROM {keyed(node, run, valid_edges)} GROUP BY {columns}")
+    key = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.key]
+    rest = [c for c, f in zip(payload(node.schema), node.payload, strict=True) if f.name not in node.key]
+    compared = [f"{c} NULLS FIRST" for c in names if c not in key]
+    places = run.table(f"""
+        SELECT *, row_number() OVER (PARTITION BY {listed(*key, "le", "opens")}
+            ORDER BY {listed(*compared, "n")}) AS place
+        FROM {rows}""")  # fmt: skip
+    before = f"(SELECT max(b.le) FROM {rows} b WHERE {same(key)} AND b.le < a.le)"
+    chain = events_of(node, run, f"""
+        SELECT *, CASE
+            WHEN NOT opens AND NOT EXISTS (SELECT 1 FROM {rows} b WHERE {same(key)} AND b.opens AND b.le = {before})
+            THEN 'an end without an open start'
+            WHEN place > 1 AND opens THEN 'two starts of one key at one instant'
+            WHEN place > 1 THEN 'two ends of one key at one instant' END AS bad
+        FROM {places} a""")  # fmt: skip
+    starts = run.table(f"""
+        SELECT a.*, (SELECT min(b.le) FROM {chain} b WHERE {same(key)} AND b.le > a.le) AS til
+        FROM {chain} a WHERE a.opens""")  # fmt: skip
+    ends = f"SELECT * FROM {chain} WHERE NOT opens"
+    late = [f"CASE WHEN b.n IS NULL THEN a.{c} ELSE b.{c} END" for c in rest]
+    from_end = dict(zip(rest, late, strict=True)) if node.payload_from == "end" else {}
+    columns_of_pair = [f"{from_end.get(c, f'a.{c}')} AS {c}" for c in payload(node.schema)]
+    return f"""
+        SELECT {listed("a.le", f"coalesce(a.til, {INFINITY}) AS re", *columns_of_pair)}
+        FROM {starts} a LEFT JOIN ({ends}) b ON {same(key)} AND b.le = a.til"""
+
+
+class EdgesRoom(SourceRoom[Edges]):
+    """The room of :class:`Edges`."""
+
+    kind = Edges
+    simplicity = 2
+    shapes = ("edges",)
+    items = (OPEN, CLOSE)
+    model = EdgesModel
+    goes_by_key = True
+
+    def row(self, source: Edges, item: Item) -> dict[str, Any]:
+        return {source.time: item.start, source.edge: _mark(source.open if item.kind == OPEN else source.close)}
+
+    def repeated(self, source: Edges, events: Sequence[Item]) -> int:
+        return len(events) - distinct(events)
+
+    def unmatched(self, source: Edges, events: Sequence[Item]) -> int:
+        chains: dict[Any, set[tuple[int, str]]] = {}
+        for item in events:
+            whose = tuple(comparable(item.payload[name]) for name in source.key)
+            chains.setdefault(whose, set()).add((closed(item.start), item.kind))
+        count = 0
+        for chain in chains.values():
+            for at in {at for at, kind in chain if kind == CLOSE}:
+                earlier = [time for time, _ in chain if time < at]
+                count += not earlier or (max(earlier), OPEN) not in chain
+        return count
+
+    def is_plain(self, source: Edges, events: Sequence[Item]) -> bool:
+        """No two edges of one kind and key have the same time."""
+        edges = [(tuple(comparable(i.payload[n]) for n in source.key), i.start, i.kind) for i in events]
+        return len(set(edges)) == len(edges)
+
+    def starts(self, source: Edges, run: Run) -> str:
+        opens = run.sql(source.open, source.schema)
+        timed = f"SELECT *, {column(source, source.time)} AS le FROM {run.source(source)}"
+        return f"SELECT le AS t FROM ({timed}) WHERE {column(source, source.edge)} IS NOT DISTINCT FROM {opens}"
+
+    def drawn(
+        self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
+    ) -> Edges:
+        columns = (Field("t", time), Field("edge", t.StringType()), *fields)
+        whose = draw(st.sampled_from(["start", "end"]))
+        key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
+        return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=whose)
+
+    def arriving(self, draw: Draw, source: Edges, how: Arriving) -> list[Item]:
+        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        from streamq.testing import events
+
+        items: list[Item] = draw(events.edges(how.payloads, source.key, how.intent, how.scale))
+        return items
+
+    def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
+        short = draw(st.sampled_from([0, 0, 1])) * scale.step
+        first = min((item.start for item in items if item.start is not None), default=scale.anchor)
+        before = Item(CLOSE, first - short, payload=payload)
+        item: Item = draw(st.sampled_from([before, Item(CLOSE, None, payload=payload)]))
+        return item
+
+    def written(self, source: Edges) -> tuple[str, list[str]]:
+        arguments = [f"time={string(source.time)}", f"edge={string(source.edge)}", f"key={one_or_more(source.key)}"]
+        marks = {"open": (source.open, "start"), "close": (source.close, "end")}
+        arguments += [
+            f"{n}={shown}" for n, (mark, usual) in marks.items() if (shown := argument(mark)) != string(usual)
+        ]
+        arguments += [] if source.payload_from == "start" else [f"payload={string(source.payload_from)}"]
+        return "sq.edges", arguments
+
+
+def _mark(value: Expr) -> Any:
+    """The literal that marks an edge."""
+    if not isinstance(value, Lit):
+        raise PlanError(sentence("testing", "an edge that is no literal", f"found {value!r}"))
+    return value.value

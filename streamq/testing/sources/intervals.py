@@ -1,0 +1,76 @@
+"""Sources of intervals."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from hypothesis import strategies as st
+from pyspark.sql import types as t
+
+from streamq.operators import Intervals
+from streamq.plan.schema import Field
+from streamq.runtime.event import INSERT
+from streamq.testing.arrival import Item
+from streamq.testing.oracle.definitions import defines
+from streamq.testing.oracle.expressions import listed, payload
+from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
+from streamq.testing.program_text import one_or_more, string
+from streamq.testing.sources.insert_only_model import InsertOnlyModel
+from streamq.testing.sources.room import Arriving, Draw, SourceRoom
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.testing.scale import Scale
+
+
+@defines(Intervals)
+def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
+    """``[start, end)`` with ``start < end``; a NULL end is infinity."""
+    start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
+    rows = events_of(node, run, f"""
+        SELECT {listed(f"{start} AS le", f"{end} AS re", *payload_of(node))},
+            CASE {no_start(start)} WHEN NOT {start} < {end} THEN 'end before start' END AS bad
+        FROM {run.source(node)}""")  # fmt: skip
+    return f"SELECT {listed('le', 're', *payload(node.schema))} FROM {once(node, run, rows)}"
+
+
+class IntervalsRoom(SourceRoom[Intervals]):
+    """The room of :class:`Intervals`."""
+
+    kind = Intervals
+    simplicity = 1
+    shapes = ("intervals",)
+    shapes_on_request = ("intervals_ids",)
+    model = InsertOnlyModel
+
+    def row(self, source: Intervals, item: Item) -> dict[str, Any]:
+        return {source.start: item.start, source.end: item.end}
+
+    def starts(self, source: Intervals, run: Run) -> str:
+        start, end = column(source, source.start), column(source, source.end)
+        return f"SELECT {start} AS t FROM {run.source(source)} WHERE ({end} <= {start}) IS DISTINCT FROM true"
+
+    def drawn(
+        self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
+    ) -> Intervals:
+        columns = (Field("start", time), Field("end", time), *fields, *ids)
+        return Intervals(name, columns, "start", "end", ids=tuple(f.name for f in ids))
+
+    def arriving(self, draw: Draw, source: Intervals, how: Arriving) -> list[Item]:
+        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        from streamq.testing import events
+
+        items: list[Item] = draw(events.intervals(how.payloads, how.intent, how.scale, how.id, how.number))
+        return items
+
+    def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
+        short = draw(st.sampled_from([0, 0, 1])) * scale.step
+        without_start = Item(INSERT, None, start, payload=payload)
+        item: Item = draw(st.sampled_from([Item(INSERT, start, start - short, payload=payload), without_start]))
+        return item
+
+    def written(self, source: Intervals) -> tuple[str, list[str]]:
+        ids = [f"id={one_or_more(source.ids)}"] if source.ids else []
+        return "sq.intervals", [f"start={string(source.start)}", f"end={string(source.end)}", *ids]
