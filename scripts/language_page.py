@@ -22,11 +22,11 @@ from streamq.operators.windowed import Windowed
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, stated_of
-from streamq.plan.repository import Repository
 from streamq.run import run_all
 from streamq.run.running import Run
 from streamq.run.verbs import RunVerbs
 from streamq.stream import Stream
+from streamq.user_code.repository import Repository
 from streamq.windows import KINDS, EveryKind, Window
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
@@ -82,6 +82,8 @@ def sections() -> dict[str, list[Entry]]:
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
         "Code of your own": [
             Entry("sq.udf", sq.udf),
+            Entry("sq.uda", sq.uda),
+            Entry("sq.udo", sq.udo),
             Entry("sq.udso", sq.udso),
             Entry("sq.modules", Repository, (), ""),
             Entry("sq.modules.get", Repository.get),

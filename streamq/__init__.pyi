@@ -16,8 +16,6 @@ from .aggregates.percentiles import median as median
 from .aggregates.percentiles import percentile as percentile
 from .aggregates.sums import sum as sum
 from .aggregates.time_weighted import time_weighted_avg as time_weighted_avg
-from .aggregates.user_aggregates import uda as uda
-from .aggregates.user_operators import udo as udo
 from .aggregates.variances import stddev as stddev
 from .aggregates.variances import stddev_pop as stddev_pop
 from .aggregates.variances import var as var
@@ -47,23 +45,15 @@ from .expressions import (
 from .expressions import (
     window_start as window_start,
 )
-from .functions.user_functions import udf as udf
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
-from .operators.stateful_operator import udso as udso
 from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least
 from .patterns.operators.at_most import at_most as at_most
 from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
-from .plan.module_properties import filters_on as filters_on
-from .plan.module_properties import mergeable as mergeable
-from .plan.module_properties import one_output_per_group as one_output_per_group
-from .plan.module_properties import order_insensitive as order_insensitive
-from .plan.module_properties import time_bound as time_bound
-from .plan.repository import modules as modules
 from .policies import level as level
 from .policies import weak as weak
 from .progress.explicit import explicit as explicit
@@ -96,6 +86,16 @@ from .sources import (
     signal as signal,
 )
 from .stream import Stream as Stream
+from .user_code.properties import filters_on as filters_on
+from .user_code.properties import mergeable as mergeable
+from .user_code.properties import one_output_per_group as one_output_per_group
+from .user_code.properties import order_insensitive as order_insensitive
+from .user_code.properties import time_bound as time_bound
+from .user_code.repository import modules as modules
+from .user_code.uda import uda as uda
+from .user_code.udf import udf as udf
+from .user_code.udo import udo as udo
+from .user_code.udso import udso as udso
 from .written import from_json as from_json
 
 __version__: str

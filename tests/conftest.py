@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
-from streamq.plan.repository import modules
 from streamq.run.session import session
+from streamq.user_code.repository import modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,7 +18,7 @@ LAYERS = (
     ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),
-    ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress"),
+    ("streamq.functions", "streamq.aggregates", "streamq.windows", "streamq.progress", "streamq.user_code"),
     ("streamq.operators",),
     ("streamq.compiler",),
     ("streamq.run",),

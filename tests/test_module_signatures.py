@@ -12,7 +12,7 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.plan.user_code import OPTIONS
+from streamq.user_code.signature import OPTIONS
 
 DECORATORS: dict[str, Any] = {"uda": sq.uda("double", name="own"), "udo": sq.udo("x double", name="own")}
 STEPS: Any = sq.udso("x double", name="own")

@@ -16,8 +16,8 @@ import pytest
 import streamq as sq
 from streamq.errors import PlanError
 from streamq.plan.lowering import ship_runtime
-from streamq.plan.repository import Repository
 from streamq.runtime.bare_code import dumps
+from streamq.user_code.repository import Repository
 
 
 @sq.udf("string")

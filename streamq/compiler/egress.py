@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from streamq.aggregates.user_operators import UserOperator
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.operators import AlterLifetime, Explode, Select, Where, WindowAggregate
@@ -18,6 +17,7 @@ from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, 
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
+from streamq.user_code.udo import UserOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

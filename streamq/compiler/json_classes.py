@@ -18,7 +18,7 @@ from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node
-from streamq.runtime.module_calls import Calling
+from streamq.runtime.user_code.calls import Calling
 
 
 def expression_classes() -> dict[str, type[Expr]]:

@@ -11,8 +11,8 @@ from typing import Any
 
 from streamq.compiler.constants_json import decoded_option, encoded_option
 from streamq.errors import PlanError, sentence
-from streamq.plan.repository import modules
-from streamq.plan.user_module import SCRIPT, UNNAMED, UserModule, place_of
+from streamq.user_code.module import SCRIPT, UNNAMED, UserModule, place_of
+from streamq.user_code.repository import modules
 
 _WRITE, _READ = "to_json", "from_json"
 

@@ -30,8 +30,8 @@ from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
 from streamq.plan.node import NODES, Node, nodes, written
 from streamq.plan.passes import nodes as parts
-from streamq.plan.user_module import UserModule
 from streamq.runtime.late_policies import LATE_POLICIES, LatePolicy
+from streamq.user_code.module import UserModule
 
 VERSION = 1
 """Of the format; a reader takes its own only."""

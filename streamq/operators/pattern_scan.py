@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 
 from pyspark.sql import types as t
 
-from streamq.operators.stateful_operator import EventOperator
 from streamq.plan.expr import Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
@@ -17,7 +16,8 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, WholeRows
 from streamq.runtime.evaluators.condition import Condition
-from streamq.runtime.event_calls import EventCalling
+from streamq.runtime.user_code.steps import EventCalling
+from streamq.user_code.udso import EventOperator
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,6 @@ from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
 from streamq.operators.operator import EventsAside
-from streamq.operators.stateful_operator import Applied, EventOperator, StatefulOperator
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
@@ -28,6 +27,7 @@ from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.scan import ScanEvaluator
+from streamq.user_code.udso import Applied, EventOperator, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)
 

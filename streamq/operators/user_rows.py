@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
 from streamq.choices import Anchor, Clip, LengthKind, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.alter_lifetime import AlterLifetime
@@ -21,7 +20,8 @@ from streamq.plan.node import Node
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import check_names
-from streamq.runtime.user_results import LASTS, START
+from streamq.runtime.user_code.returns import LASTS, START
+from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
 
 ROWS = "__rows"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.window_modules import ModuleReduction, WindowModule
 from streamq.choices import Clip, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
@@ -32,6 +31,7 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE
+from streamq.user_code.window_module import ModuleReduction, WindowModule
 from streamq.windows import Window
 from streamq.windows.batch import ENDS, STARTS, stamped
 from streamq.windows.grid_columns import window_lifetime

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
 from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import Clip, Stamp, check_word, chosen
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, sentence
@@ -19,14 +18,15 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.hints import for_aggregate_of
 from streamq.plan.lifetime import Lifetime
+from streamq.plan.named import Decorated
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import Shown, show
-from streamq.plan.user_module import UserModule
 from streamq.plan.verbs import Verbs, named_after
+from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
 from streamq.windows.arguments import whole_number
 
@@ -255,7 +255,7 @@ def _resolved(value: Any, source: Node) -> Expr:
         return resolve(value, source, "select")
     except StreamqError as error:
         text = str(error)
-        if not callable(value) or isinstance(value, Expr | UserModule) or "Did you mean" in text:
+        if not callable(value) or isinstance(value, Expr | Decorated) or "Did you mean" in text:
             raise
         raise type(error)(f"{text} {OF_ALL_VALUES}") from error
 

@@ -41,10 +41,10 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.passes import columns as columns_of
 from streamq.plan.passes import rewrite
-from streamq.plan.repository import modules
 from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
 from streamq.plan.spark_names import AGGREGATES, function_names
+from streamq.user_code.repository import modules
 
 OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_of, "contributors": contributors_of}
 """What every variable has beside its payload, and the columns of it.

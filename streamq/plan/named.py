@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 class Named:
     """An object of which plans know the name; two with one ``identity`` mean the same."""
@@ -12,3 +14,14 @@ class Named:
     def identity(self) -> str:
         """What digests have for it, and so checkpoints: the name of a built-in one; of another also what tells it from others."""
         return self.name
+
+
+class Decorated(Named):
+    """What a decorator makes of a user's ``code``; called with columns, it becomes what a query takes."""
+
+    code: Any
+
+    @property
+    def example_call(self) -> str:
+        """How messages show that it is called with a column."""
+        return f'{self.name}("v")'

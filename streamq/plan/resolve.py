@@ -9,12 +9,12 @@ from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lifetime import Lifetime, WindowBound
+from streamq.plan.named import Decorated
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import nodes as parts
 from streamq.plan.passes import rewrite
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
-from streamq.plan.user_module import UserModule
 
 
 class Row:
@@ -122,10 +122,9 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
 
 def _check_called(argument: Given, verb: str) -> None:
     """Raise PlanError for a module of a user's that is not called with columns."""
-    if isinstance(argument, UserModule):
+    if isinstance(argument, Decorated):
         wrong, found = f"{argument.name} is a module without columns", f"found {argument!r}"
-        called = f'scan({argument.name}("v"))' if argument.kind == "udso" else f'{argument.name}("v")'
-        raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {called}."))
+        raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {argument.example_call}."))
 
 
 def no_expression(result: bool | None, verb: str) -> PlanError:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamq.errors import CheckpointError, sentence
-from streamq.plan.called_modules import called_modules
 from streamq.plan.node import Node
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
@@ -16,6 +15,7 @@ from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks.sink import folder_name
 from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
 from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combined
+from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lateness import LATE_SCHEMA
-from streamq.runtime.set_aside import SetAside
+from streamq.runtime.user_code.set_aside import SetAside
 from streamq.time import MINUS_INFINITY
 
 BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"

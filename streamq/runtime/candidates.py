@@ -15,7 +15,7 @@ import pyarrow as pa
 from streamq.choices import Consumption, Selection
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.condition import Condition
-from streamq.runtime.user_results import RowShape
+from streamq.runtime.user_code.returns import RowShape
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Candidate = tuple[int, tuple[Any, ...]]

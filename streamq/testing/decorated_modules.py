@@ -10,18 +10,18 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.aggregates.user_operators import UserOperator
-from streamq.aggregates.window_modules import WindowModule
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.module_properties import time_bound
 from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.module import States
-from streamq.runtime.window_interval import instants_of
+from streamq.runtime.user_code.states import States
+from streamq.runtime.user_code.window_interval import instants_of
 from streamq.testing.module_forms import Checked, Rows
+from streamq.user_code.properties import time_bound
+from streamq.user_code.udo import UserOperator
+from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
-from streamq.functions.user_functions import UserFunction
 from streamq.plan.expr import Call, Col
 from streamq.plan.passes import nodes
 from streamq.plan.schema import Field, Schema
@@ -17,6 +16,7 @@ from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.testing.module_forms import Checked, Rows
 from streamq.time import INTEGER
+from streamq.user_code.udf import UserFunction
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

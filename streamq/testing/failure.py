@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from streamq.plan.called_modules import called_modules
 from streamq.testing.case import Case
 from streamq.testing.difference import Difference
 from streamq.testing.execution import Execution
+from streamq.user_code.repository import called_modules
 
 
 class VerificationFailed(AssertionError):

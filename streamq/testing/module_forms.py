@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 
 import streamq as sq
-from streamq.aggregates.window_modules import WindowModule
 from streamq.errors import PlanError, sentence
 from streamq.grid import Grid
 from streamq.operators import WindowAggregate
@@ -28,12 +27,14 @@ from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.module import States, as_series, module_of
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.partials import INDEX, merged, netted, over_windows
+from streamq.runtime.user_code.states import States, as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.user_code.forms import module_of
+from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

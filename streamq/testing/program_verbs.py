@@ -27,7 +27,6 @@ from streamq.operators import (
 )
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.over_windows import BOUNDS
-from streamq.operators.stateful_operator import StatefulOperator
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
@@ -50,6 +49,7 @@ from streamq.testing.progress.room import room_of as room_of_progress
 from streamq.testing.sources.room import room_of as room_of_source
 from streamq.testing.windows.room import room_of
 from streamq.time import TIMESTAMP
+from streamq.user_code.udso import StatefulOperator
 from streamq.windows import Window
 
 Names = Mapping[str, str]

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.stateful_operator import Applied, StatefulOperator
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.module_calls import pickled
-from streamq.runtime.user_results import shortened
-from streamq.runtime.window_interval import instant_of
+from streamq.runtime.user_code.calls import pickled
+from streamq.runtime.user_code.returns import shortened
+from streamq.runtime.user_code.window_interval import instant_of
 from streamq.testing.module_forms import Checked, Rows
+from streamq.user_code.udso import Applied, StatefulOperator
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.errors import LateEvent, NeedsSpark, QueryFailed, StreamqError
-from streamq.plan.called_modules import called_modules
 from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -25,6 +24,7 @@ from streamq.testing.report import FAILS, QUARANTINED, REFUSED
 from streamq.testing.scale import scale
 from streamq.testing.so_far import fails_on_the_way
 from streamq.testing.sources.room import is_plain
+from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

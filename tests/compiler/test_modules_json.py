@@ -197,9 +197,9 @@ from pyspark.sql.types import LongType
 import streamq as sq
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.plan.node import Node, node
-from streamq.plan.repository import modules
+from streamq.user_code.repository import modules
 from streamq.plan.schema import Schema
-from streamq.plan.user_module import UserModule
+from streamq.user_code.module import UserModule
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserThing(UserModule):

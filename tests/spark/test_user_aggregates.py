@@ -23,9 +23,9 @@ from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
-from streamq.runtime.module import module_of
 from streamq.testing.difference import assert_same_history
 from streamq.testing.modules import check_module
+from streamq.user_code.forms import module_of
 from tests.spark.replay import ended, replayed
 
 # one that merges: its partial results are bytes that only it can read

@@ -15,7 +15,6 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq import col, lit
-from streamq.aggregates.user_operators import UserOperator
 from streamq.choices import LengthKind
 from streamq.errors import PlanError
 from streamq.functions.catalogue import by_name
@@ -33,6 +32,7 @@ from streamq.testing.program_verbs import verbs
 from streamq.testing.python_values import keys
 from streamq.testing.table import fields_of, table
 from streamq.time import TIMESTAMP
+from streamq.user_code.udo import UserOperator
 from tests.algebra import QUERIES, SIZES, intervals
 from tests.each import each
 

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.user_operators import UserOperator
 from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
@@ -18,6 +17,7 @@ from streamq.plan.node import Node
 from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_lifetime
 from streamq.plan.tree import show
+from streamq.user_code.udo import UserOperator
 
 
 def push_where_below_udo(node: Node) -> Node | None:

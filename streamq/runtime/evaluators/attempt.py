@@ -16,12 +16,12 @@ from streamq.plan.operand import Fault
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt, lifetime_part
 from streamq.runtime.event import LE, RE
-from streamq.runtime.module_calls import NOBODY_TAKES
+from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.set_aside import SetAside
+    from streamq.runtime.user_code.set_aside import SetAside
 
 MODULE, REASON = "__module", "__reason"
 """Beside an event that has failed: the module, and what went wrong."""

@@ -16,17 +16,17 @@ from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
-from streamq.runtime.event_calls import EventCalling
-from streamq.runtime.module_calls import NOBODY_TAKES, pickled
 from streamq.runtime.rendering import python_rows, python_values
-from streamq.runtime.user_results import FAILURES, reason_of, shortened
+from streamq.runtime.user_code.calls import NOBODY_TAKES, pickled
+from streamq.runtime.user_code.returns import FAILURES, reason_of, shortened
+from streamq.runtime.user_code.steps import EventCalling
+from streamq.runtime.user_code.window_interval import instant_of
 from streamq.runtime.values import Ints, Mask
-from streamq.runtime.window_interval import instant_of
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.set_aside import SetAside
+    from streamq.runtime.user_code.set_aside import SetAside
 
 STATE = "__state"
 """The column of states, as pickles, beside the keys of their groups."""

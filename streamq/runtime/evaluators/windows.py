@@ -32,9 +32,9 @@ from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.call_memory import CallMemory
     from streamq.runtime.progress_rule import Cti, ProgressRule
-    from streamq.runtime.set_aside import SetAside
+    from streamq.runtime.user_code.set_aside import SetAside
+    from streamq.runtime.user_code.window_changes import CallMemory
 
 OWNER, HEAD = "__owner", "__head"
 """Columns of a window: who numbers it, and the first of its members."""

@@ -20,7 +20,7 @@ from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.set_aside import SetAside
+from streamq.runtime.user_code.set_aside import SetAside
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

@@ -19,17 +19,17 @@ import pyarrow.compute as pc
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.basket import Scope
-from streamq.runtime.call_memory import CallMemory
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lifetimes import saturating
-from streamq.runtime.module_calls import Calling
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.set_aside import SetAside
-from streamq.runtime.user_results import LASTS, START
+from streamq.runtime.user_code.calls import Calling
+from streamq.runtime.user_code.returns import LASTS, START
+from streamq.runtime.user_code.set_aside import SetAside
+from streamq.runtime.user_code.window_changes import CallMemory
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"

@@ -21,7 +21,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
 from streamq.runtime.release import Release
-from streamq.runtime.set_aside import SetAside
+from streamq.runtime.user_code.set_aside import SetAside
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATES, STATES_AT = "states", "states_at"

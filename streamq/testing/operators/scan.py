@@ -17,13 +17,12 @@ from streamq.choices import LengthKind
 from streamq.errors import QueryFailed, sentence
 from streamq.operators import AlterLifetime, Scan, Select
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.stateful_operator import EventOperator, StatefulOperator, udso
 from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_results import FAILURES
+from streamq.runtime.user_code.returns import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
@@ -33,6 +32,7 @@ from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups
 from streamq.time import TIMESTAMP
+from streamq.user_code.udso import EventOperator, StatefulOperator, udso
 
 
 @defines(Scan)

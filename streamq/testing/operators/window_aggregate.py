@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from pyspark.sql import types as t
 
-from streamq.aggregates.window_modules import WindowModule
 from streamq.operators import WindowAggregate
 from streamq.plan.aggregate import Aggregate, Rounding
 from streamq.plan.expr import Expr
@@ -18,6 +17,7 @@ from streamq.testing.oracle.expressions import floating, has_own_key, listed, or
 from streamq.testing.oracle.modules import ModuleValue
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.windows import events_in_groups, members, stamped
+from streamq.user_code.window_module import WindowModule
 
 
 @defines(WindowAggregate)

@@ -17,7 +17,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, QueryFailed, sentence
-from streamq.functions.user_functions import UserFunction
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
@@ -29,6 +28,7 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check, evaluate
 from streamq.testing.oracle.expressions import lifetime, sql
 from streamq.testing.oracle.python_functions import Compute, Operand, PythonFunctions
+from streamq.user_code.udf import UserFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

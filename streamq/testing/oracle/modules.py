@@ -17,15 +17,15 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.aggregates.user_operators import OWN_LIFETIMES, UserOperator
-from streamq.aggregates.window_modules import WindowModule
 from streamq.choices import Clip, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_results import FAILURES, LASTS, START
+from streamq.runtime.user_code.returns import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
+from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
+from streamq.user_code.window_module import WindowModule
 
 LONG = t.LongType()
 NULLABLE = {

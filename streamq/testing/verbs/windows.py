@@ -6,7 +6,6 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from streamq.aggregates.user_operators import UserOperator
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
 from streamq.choices import Clip, Stamp
 from streamq.operators import Scan, Select, TopK, WindowAggregate
@@ -18,6 +17,7 @@ from streamq.plan.node import Node
 from streamq.testing.verbs.expressions import changed, column, outputs, over
 from streamq.testing.windows.room import room_of, rooms
 from streamq.time import ticks
+from streamq.user_code.udo import UserOperator
 from streamq.windows import Snapshot, Window
 
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import pandas as pd
 import pytest
 
 import streamq as sq
-from streamq.aggregates.user_operators import UserOperator
 from streamq.choices import Clip, Stamp
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules.push_where_below_udo import push_where_below_udo, why_not
@@ -22,6 +21,7 @@ from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node, nodes
 from streamq.run.query import local_history
 from streamq.stream import Stream
+from streamq.user_code.udo import UserOperator
 from streamq.windows import Landmark, Snapshot, Window
 from tests.compiler.rules.law import HOPPING, STAYS, TRIPS, holds_in_process
 from tests.window_modules import WINDOWS

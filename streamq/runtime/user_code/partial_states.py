@@ -17,9 +17,9 @@ from pyspark.sql.types import BinaryType, BooleanType, DataType
 from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.module_calls import FIRST, Calling, FirstEvents, failed, pickled
 from streamq.runtime.rendering import python_values
-from streamq.runtime.user_results import FAILURES, Unfit, reason_of
+from streamq.runtime.user_code.calls import FIRST, Calling, FirstEvents, failed, pickled
+from streamq.runtime.user_code.returns import FAILURES, Unfit, reason_of
 
 NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""

@@ -20,17 +20,17 @@ from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import Function
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
-from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
-from streamq.plan.user_code import Called, check_call, refuse_unknown
-from streamq.plan.user_module import UserModule, checked_guards
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.module import as_series
-from streamq.runtime.module_calls import guarded, unchanging
 from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed, ship_module_of
-from streamq.runtime.user_results import FAILURES, fit, plain_result, reason_of, shortened
-from streamq.runtime.user_results import Unfit as Misfit
+from streamq.runtime.user_code.calls import guarded, unchanging
+from streamq.runtime.user_code.returns import FAILURES, fit, plain_result, reason_of, shortened
+from streamq.runtime.user_code.returns import Unfit as Misfit
+from streamq.runtime.user_code.states import as_series
+from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.repository import modules
+from streamq.user_code.signature import Called, check_call, refuse_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

@@ -18,14 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.reduction import Mask, RangedMembers, ReducedColumn
-from streamq.runtime.call_memory import CallMemory
 from streamq.runtime.columnar import runs, with_column
 from streamq.runtime.event import LE, RE
-from streamq.runtime.module_calls import Calling, FirstEvents, failed, first_rows, guarded, pickled, reason_for
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_results import FAILURES
-from streamq.runtime.window_changes import Block, Change, Changes, Members, Outcome, Pickled, Rows
-from streamq.runtime.window_interval import instants_of
+from streamq.runtime.user_code.calls import Calling, FirstEvents, failed, first_rows, guarded, pickled, reason_for
+from streamq.runtime.user_code.returns import FAILURES
+from streamq.runtime.user_code.window_changes import Block, CallMemory, Change, Changes, Members, Outcome, Pickled, Rows
+from streamq.runtime.user_code.window_interval import instants_of
 
 COPIES = 1_000_000
 """About so many members of windows are laid out at a time."""

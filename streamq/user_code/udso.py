@@ -12,17 +12,18 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
-from streamq.plan.module_properties import declared
-from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
 from streamq.plan.tree import show
-from streamq.plan.user_code import refuse_unknown
-from streamq.plan.user_module import UserModule, checked_guards
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.event_calls import EventCalling, check_code, event_calling
 from streamq.runtime.shipping import ship_module_of
-from streamq.runtime.user_results import RowShape
+from streamq.runtime.user_code.returns import RowShape
+from streamq.runtime.user_code.steps import EventCalling
+from streamq.user_code.forms import check_code, event_calling
+from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.properties import declared
+from streamq.user_code.repository import modules
+from streamq.user_code.signature import refuse_unknown
 
 
 def udso(
@@ -155,6 +156,10 @@ class StatefulOperator(UserModule, EventOperator):
         operator.calling(len(operands))  # made here, so that what is wrong is said at the user's line
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Applied(operator, bare, None if where is None else as_expr(where))
+
+    @property
+    def example_call(self) -> str:
+        return f"scan({super().example_call})"
 
     def calling(self, values: int) -> EventCalling:
         shape = RowShape(

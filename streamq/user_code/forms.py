@@ -1,74 +1,29 @@
-"""What code of a user's that aggregates looks like to streamq, in whatever shape it was written: states and what is done to them.
-
-It is the contract that hosts call and ``check_module`` checks. It travels to executors with what calls it.
-"""
+"""The forms in which a user may write code, and what hosts call of each: a function, a class or an object with states, steps."""
 
 from __future__ import annotations
 
 import copy
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
-from streamq.plan.fingerprint import fingerprint
-from streamq.plan.named import Named
-from streamq.plan.user_code import check_options, signature_without_self
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-
-@dataclass(frozen=True)
-class States:
-    """The states of an aggregation, and what may be done to them: a method gives a new state, and leaves those it is given.
-
-    remove, merge: None where there is none; in_parts: whether events may come in parts; any_order: and in any order. The result
-    of a time-sensitive module is asked for with the window, ``result(state, window)``.
-    """
-
-    name: str
-    initial: Callable[[], Any]
-    add: Callable[[Any, Any], Any]
-    result: Callable[..., Any]
-    remove: Callable[[Any, Any], Any] | None = None
-    merge: Callable[[Any, Any], Any] | None = None
-    in_parts: bool = True
-    any_order: bool = True
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Module(States, Named):
-    """A user's ``code`` with its ``options``; ``read`` makes events, as ``add`` takes them, of the arguments by name.
-
-    sensitive: the code reads lifetimes and the window. Its events are a pandas DataFrame: the arguments by name, ``start`` and
-    ``end``.
-    """
-
-    code: Any
-    options: Mapping[str, Any] = field(default_factory=dict)
-    sensitive: bool = False
-    read: Callable[[Mapping[str, pa.Array]], Any]
-
-    @property
-    def identity(self) -> str:
-        """Its name, and what tells its code and options from others of that name."""
-        options = f":{sorted(self.options.items())!r}" if self.options else ""
-        return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Module) and self.identity == other.identity
-
-    def __hash__(self) -> int:
-        return hash(self.identity)
-
-    @property
-    def merges(self) -> bool:
-        """Whether states of parts of a window may be merged: then basic windows are computed once."""
-        return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
+from streamq.plan.own_names import argument
+from streamq.runtime.user_code.returns import RowShape
+from streamq.runtime.user_code.states import Module, as_frame, series_of
+from streamq.runtime.user_code.steps import EventCalling
+from streamq.user_code.signature import (
+    STEPWISE,
+    Called,
+    check_call,
+    check_method,
+    check_methods,
+    check_options,
+    has_states,
+    signature_without_self,
+)
 
 
 def module_of(
@@ -117,7 +72,7 @@ def module_of(
             code=code,
             options=options,
             sensitive=time_sensitive,
-            read=as_frame if time_sensitive else _series_of,
+            read=as_frame if time_sensitive else series_of,
         )
     methods = "initial(), add(state, values), result(state)"
     hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
@@ -175,7 +130,7 @@ def _incremental(name: str, code: Any, module: Any, options: Mapping[str, Any], 
         code=code,
         options=options,
         sensitive=sensitive,
-        read=as_frame if sensitive else _series_of,
+        read=as_frame if sensitive else series_of,
     )
 
 
@@ -204,28 +159,85 @@ def _aggregator(name: str, code: Any, module: Any, options: Mapping[str, Any]) -
     return Module(name, zero, reduce, finish, merge=merge, code=code, options=options, read=read)
 
 
-def _series_of(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
-    return as_series([*columns.values()])
+def event_calling(
+    code: Any,
+    values: int,
+    *,
+    name: str,
+    options: Mapping[str, Any],
+    initial: Any,
+    rows: RowShape,
+    sensitive: bool,
+    time_limit: float | None,
+    checked: bool,
+    quarantine: bool,
+) -> EventCalling:
+    """Return how a user's code is called for events of so many ``values``; raises PlanError for what cannot be called so.
+
+    The code is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, where
+    ``initial`` is a state and not ``...``, a function ``f(state, *values)`` with the options.
+    """
+    check_code(name, code, initial, sensitive=sensitive)
+    module: Any = instance_of(name, code, options) if inspect.isclass(code) else code
+    has_methods = initial is ...
+    if options and not inspect.isclass(code) and has_methods:
+        hint = "Give the class, which is made with them, or a function."
+        raise PlanError(sentence(name, "an object takes no parameters", f"found {', '.join(options)}", hint))
+    if has_methods:
+        start, step = module.initial, module.step
+    else:
+        start = lambda: copy.deepcopy(initial)  # noqa: E731  so that what a step does to it stays there
+        step = _with_options(code, options) if options else code
+    own = step if has_methods else code
+    if inspect.isgeneratorfunction(own):
+        hint = "Return the state, and a list of rows."
+        raise PlanError(sentence(name, "a step gives (state, rows)", "this one is a generator", hint))
+    before = 1 + sensitive
+    own_options = {} if has_methods else options
+    check_call(name, code, Called(values, own_options, before, "step" if has_methods else ""))
+    names = _parameters(own, before + values)
+    return EventCalling(
+        name=name,
+        initial=start,
+        step=step,
+        names=names[before:],
+        rows=rows,
+        sensitive=sensitive,
+        time_limit=time_limit,
+        checked=checked,
+        quarantine=quarantine,
+    )
 
 
-def as_frame(columns: Mapping[str, pa.Array]) -> pd.DataFrame:
-    """Columns as a DataFrame, each as :func:`as_series` has it."""
-    import pandas as pd
+def check_code(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
+    """Raise PlanError for what is neither a class or object with ``initial()`` and ``step``, nor a function with ``initial``."""
+    if initial is ... and has_states(code):
+        check_methods(name, code, STEPWISE)
+        check_method(name, code, "initial", "")
+        check_method(name, code, "step", "state, start, *values" if sensitive else "state, *values")
+    has_methods = all(callable(getattr(code, method, None)) for method in ("initial", "step"))
+    if has_methods and initial is not ...:
+        found = "the code has initial(), and initial= is given"
+        raise PlanError(sentence("udso", "two initial states", found, "Say it in one of them."))
+    if not has_methods and (initial is ... or not inspect.isroutine(code)):
+        hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
+        raise PlanError(sentence("udso", "no code that goes from event to event", f"found {code!r}", hint))
 
-    return pd.DataFrame({name: _series(column) for name, column in columns.items()}, copy=False)
+
+def _with_options(function: Callable[..., Any], options: Mapping[str, Any]) -> Callable[..., Any]:
+    return lambda *arguments: function(*arguments, **options)
 
 
-def as_series(columns: Sequence[pa.Array]) -> tuple[pd.Series, ...]:
-    """Columns as pandas has them after ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
-    return tuple(_series(column) for column in columns)
+def _parameters(step: Any, count: int) -> tuple[str, ...]:
+    """Return the names of a step's first ``count`` parameters."""
+    unnamed = list(map(argument, range(count)))
+    signature = signature_without_self(step)
+    if signature is None:
+        return tuple(unnamed)
+    named = [
+        p.name for p in signature.parameters.values() if p.kind is not p.VAR_POSITIONAL and p.kind is not p.KEYWORD_ONLY
+    ]
+    return (*named[:count], *unnamed[len(named) :])
 
 
-def _series(array: pa.Array) -> pd.Series:
-    import pandas as pd
-
-    plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
-    if plain and array.null_count:
-        dtype = "boolean" if pa.types.is_boolean(array.type) else f"Int{array.type.bit_width}"
-        return pd.Series(array.to_pylist(), dtype=dtype)
-    # a copy: what Arrow lends cannot be written to, and a module that writes to it is to be found
-    return array.to_pandas(date_as_object=False).copy()
+__all__ = ["check_code", "event_calling", "instance_of", "module_of", "signature_of"]

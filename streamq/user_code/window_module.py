@@ -13,16 +13,17 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.module_properties import Property, declared, mergeable, order_insensitive
 from streamq.plan.own_names import argument
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
-from streamq.plan.user_code import Called, check_aggregating, check_call, has_states
-from streamq.plan.user_module import UserModule, checked_guards
-from streamq.runtime.module import Module, module_of
-from streamq.runtime.module_calls import Calling, unchanging_module
-from streamq.runtime.module_windows import module_results
 from streamq.runtime.shipping import ship_module_of
+from streamq.runtime.user_code.calls import Calling, unchanging_module
+from streamq.runtime.user_code.states import Module
+from streamq.runtime.user_code.window_walk import module_results
+from streamq.user_code.forms import module_of
+from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.properties import Property, declared, mergeable, order_insensitive
+from streamq.user_code.signature import Called, check_aggregating, check_call, has_states
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

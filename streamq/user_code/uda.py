@@ -8,18 +8,18 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.aggregates.pickled_states import PickledState
-from streamq.aggregates.window_modules import WindowModule, module_arguments
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
-from streamq.plan.module_properties import OF_OPERATORS, declared
 from streamq.plan.reduction import ReducedColumn
-from streamq.plan.repository import modules
 from streamq.plan.spark_types import parse_type
-from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.user_code.partial_states import PickledState
+from streamq.user_code.properties import OF_OPERATORS, declared
+from streamq.user_code.repository import modules
+from streamq.user_code.signature import refuse_unknown
+from streamq.user_code.window_module import WindowModule, module_arguments
 
 
 def uda(

@@ -20,10 +20,10 @@ from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named import Named
 from streamq.plan.own_names import show_argument, shown_group
-from streamq.runtime.module import Module
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_results import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
-from streamq.runtime.window_interval import WindowInterval, instant_of
+from streamq.runtime.user_code.returns import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
+from streamq.runtime.user_code.states import Module
+from streamq.runtime.user_code.window_interval import WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 FIRST = 3

@@ -16,7 +16,7 @@ from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
-from streamq.plan.named import Named
+from streamq.plan.named import Decorated
 from streamq.plan.plain import plain_value
 
 SCRIPT = "a notebook or script"
@@ -27,7 +27,7 @@ UNNAMED = "<lambda>"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class UserModule(Named, ABC):
+class UserModule(Decorated, ABC):
     """A user's ``code`` under a name, as a decorator of ``sq`` makes it; plans hold it, and the repository lists it.
 
     returns: the type of the results, of an operator's rows a struct; options: the keyword arguments, plain values, that each

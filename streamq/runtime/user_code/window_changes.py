@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,17 +11,77 @@ import pyarrow as pa
 
 from streamq.plan.reduction import Mask
 from streamq.runtime.bucket import Hashes, beside, hashes
-from streamq.runtime.call_memory import CallMemory, Remembered
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.module_calls import pickled
+from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.values import Ints, bits
 
 if TYPE_CHECKING:
-    from streamq.runtime.module_windows import Walk
+    from streamq.runtime.user_code.window_walk import Walk
 
 Rows = Ints
 """Rows of the members' table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Remembered:
+    """A call: the digest of the members it was about, how many they were, its result and the state, both as pickles.
+
+    A result of None is NULL, as that of a window in quarantine is; failure: why that is there.
+    """
+
+    digest: int
+    count: int
+    result: bytes | None
+    state: bytes | None
+    failure: str | None = None
+
+
+@dataclass(eq=False)
+class CallMemory:
+    """The calls of the micro-batches before, by the name of the result and a number that tells windows apart; and those of now.
+
+    fresh: the deltas that came in this micro-batch, with their weights; None: there are none.
+    """
+
+    before: dict[tuple[str, int], Remembered] = field(default_factory=dict)
+    now: dict[tuple[str, int], Remembered] = field(default_factory=dict)
+    fresh: pa.Table | None = None
+
+    @property
+    def table(self) -> pa.Table:
+        """The calls of now as a table for keeping."""
+        columns: dict[str, list[Any]] = {
+            "name": [name for name, _ in self.now],
+            "window": [window for _, window in self.now],
+            "digest": [call.digest for call in self.now.values()],
+            "count": [call.count for call in self.now.values()],
+            "result": [call.result for call in self.now.values()],
+            "state": [call.state for call in self.now.values()],
+            "failure": [call.failure for call in self.now.values()],
+        }
+        return pa.table(columns, schema=_KEPT)
+
+    @staticmethod
+    def of(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
+        """The memory that a table keeps."""
+        if table is None:
+            return CallMemory(fresh=fresh)
+        before = {(row.pop("name"), row.pop("window")): Remembered(**row) for row in table.to_pylist()}
+        return CallMemory(before, fresh=fresh)
+
+
+_KEPT = pa.schema(
+    [
+        ("name", pa.string()),
+        ("window", pa.uint64()),
+        ("digest", pa.uint64()),
+        ("count", pa.int64()),
+        ("result", pa.binary()),
+        ("state", pa.binary()),
+        ("failure", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -179,4 +239,4 @@ def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 
-__all__ = ["Block", "Change", "Changes", "Members", "Outcome", "Pickled", "Rows"]
+__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "Outcome", "Pickled", "Rows"]

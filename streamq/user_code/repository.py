@@ -1,4 +1,4 @@
-"""The repository: modules of a user's own by name, those of this program and those that installed packages publish."""
+"""The repository: modules of a user's own by name, those of this program, of installed packages, and those that a plan calls."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
-from streamq.plan.user_module import UNNAMED, UserModule, place_of
+from streamq.plan.node import Node, expanded, expressions, nodes
+from streamq.plan.passes import nodes as parts
+from streamq.user_code.module import UNNAMED, UserModule, place_of
 
 GROUP = "streamq.modules"
 """The group of entry points by which packages publish modules."""
@@ -256,7 +258,18 @@ def _of_package(package: str) -> str:
     return f" (package {package})" if package else ""
 
 
+def called_modules(plan: Node) -> list[UserModule]:
+    """Return the modules that a plan calls, in the order of its nodes; of those of one name the first."""
+    modules: dict[str, UserModule] = {}
+    for node in nodes(expanded(plan)):
+        called = [getattr(part, "function", None) for expr in expressions(node) for part in parts(expr)]
+        for module in (*called, getattr(node, "operator", None)):
+            if isinstance(module, UserModule):
+                modules.setdefault(module.name, module)
+    return list(modules.values())
+
+
 modules = Repository()
 """The repository of this process."""
 
-__all__ = ["GROUP", "Repository", "Unloaded", "modules"]
+__all__ = ["GROUP", "Repository", "Unloaded", "called_modules", "modules"]

@@ -9,20 +9,20 @@ from typing import Any
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.aggregates.window_modules import WindowModule, module_arguments
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
-from streamq.plan.module_properties import one_output_per_group, time_bound
 from streamq.plan.reduction import ReducedColumn
-from streamq.plan.repository import modules
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields
-from streamq.plan.user_code import refuse_unknown
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.module_calls import Calling
-from streamq.runtime.user_results import LASTS, START, RowShape
+from streamq.runtime.user_code.calls import Calling
+from streamq.runtime.user_code.returns import LASTS, START, RowShape
+from streamq.user_code.properties import one_output_per_group, time_bound
+from streamq.user_code.repository import modules
+from streamq.user_code.signature import refuse_unknown
+from streamq.user_code.window_module import WindowModule, module_arguments
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
