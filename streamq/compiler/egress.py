@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
-from streamq.operators import AlterLifetime, Explode, Select, Where, WindowAggregate
-from streamq.plan.expr import Col
+from streamq.operators.operator import Operator
+from streamq.operators.row_key import RowKey, no_row_key
+from streamq.plan.folding import fold
 from streamq.plan.lowering import instant, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
@@ -17,7 +18,6 @@ from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, 
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.time import INFINITY
-from streamq.user_code.udo import UserOperator
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,48 +58,16 @@ def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
     """Return the groups' columns under their names in the result; raises PlanError where a group's rows may share a start."""
-    called = {name: name for name in plan.schema.names}
-    node = plan
-    while isinstance(node, Where | Select):
-        if isinstance(node, Select):
-            exprs = node.exprs
-            called = {top: e.name for top, name in called.items() if isinstance(e := exprs[name], Col)}
-        node = node.input
-    what = "output='upsert' needs a result with one row a group and start"
-    operator = _operator_of(node)
-    if operator is not None:
-        if not operator.gives_one_row:
-            hint = "Declare properties=[sq.one_output_per_group], if it gives one; else use output='changelog'."
-            raise PlanError(sentence(verb, what, f"{operator.name} may give several rows a window", hint))
-        if not isinstance(node, Explode):
-            hint = "Say stamp='align' or 'point_at_end'; else use output='changelog'."
-            raise PlanError(sentence(verb, what, f"rows of {operator.name} have lifetimes of their own", hint))
-        node = node.input
-    if not isinstance(node, WindowAggregate):
-        hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
-        raise PlanError(sentence(verb, what, f"found {node.title or type(node).__name__}", hint))
-    if node.window.equal_starts(node.stamp):
-        hint = "Use output='changelog'."
-        raise PlanError(sentence(verb, what, f"{node.title} windows may share a start", hint))
-    columns = []
-    for key in node.keys:
-        names = [top for top, name in called.items() if name == key]
-        if not names:
-            missing = f"the group's column {key!r} is not among {', '.join(plan.schema.names)}"
-            raise PlanError(sentence(verb, what, missing, "Keep it in select."))
-        columns.append(names[0])
-    return tuple(columns)
+    key: RowKey = fold(plan, _row_key)
+    if key.wrong:
+        raise PlanError(
+            sentence(verb, "output='upsert' needs a result with one row a group and start", key.wrong, key.hint)
+        )
+    return key.columns
 
 
-def _operator_of(node: Node) -> UserOperator | None:
-    """The operator of a user's own whose rows a node gives, on their windows or on lifetimes of their own; else None."""
-    node = node.input if isinstance(node, AlterLifetime) else node
-    match node:
-        case Explode(input=WindowAggregate(aggregates=aggregates), column=column):
-            applied = dict(aggregates).get(column)
-            function = None if applied is None else applied.function
-            return function if isinstance(function, UserOperator) else None
-    return None
+def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
+    return node.row_key(inputs) if isinstance(node, Operator) else no_row_key(node.title)
 
 
 def user_rows(df: DataFrame, result: Result) -> DataFrame:

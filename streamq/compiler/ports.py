@@ -37,6 +37,7 @@ class PortInput:
 class Port:
     """A kernel that a stage will host, with its inputs; ``name`` is also the name of its output relation, of columns ``schema``.
 
+    ``final_kernel`` is the one to run instead if its rows wait until they are final; None: it cannot hold them back.
     ``lines`` are the lines of explain on it. ``aligns`` is where the level of consistency holds rows back. ``node`` is the
     operator whose result it computes, for those who watch the plan. ``after`` is the number of a stage that it must be behind.
     """
@@ -49,6 +50,7 @@ class Port:
     aligns: AlignAt | None = None
     node: Node | None = None
     after: int = -1
+    final_kernel: Kernel | None = None
 
     @property
     def stage(self) -> int:

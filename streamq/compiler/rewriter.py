@@ -154,8 +154,10 @@ class _Phase:
 
     def _part(self, node: Node, result: Node) -> None:
         """Count the inputs of a node that a rule bypassed and others still read as shared: both read them now."""
-        still_read = {n.digest for n in _near(result)}
         todo = list(node.children)
+        if not any(below.digest in self.shared for below in todo):
+            return
+        still_read = {n.digest for n in nodes(result)}
         while todo:
             below = todo.pop()
             if below.digest in self.shared and below.digest not in still_read:

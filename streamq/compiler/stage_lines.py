@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from streamq.compiler.strategy import RunBy
 from streamq.operators.grid_windows import GridWindows
+from streamq.operators.kernel_factory import RunBy
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
 from streamq.plan.node import Node, stated, states

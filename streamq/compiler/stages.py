@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -19,11 +18,12 @@ from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.program import INGRESS, Path, Program, Relation
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
-from streamq.compiler.strategy import JudgedAt, RunBy
+from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_windows import GridWindows
+from streamq.operators.kernel_factory import KernelSite, RunBy
 from streamq.operators.operator import Operator, Passing
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.select import Select
@@ -40,13 +40,8 @@ from streamq.plan.schema import POINT, Field, Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
-from streamq.runtime.kernels.recompute import RecomputeKernel
-from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 class _Compiler:
@@ -95,17 +90,15 @@ class _Compiler:
     def _hold_until_final(self, path: Path) -> Path:
         """Have the kernel that a path begins at hold its rows back until they are final, if it can.
 
-        It can if it is a ``RecomputeKernel`` whose rows neither another kernel reads nor a result that is not final. Returns the
-        path, then without retractions; else the path as it is, for the caller to put a settle kernel behind.
+        It can if its factory says so, and neither another kernel reads its rows nor a result that is not final. Returns the path,
+        then without retractions; else the path as it is, for the caller to put a settle kernel behind.
         """
         port = next((p for p in self.ports if p.name == path.relation), None)
-        if port is None or not isinstance(port.kernel, RecomputeKernel) or not port.kernel.can_hold:
-            return path
-        if port.node is None or port.node.digest in self.unsettled:
+        if port is None or port.final_kernel is None or port.node is None or port.node.digest in self.unsettled:
             return path
         if any(p.relation == path.relation for other in self.ports for p in other.paths):
             return path
-        port.kernel = replace(port.kernel, final=True)
+        port.kernel = port.final_kernel
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
@@ -156,22 +149,28 @@ class _Compiler:
             ports.append(PortInput(paths, columns, lifetimes))
         all_paths = [p for port in ports for p in port.paths]
         name = f"{node.title.replace(' ', '_')}:{node.digest}"
-        run_by = self.strategy.run_by[node.digest]
-        has_own_kernel = run_by == RunBy.OWN_KERNEL
-        ends_move = any(p.moves for p in ports[0].paths)
-        kernel = _kernel(node, evaluation, has_own_kernel, ends_move=ends_move, options=self.options)
+        factory = evaluation.factory
+        site = _site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
+        kernel = factory.make(evaluation, site)
+        final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
-            f"run by: {run_by}",
-            f"basket: {states(node)['State']}" + ("" if has_own_kernel else "; rows reported and not settled"),
+            f"run by: {self.strategy.run_by[node.digest]}",
+            f"basket: {states(node)['State']}" + ("; rows reported and not settled" if factory.corrects else ""),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *final_and_cost_lines(node),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
-        retracts = not has_own_kernel or any(p.retracts for p in all_paths)
-        aligns = AlignAt.INPUT
+        retracts = factory.corrects or any(p.retracts for p in all_paths)
         port = Port(
-            name=name, kernel=kernel, inputs=ports, schema=evaluation.schema, lines=lines, aligns=aligns, node=node
+            name=name,
+            kernel=kernel,
+            final_kernel=final_kernel,
+            inputs=ports,
+            schema=evaluation.schema,
+            lines=lines,
+            aligns=AlignAt.INPUT,
+            node=node,
         )
         path = self._host(port, retracts=retracts, moves=moves)
         return path.then(Select(_Placeholder.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
@@ -251,18 +250,12 @@ class _Compiler:
         port = PortColumns(columns, windows.keys)
         paths = [self._settle_before_open_end(p) if _moves_members(p, port) else p for p in paths]
         retracts = any(p.retracts for p in paths)
-        reads_moving_end = any(p.moves for p in paths) and _reads_end(windows, paths)
-        kernel = WindowAggregateKernel(
-            windows.keys,
-            windows.window.basic_grid(),
-            windows.partials,
-            all(p.points for p in paths),
-            merges=not retracts and windows.combined,
-            combines=windows.combined,
-            infinite=windows.input.traits.infinite,
-            reads_end=reads_moving_end,
+        kernel = windows.kernel(
+            points=all(p.points for p in paths),
+            retracts=retracts,
+            ends_move=any(p.moves for p in paths) and _reads_end(windows, paths),
             final=final,
-            early=self.options.early and not final,
+            early=self.options.early,
         )
         lifetimes = (LE,) if kernel.points else (LE, RE)
         if retracts:
@@ -311,32 +304,19 @@ class _Placeholder(Node):
         return self.schema
 
 
-def _kernel(
-    node: EvaluatedOperator, evaluation: Evaluation, has_own_kernel: bool, *, ends_move: bool, options: Options
-) -> Kernel:
-    """The kernel of an operator: its own, or ``RecomputeKernel`` over its evaluator.
-
-    ``ends_move``: ends of the first input's events may still move.
-    """
+def _site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, options: Options) -> KernelSite:
+    """Return where an operator's kernel runs; ``ends_move``: ends of the first input's events may still move."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
     )
-    names = evaluation.schema.names
-    if has_own_kernel:
-        assert evaluation.kernel is not None
-        return evaluation.kernel(schemas, names, options.late_output)
-    unmoved = None if ends_move else evaluation.unmoved
-    evaluator = evaluation.evaluator if unmoved is None else unmoved
-    parameters: dict[str, Any] = {
-        "early": options.early,
-        "bound": evaluation.bound,
-        "pointwise": evaluation.pointwise,
-    }
-    if not (evaluation.keeps_states or evaluation.calls_modules):
-        return RecomputeKernel(evaluator, schemas, names, **parameters)
-    kind = ScanKernel if evaluation.keeps_states else CallModulesKernel
-    return kind(evaluator, schemas, names, **parameters, sets_aside=options.late_output and evaluation.sets_aside)
+    return KernelSite(
+        inputs=schemas,
+        result=evaluation.schema.names,
+        early=options.early,
+        late_output=options.late_output,
+        ends_move=ends_move,
+    )
 
 
 def _moves_members(path: Path, port: PortColumns) -> bool:

@@ -13,6 +13,7 @@ from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.grid import Grid
 from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.kernel_factory import RunBy
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
@@ -24,14 +25,6 @@ class JudgedAt(StrEnum):
     OWN_KERNEL = "by the kernel that makes events of its items"
     STAGE = "in a stage of its own"
     FIRST_KERNEL = "by the kernel that reads it first"
-
-
-class RunBy(StrEnum):
-    """What runs an operator that keeps state."""
-
-    MERGED_WINDOWS = "partial results of ranges of windows, merged"
-    OWN_KERNEL = "a kernel of its own"
-    EVALUATOR = "its evaluator, over the events that it still needs"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +59,7 @@ def _run_by(node: Node) -> RunBy | None:
     if isinstance(node, Operator) and node.grid_windows() is not None:
         return RunBy.MERGED_WINDOWS
     if isinstance(node, EvaluatedOperator):
-        return RunBy.EVALUATOR if node.evaluation().kernel is None else RunBy.OWN_KERNEL
+        return node.evaluation().factory.run_by
     return None
 
 
@@ -107,4 +100,4 @@ def _drops_what_is_late(source: Source) -> bool:
     return source.gives_points and not source.policy.late.shows_items
 
 
-__all__ = ["RunBy", "JudgedAt", "Judging", "Strategy", "choose"]
+__all__ = ["JudgedAt", "Judging", "Strategy", "choose"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,6 +13,7 @@ from pyspark.sql import types as t
 from streamq.choices import Anchor, LengthKind
 from streamq.errors import TimeError, TypeMismatch, sentence
 from streamq.operators.lifetime_change import BREACH, Length, Start, length_of, start_of
+from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
@@ -76,6 +78,9 @@ class AlterLifetime(Step):
             rule = f"c - {show_duration(-self.length.by, self.schema.axis)}"
         waits = self.input.traits.moves_ends and self.reads_open_end
         return rule + ("; the least start of an event whose end is open, if that is before" if waits else "")
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        return inputs[0].with_own_lifetimes() or super().row_key(inputs)
 
     @property
     def reads_open_end(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.kernel_factory import OwnKernel
 from streamq.operators.operator import EventsAside
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -73,7 +74,7 @@ class Attempt(EvaluatedOperator):
             reads_ends=any(reads_end(e) for _, e in self.columns),
             moves=Moves.AS_INPUTS,
             sets_aside=True,
-            kernel=lambda schemas, names, late_output: AttemptKernel(evaluator, late_output),
+            factory=OwnKernel(lambda site: AttemptKernel(evaluator, site.late_output)),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
-import pyarrow as pa
-
+from streamq.operators.kernel_factory import KernelFactory, Recompute
 from streamq.plan.expr import Cast, Col, Expr
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.condition import Condition
-from streamq.runtime.kernel import Kernel
 
 Columns = tuple[tuple[str, Expr], ...]
 """Names and the expressions that they stand for."""
@@ -55,7 +52,7 @@ class Moves(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How an operator is run: on a stream by the kernel ``recompute``, in batch by :mod:`batch_host`."""
+    """How an operator is run: on a stream by the kernel that its factory makes, in batch by :mod:`batch_host`."""
 
     evaluator: Evaluator
     inputs: tuple[PortColumns, ...]
@@ -87,18 +84,11 @@ class Evaluation:
     unmoved: Evaluator | None = None
     """A cheaper evaluator for a first input in which no end ever moves."""
 
-    calls_modules: bool = False
-    """Whether it calls code of a user's, whose calls are remembered from one micro-batch to the next."""
-
     sets_aside: bool = False
     """Whether a module of a user's sets aside what it fails for: ``rows`` of the evaluator then takes a ``SetAside``, too."""
 
-    keeps_states: bool = False
-    """Whether the evaluator goes on from states, which take the place of the events before them."""
-
-    kernel: Callable[[tuple[pa.Schema, ...], tuple[str, ...], bool], Kernel] | None = None
-    """Makes the kernel that runs the operator in place of ``recompute``, from its ports' schemas, the result's columns, and
-    whether there is a late output."""
+    factory: KernelFactory = field(default_factory=Recompute)
+    """Makes the kernel that runs the operator on a stream."""
 
 
 def all_columns(schema: Schema) -> Columns:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Self
 
 import pyarrow as pa
@@ -9,6 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
+from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
@@ -67,6 +69,9 @@ class Explode(Step):
 
     def detail(self) -> str:
         return f"{shown_name(self.column)}{', flatten' if self.flatten else ''}"
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        return inputs[0].of_elements(self.column) or super().row_key(inputs)
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         """Spark's own explode."""

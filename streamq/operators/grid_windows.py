@@ -1,4 +1,4 @@
-"""Windows of a grid made of partial results: what the kernel ``window_aggregate`` is told of an operator."""
+"""Windows of a grid made of partial results: their kernel, and what that takes of events."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
+from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.windows import Window
 
 
@@ -24,6 +25,27 @@ class GridWindows:
     partials: tuple[Partial, ...]
     combined: bool
     outputs: tuple[tuple[str, Expr], ...] = ()
+
+    def kernel(
+        self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool
+    ) -> WindowAggregateKernel:
+        """Make the kernel that runs them on a stream.
+
+        points: every event is a point; retracts: events may be taken back; ends_move: an argument reads ends that may still
+        move; final: windows wait until they are final; early: they are reported as soon as they have a member.
+        """
+        return WindowAggregateKernel(
+            self.keys,
+            self.window.basic_grid(),
+            self.partials,
+            points,
+            merges=not retracts and self.combined,
+            combines=self.combined,
+            infinite=self.input.traits.infinite,
+            reads_end=ends_move,
+            final=final,
+            early=early and not final,
+        )
 
 
 __all__ = ["GridWindows"]

@@ -20,6 +20,7 @@ from streamq.operators.interval_join import (
     uncovered_parts,
 )
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
+from streamq.operators.kernel_factory import OwnKernel
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
 from streamq.plan.expr import Col, Expr
@@ -125,7 +126,7 @@ class Join(Pairing):
             inputs=inputs,
             schema=self.schema,
             moves=Moves.AS_INPUTS,
-            kernel=lambda schemas, result, late_output: InnerJoinKernel(evaluator, schemas, result),
+            factory=OwnKernel(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 
     @property

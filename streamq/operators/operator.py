@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice
 from streamq.operators.grid_windows import GridWindows
+from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
@@ -118,6 +119,10 @@ class Operator(Node, ABC):
     def grid_windows(self) -> GridWindows | None:
         """The operator as windows of a grid made of partial results, if it is that in a stream."""
         return None
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        """The columns that, beside their start, tell its rows apart; ``inputs``: the row keys of its inputs."""
+        return no_row_key(self.title or type(self).__name__)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         """The operator applied to every group at once: over ``inputs`` of which some (``is_keyed``) carry the columns ``keys``.

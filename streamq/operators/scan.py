@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.kernel_factory import KernelSite, Recompute
 from streamq.operators.operator import EventsAside
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
@@ -27,6 +28,8 @@ from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.scan import ScanEvaluator
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.scan import ScanKernel
 from streamq.user_code.udso import Applied, EventOperator, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)
@@ -115,12 +118,20 @@ class Scan(EvaluatedOperator):
             schema=self.schema,
             pointwise=(0,),
             moves=Moves.NEVER,
-            keeps_states=True,
             sets_aside=self.operator.sets_aside,
+            factory=_GoOn(),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))
+
+
+class _GoOn(Recompute):
+    """The kernel ``scan``, whose evaluator goes on from states."""
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        sets_aside = evaluation.sets_aside and site.late_output
+        return ScanKernel(**self.parameters(evaluation, site), sets_aside=sets_aside)
 
 
 class ScanVerbs(ABC, Generic[S]):

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.attempt import attempted, check_attempts
+from streamq.operators.row_key import RowKey
 from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
@@ -72,6 +73,10 @@ class Select(ExpressionStep):
 
     def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
         return frozenset(name for name, e in self.columns if reads_end(e) or not moving.isdisjoint(columns(e)))
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        names = {e.name: name for name, e in reversed(self.columns) if isinstance(e, Col)}
+        return inputs[0].renamed(names, self.schema.names)
 
     def detail(self) -> str:
         return ", ".join(

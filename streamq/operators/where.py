@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Self
 
 from pyspark.sql import types as t
@@ -10,6 +11,7 @@ from pyspark.sql import types as t
 from streamq.errors import TypeMismatch, sentence
 from streamq.operators.attempt import attempted, check_attempts
 from streamq.operators.evaluation import all_columns
+from streamq.operators.row_key import RowKey
 from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, Rows, V
 from streamq.plan.expr import Expr, Lit
@@ -57,6 +59,9 @@ class Where(ExpressionStep):
     @property
     def reads_open_end(self) -> bool:
         return reads_end(self.predicate)
+
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        return inputs[0]
 
     def detail(self) -> str:
         return show(self.predicate)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -12,9 +13,11 @@ from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_windows import GridWindows
+from streamq.operators.kernel_factory import KernelSite, Recompute
 from streamq.operators.operator import BatchRun, EventsAside
 from streamq.operators.over_windows import OverWindows
 from streamq.operators.partial_aggregate import partial_fields
+from streamq.operators.row_key import RowKey
 from streamq.operators.snapshots import snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
@@ -31,6 +34,9 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.windows import WindowEvaluator
 from streamq.runtime.event import LE
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.call_modules import CallModulesKernel
+from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import ModuleReduction, WindowModule
 from streamq.windows import Window
 from streamq.windows.batch import ENDS, STARTS, stamped
@@ -139,6 +145,12 @@ class WindowAggregate(OverWindows):
             unmerged_beside=tuple(a.function.name for a in others if not merges(a, source)),
         )
 
+    def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        lists = {name: a.function for name, a in self.aggregates if isinstance(a.function, UserOperator)}
+        shares_starts = self.window.equal_starts(self.stamp)
+        wrong = f"{self.title} windows may share a start" if shares_starts else ""
+        return RowKey(self.keys, wrong, lists=lists)
+
     @property
     def event_windows(self) -> Window | None:
         # rows that are time-bound go by c itself: what is late for them is not told by ends of windows
@@ -194,14 +206,15 @@ class WindowAggregate(OverWindows):
             order=order,
             payload=payload,
         )
+        calls_modules = any(isinstance(r, ModuleReduction) for r in reductions)
         return self._evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
             self.schema.with_fields(fields),
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             takes_ends=by_ends,
-            calls_modules=any(isinstance(r, ModuleReduction) for r in reductions),
             sets_aside=bool(payload),
+            factory=_CallModules(self.stamp == Stamp.TIME_BOUND) if calls_modules else Recompute(),
         )
 
     def grid_windows(self) -> GridWindows | None:
@@ -258,6 +271,21 @@ class WindowAggregate(OverWindows):
             start, end = window_lifetime(self.window.grid)
             rows = rows.withColumns({STARTS: start, ENDS: end})
         return stamped(rows, self.stamp, self.schema)
+
+
+@dataclass(frozen=True)
+class _CallModules(Recompute):
+    """The kernel ``call_modules``, which remembers the calls of modules; time-bound rows are final before their windows are."""
+
+    is_time_bound: bool
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        sets_aside = evaluation.sets_aside and site.late_output
+        return CallModulesKernel(**self.parameters(evaluation, site), sets_aside=sets_aside)
+
+    @property
+    def can_hold(self) -> bool:
+        return not self.is_time_bound
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:

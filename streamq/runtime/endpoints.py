@@ -9,10 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from streamq.runtime.arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.grid import Grid
+    from streamq.runtime.kernel import Clock
 
 
 @dataclass
@@ -57,6 +61,29 @@ def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -
         case Bound.ENDLESS:
             return arithmetic.choose(is_endless, last, INFINITY)
     return INFINITY
+
+
+def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
+    """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
+
+    On a ``grid`` it is the number of the last such window. The endpoints that the map side has announced go into ``values``,
+    without those of lifetimes that the source drops as late.
+    """
+
+    def place(instant: int) -> int:
+        return instant if grid is None else grid.last_starting_before(instant)
+
+    until, reach = None if clock.until is None else place(clock.until), place(clock.reach)
+    if bound is Bound.NONE:
+        return INFINITY if until is None else until
+    endpoints, announced = Endpoints(values), list[Endpoint]()
+    for note in clock.notes:
+        first = MINUS_INFINITY
+        if grid is not None and note.judge is not None:
+            first = grid.first_ending_after(note.judge.late.acts_from(note.promised))
+        announced += [endpoint for endpoint in note.endpoints if endpoint.first >= first]
+    endpoints.add(announced, reach)
+    return endpoints.limit(bound, reach, until)
 
 
 class Endpoints:

@@ -11,7 +11,7 @@ from typing import Any
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
 
-STATE_VERSION = 14
+STATE_VERSION = 15
 """Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
 
 SHOWN = 3

@@ -16,6 +16,7 @@ from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Edges, MergePartials, written_operators
 from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.kernel_factory import KernelSite
 from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
 from streamq.plan.schema import Schema
 from streamq.testing.operators.scan import RESETTING_SUM
@@ -74,8 +75,9 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
     assert isinstance(plan, EvaluatedOperator)
     evaluation = plan.evaluation()
     rule = evaluation.evaluator.progress_rule
-    if evaluation.kernel is not None:
-        rule = evaluation.kernel((pa.schema([]),) * len(plan.children), plan.schema.names, False).progress_rule
+    if not evaluation.factory.corrects:
+        site = KernelSite(inputs=(pa.schema([]),) * len(plan.children), result=plan.schema.names)
+        rule = evaluation.factory.make(evaluation, site).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
     told = states(plan)
     clauses = [clause.strip() for clause in re.split("[;,]", told["CTI"])]

@@ -49,11 +49,6 @@ class CallModulesKernel(RecomputeKernel):
         return self._windows.stamp == Stamp.TIME_BOUND
 
     @property
-    def can_hold(self) -> bool:
-        """Whether its rows may be held back until they are final as rows of windows; time-bound ones are final before."""
-        return not self.is_time_bound
-
-    @property
     def _windows(self) -> WindowEvaluator:
         assert isinstance(self.evaluator, WindowEvaluator)
         return self.evaluator

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
-from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
+from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
@@ -72,11 +72,6 @@ class RecomputeKernel(Uncombined):
         # executors need no more of the rule than this
         object.__setattr__(self, "final_release", self.progress_rule.final)
         object.__setattr__(self, "early_release", self.progress_rule.early)
-
-    @property
-    def can_hold(self) -> bool:
-        """Whether its rows may be held back until they are final."""
-        return True
 
     @property
     def _sends_at_once(self) -> bool:
@@ -136,7 +131,9 @@ class RecomputeKernel(Uncombined):
         cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
         waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
         state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
-        state.values["open"] = int(ints(rows, RE)[self._is_open(rows, clock.c)].min(initial=INFINITY))
+        if LAST_END in rows.column_names:
+            # windows that wait for members may end before c
+            state.values["open"] = int(ints(rows, RE)[self._is_open(rows, clock.c)].min(initial=INFINITY))
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
                 state.drop(basket, BIN)
@@ -201,11 +198,10 @@ class RecomputeKernel(Uncombined):
         """
         if self.bound is Bound.NONE:
             return INFINITY
-        endpoints = Endpoints(state.values)
-        endpoints.add([e for note in clock.notes for e in note.endpoints], clock.reach)
+        at_end = bound_at_end(state.values, clock, self.bound)
         if clock.c != INFINITY and not self._sends_at_once:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
-        return endpoints.limit(self.bound, clock.reach, clock.until)
+        return at_end
 
     # keeping and forgetting
 

@@ -21,7 +21,7 @@ from streamq.plan.partial import COUNT, Partial, Place
 from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
-from streamq.runtime.endpoints import Bound, Endpoint, Endpoints, endpoint
+from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
@@ -413,18 +413,8 @@ class WindowAggregateKernel:
 
     def _last_of_all(self, state: Scope, clock: Clock) -> int:
         """The last window to report once the input has ended: the last endpoint's, if a lifetime never ends."""
-        until = None if clock.until is None else self.window.last_starting_before(clock.until)
-        if not self.infinite:
-            return INFINITY if until is None else until
-        endpoints, reach = Endpoints(state.values), self.window.last_starting_before(clock.reach)
-        announced: list[Endpoint] = []
-        for note in clock.notes:
-            # of what the source drops as late nothing counts
-            acts_from = MINUS_INFINITY if note.judge is None else note.judge.late.acts_from(note.promised)
-            first = self.window.first_ending_after(acts_from)
-            announced += [endpoint for endpoint in note.endpoints if endpoint.first >= first]
-        endpoints.add(announced, reach)
-        return endpoints.limit(Bound.ENDLESS, reach, until)
+        bound = Bound.ENDLESS if self.infinite else Bound.NONE
+        return bound_at_end(state.values, clock, bound, self.window)
 
     # results
 
