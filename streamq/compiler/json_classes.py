@@ -18,7 +18,7 @@ from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.named import Named
 from streamq.plan.node import NODES, Node
-from streamq.runtime.user_code.calls import Calling
+from streamq.runtime.user_code.calls import WindowCall
 
 
 def expression_classes() -> dict[str, type[Expr]]:
@@ -59,7 +59,7 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
 
 def _holds_code(owner: Any) -> bool:
     """Whether a class holds code of a user's, as what rules make of plans may: then it is made anew, not written."""
-    return any(hint is Calling for hint in _field_types(owner).values())
+    return any(hint is WindowCall for hint in _field_types(owner).values())
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:

@@ -13,10 +13,10 @@ from streamq.plan.expr import Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, WholeRows
 from streamq.runtime.evaluators.condition import Condition
-from streamq.runtime.user_code.steps import EventCalling
+from streamq.runtime.user_code.calls import StepCall
+from streamq.user_code.forms import row_shape
 from streamq.user_code.udso import EventOperator
 
 
@@ -72,7 +72,7 @@ class PatternScan(EventOperator):
         scope = f"{self.name}({', '.join(map(str, self.parts))}) within {self.within}"
         return f"{scope}{conditions and f', {conditions}'}"
 
-    def calling(self, values: int) -> EventCalling:
+    def calling(self, values: int) -> StepCall:
         names = tuple(field.name for field in self.columns)
         step = self.step(
             inputs=tuple(tuple(map(names.index, source)) for source in self.sources),
@@ -82,15 +82,8 @@ class PatternScan(EventOperator):
             count=self.count,
             within=self.within,
         )
-        rows = WholeRows(
-            names=names,
-            types=tuple(arrow_type(field.type) for field in self.columns),
-            shown_types=tuple(field.type.simpleString() for field in self.columns),
-            timed=False,
-            keeps_lifetimes=False,
-            single=False,
-        )
-        return EventCalling(
+        rows = row_shape(self.fields, WholeRows)
+        return StepCall(
             name=self.name,
             initial=step.initial,
             step=step.step,

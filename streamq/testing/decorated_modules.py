@@ -16,8 +16,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.states import States
-from streamq.runtime.user_code.window_interval import instants_of
+from streamq.runtime.user_code.states import States, instants_of
 from streamq.testing.module_forms import Checked, Rows
 from streamq.user_code.properties import time_bound
 from streamq.user_code.udo import UserOperator
@@ -58,7 +57,7 @@ def checked_decorated(
     """
     if not kinds:
         # what takes lifetimes alone; else the error of a call without a column
-        module.applied((), None, {}, ())
+        module()
     if module.time_sensitive and len(names) != len(kinds):
         found = f"found {len(kinds)} types, {len(names)} names"
         hint = f"Say columns=[...] where it is declared, or check {module.name}('v'), with the columns that it is for."

@@ -33,7 +33,7 @@ from streamq.runtime.user_code.states import States, as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.user_code.forms import module_of
+from streamq.user_code.forms import module_states
 from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def checked_module(
     code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
 ) -> Checked:
     """A user's module, as hosts call it; ``reference`` is a function of Series. Raises PlanError for what is none."""
-    module = module_of(code, "check_module", order_insensitive=order_insensitive)
+    module = module_states(code, "check_module", order_insensitive=order_insensitive)
 
     def columns(rows: Rows) -> list[pa.Array]:
         return [pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds)]

@@ -13,7 +13,7 @@ from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.user_code.returns import shortened
-from streamq.runtime.user_code.window_interval import instant_of
+from streamq.runtime.user_code.states import instant_of
 from streamq.testing.module_forms import Checked, Rows
 from streamq.user_code.udso import Applied, StatefulOperator
 

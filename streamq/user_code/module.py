@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 import numpy as np
-from pyspark.sql.types import DataType
+from pyspark.sql.types import DataType, StructField, StructType
 
 from streamq.choices import OnError, chosen
 from streamq.errors import PlanError, kind_of, sentence, users_line
@@ -18,6 +18,9 @@ from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.named import Decorated
 from streamq.plan.plain import plain_value
+from streamq.plan.schema import check_names
+from streamq.plan.spark_types import parse_fields, parse_type
+from streamq.runtime.shipping import ship_module_of
 
 SCRIPT = "a notebook or script"
 """What a page or a message calls Python's module ``__main__``."""
@@ -51,15 +54,32 @@ class UserModule(Decorated, ABC):
     memory: dict[str, str] = field(default_factory=dict)
     """The code's fingerprint once it has been asked for; one memory for the module and what it is with other options."""
 
-    def check_code(self, *values: Any) -> None:
-        """Raise PlanError, as the module is declared, for code, or a value of its own, that nothing tells from others."""
+    def __post_init__(self) -> None:
+        ship_module_of(self.code, self.registered_in)
         try:
             fingerprint(self.code)
-            for value in values:
+            for value in self.held:
                 text_of(value)
         except Exception as error:
             what, why = "what it holds cannot be pickled", f"{type(error).__name__}: {error}"
             raise PlanError(sentence(self.name, what, why, "Make it within the code.")) from error
+
+    @property
+    def held(self) -> tuple[Any, ...]:
+        """The values beside its code and options that tell it from others."""
+        return ()
+
+    @property
+    def fields(self) -> tuple[StructField, ...]:
+        """The columns of its rows, if rows are what it gives."""
+        assert isinstance(self.returns, StructType)
+        return tuple(self.returns.fields)
+
+    @property
+    def guards(self) -> dict[str, Any]:
+        """What a :class:`ModuleCall` of it is made with: its name, and how its calls are guarded."""
+        fields = {"time_limit": self.time_limit, "checked": self.checked, "quarantine": self.sets_aside}
+        return {"name": self.name, **fields}
 
     @property
     def is_of_streamq(self) -> bool:
@@ -171,12 +191,32 @@ class UserModule(Decorated, ABC):
         return hash(self.identity)
 
 
-def checked_guards(verb: str, time_limit: Any, on_error: Any) -> dict[str, Any]:
+def guards_of(verb: str, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
     """Return the fields of a module that say how its calls are guarded, as its decorator was given them; raises PlanError."""
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
-    return {"time_limit": time_limit, "on_error": chosen(OnError, on_error, "on_error", verb)}
+    return {"time_limit": time_limit, "checked": checked, "on_error": chosen(OnError, on_error, "on_error", verb)}
+
+
+def name_of(code: Any, name: str | None) -> str:
+    """Return what a module is called: the name that its decorator was given, or its code's own."""
+    return name or str(getattr(code, "__name__", type(code).__name__))
+
+
+def type_returned(verb: str, returns: Any, what: str) -> DataType:
+    """Return the type of a module's results, ``what``, as its decorator was given it; raises PlanError, TypeMismatch."""
+    if not isinstance(returns, str | DataType):
+        hint = f'Write @sq.{verb}("double") above the function: the type of its {what} in SQL.'
+        raise PlanError(sentence(verb, f"no type of the {what}", f"found {returns!r}", hint))
+    return parse_type(returns, verb)
+
+
+def rows_returned(verb: str, returns: Any) -> StructType:
+    """Return the columns of a module's rows, as its decorator was given them; raises PlanError, TypeMismatch."""
+    fields = parse_fields(returns, verb)
+    check_names([field.name for field in fields], verb)
+    return StructType(list(fields))
 
 
 def place_of(module: str) -> str:
@@ -184,4 +224,4 @@ def place_of(module: str) -> str:
     return SCRIPT if module == "__main__" else module
 
 
-__all__ = ["SCRIPT", "UNNAMED", "UserModule", "checked_guards", "place_of"]
+__all__ = ["SCRIPT", "UNNAMED", "UserModule", "guards_of", "name_of", "place_of", "rows_returned", "type_returned"]

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import PlanError, nearest, sentence
+from streamq.plan.own_names import argument
 
 INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
 """The methods of a class with states of its own, and what they are called with."""
@@ -204,6 +205,19 @@ def signature_without_self(code: Any, method: str = "") -> inspect.Signature | N
     return signature.replace(parameters=parameters, return_annotation=signature.empty)
 
 
+def argument_names(
+    code: Any, count: int, *, method: str = "", skipped: int = 0, options: Iterable[str] = ()
+) -> tuple[str, ...]:
+    """Return what code, or a method of it, calls its ``count`` arguments behind the first ``skipped``; some names it may not say.
+
+    ``options`` are the parameters that it is given by name.
+    """
+    signature = signature_without_self(code, method)
+    parameters = [] if signature is None else [p.name for p in _positional(signature) if p.name not in {*options}]
+    named = parameters[skipped : skipped + count]
+    return (*named, *map(argument, range(len(named), count)))
+
+
 def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -225,5 +239,5 @@ def _several(count: int, what: str) -> str:
 
 __all__ = [
     "AGGREGATOR", "INCREMENTAL", "STEPWISE", "Called", "check_aggregating", "check_call", "check_method", "check_methods",
-    "check_options", "has_states", "public_methods", "signature_without_self",
+    "argument_names", "check_options", "has_states", "public_methods", "signature_without_self",
 ]  # fmt: skip

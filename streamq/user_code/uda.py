@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql.types import DataType
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, sentence
-from streamq.plan.aggregate import Aggregate, Application, Partials, WindowPlace
+from streamq.plan.aggregate import Application, Partials, WindowPlace
 from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
-from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
-from streamq.user_code.properties import OF_OPERATORS, declared
-from streamq.user_code.repository import modules
+from streamq.user_code.module import guards_of, type_returned
+from streamq.user_code.properties import OF_OPERATORS
 from streamq.user_code.signature import refuse_unknown
-from streamq.user_code.window_module import WindowModule, module_arguments
+from streamq.user_code.window_module import WindowModule
 
 
 def uda(
@@ -70,27 +70,17 @@ def uda(
        0.0    0.0   6.0      4    8
     """
     refuse_unknown("uda", unknown)
-    kind: Any = returns
-    if not isinstance(kind, str | DataType):
-        hint = 'Write @sq.uda("double") above the function: the type of its value in SQL.'
-        raise PlanError(sentence("uda", "no type of the value", f"found {kind!r}", hint))
-    to = parse_type(returns, "uda")
-
-    def decorate(code: Any) -> UserAggregate:
-        check_promises(properties)
-        fields = module_arguments(
-            "uda",
-            code,
-            name=name,
-            time_sensitive=time_sensitive,
-            columns=columns,
-            properties=properties,
-            time_limit=time_limit,
-            on_error=on_error,
-        )
-        return modules.register(UserAggregate(returns=to, checked=checked, **fields))
-
-    return decorate
+    to = type_returned("uda", returns, "value")
+    guards = guards_of("uda", time_limit, checked, on_error)
+    return partial(
+        UserAggregate.of,
+        returns=to,
+        name=name,
+        columns=columns,
+        properties=properties,
+        time_sensitive=time_sensitive,
+        **guards,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -99,12 +89,11 @@ class UserAggregate(WindowModule):
 
     kind = "uda"
 
-    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
-        """Return the aggregate of ``operands``, columns or names of columns, over members for which ``where`` is true.
-
-        Keyword arguments are plain values: parameters of the function, or of the class as it is made.
-        """
-        return self.applied(operands, where, options, ())
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
+            name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
+            raise PlanError(sentence("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint))
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
         if not self.module.merges or self.runs_by_window:
@@ -134,14 +123,6 @@ class UserAggregate(WindowModule):
         shared = f"{grid.n} windows share basic windows" if grid.n > 1 else "parts of a window be merged"
         condition = f", if {place.unmerged_beside[0]} merged too" if place.unmerged_beside else ""
         return f"{note}; merge(a, b) would let {shared}{condition}"
-
-
-def check_promises(properties: Iterable[Any]) -> None:
-    """Raise PlanError for a promise that only operators can make."""
-    for promise in declared(properties, "uda"):
-        if promise.name in OF_OPERATORS:
-            wrong, hint = f"{promise.name} is a promise of operators", "Operators are made with @sq.udo."
-            raise PlanError(sentence("uda", wrong, f"found {promise}", hint))
 
 
 def _without_basic_windows(place: WindowPlace) -> str:

@@ -20,17 +20,16 @@ from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import Function
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.operand import ArrowForm, Fault, Operand, Value
-from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.rendering import python_values
-from streamq.runtime.shipping import packed, ship_module_of
-from streamq.runtime.user_code.calls import guarded, unchanging
-from streamq.runtime.user_code.returns import FAILURES, fit, plain_result, reason_of, shortened
+from streamq.runtime.shipping import packed
+from streamq.runtime.user_code.calls import ModuleCall, shown_values, unchanging
+from streamq.runtime.user_code.returns import FAILURES, fit, plain_result, shortened
 from streamq.runtime.user_code.returns import Unfit as Misfit
 from streamq.runtime.user_code.states import as_series
-from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import Called, check_call, refuse_unknown
+from streamq.user_code.signature import Called, argument_names, check_call, refuse_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -74,21 +73,15 @@ def udf(
       12  large  12.36931687685298  large      2    5
     """
     refuse_unknown("udf", unknown)
-    kind: Any = returns
-    if not isinstance(kind, str | DataType):
-        hint = 'Write @sq.udf("double") above the function: the type of its results in SQL.'
-        raise PlanError(sentence("udf", "no type of the results", f"found {kind!r}", hint))
-    guards = checked_guards("udf", time_limit, on_error)
-    how, to = chosen(Takes, takes, "takes", "udf"), parse_type(returns, "udf")
+    to, how = type_returned("udf", returns, "results"), chosen(Takes, takes, "takes", "udf")
+    guards = guards_of("udf", time_limit, checked, on_error)
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
         if not callable(code):
             raise PlanError(
                 sentence("udf", "not a function", f"found {code!r}", 'Write @sq.udf("double") above a def.')
             )
-        own_name = str(getattr(code, "__name__", type(code).__name__))
-        function = UserFunction(name=name or own_name, code=code, returns=to, takes=how, checked=checked, **guards)
-        return modules.register(function)
+        return modules.register(UserFunction(name=name_of(code, name), code=code, returns=to, takes=how, **guards))
 
     return decorate
 
@@ -102,8 +95,7 @@ class UserFunction(UserModule, Function):
     in_python = True
 
     def __post_init__(self) -> None:
-        ship_module_of(self.code, self.registered_in)
-        self.check_code()
+        super().__post_init__()
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 
@@ -192,6 +184,10 @@ class UserFunction(UserModule, Function):
             message = self._failure(error, f"{count} events together, and none of them alone")
             return pa.nulls(count, results.type), dict.fromkeys(range(count), (message, error))
 
+    @property
+    def _call(self) -> ModuleCall:
+        return ModuleCall(**self.guards)
+
     def _called(self, *arguments: Any) -> Any:
         code = unchanging(self.code, self.name) if self.checked else self.code
         return code(*arguments, **self.options)
@@ -203,7 +199,7 @@ class UserFunction(UserModule, Function):
             array = self._over(arrays)
             return python_values(array) if self.checked else [], array
 
-        return guarded(self, compute)[1]
+        return self._call.guarded(compute)[1]
 
     def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
         return self._over(arrays)[0].as_py()
@@ -223,7 +219,7 @@ class UserFunction(UserModule, Function):
 
     def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
         """The result of a call, within its time limit, and in checking mode the same twice; raises Unfit for what is none."""
-        return guarded(self, lambda: (fit(plain_result(call()), to, self.returns.simpleString()), None))[0]
+        return self._call.guarded(lambda: (fit(plain_result(call()), to, self.returns.simpleString()), None))[0]
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """The results of code that takes whole columns."""
@@ -246,17 +242,12 @@ class UserFunction(UserModule, Function):
 
     def _message(self, error: BaseException, values: Sequence[Any]) -> str:
         """What went wrong with one event, with its values by the names of the parameters."""
-        try:
-            names = list(inspect.signature(self.code).bind(*values, **self.options).arguments)[: len(values)]
-        except (TypeError, ValueError):
-            names = []
-        shown = [shortened(v) for v in values]
-        arguments = [f"{n} = {v}" for n, v in zip(names, shown, strict=True)] if len(names) == len(shown) else shown
-        return self._failure(error, ", ".join(arguments))
+        names = argument_names(self.code, len(values), options=self.options)
+        return self._failure(error, shown_values(dict(zip(names, values, strict=True))))
 
     def _failure(self, error: BaseException, what: str) -> str:
-        """What went wrong with ``what``, on one line."""
-        return " ".join(sentence(self.name, "it failed", f"{reason_of(error)}; of {what}").split())
+        """What went wrong with ``what``, on one line; whether something takes it is known to who sets it aside."""
+        return str(self._call.failure(self._call.reason(error, f"of {what}"), is_taken=True))
 
 
 Errors = dict[int, tuple[str, BaseException]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
@@ -14,15 +15,13 @@ from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.reduction import ReducedColumn
-from streamq.plan.schema import check_names
-from streamq.plan.spark_types import parse_fields
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.calls import Calling
+from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.returns import LASTS, START, RowShape
+from streamq.user_code.forms import row_shape
+from streamq.user_code.module import guards_of, rows_returned
 from streamq.user_code.properties import one_output_per_group, time_bound
-from streamq.user_code.repository import modules
 from streamq.user_code.signature import refuse_unknown
-from streamq.user_code.window_module import WindowModule, module_arguments
+from streamq.user_code.window_module import WindowModule
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
@@ -74,32 +73,17 @@ def udo(
     b  4      2    3
     """
     refuse_unknown("udo", unknown)
-    fields = parse_fields(returns, "udo")
-    check_names([f.name for f in fields], "udo")
-
-    def decorate(code: Any) -> UserOperator:
-        arguments = module_arguments(
-            "udo",
-            code,
-            name=name,
-            time_sensitive=time_sensitive,
-            columns=columns,
-            properties=properties,
-            time_limit=time_limit,
-            on_error=on_error,
-        )
-        if str(time_bound) in arguments["properties"] and not time_sensitive:
-            wrong = "time_bound is a promise about lifetimes of its rows"
-            hint = "Say time_sensitive=True, too."
-            raise PlanError(sentence(arguments["name"], wrong, "it is not time-sensitive, and gives none", hint))
-        names = [f.name for f in fields]
-        if others := [name for name in arguments["filter_columns"] if name not in names]:
-            shown = f"found {others[0]}, there are: {', '.join(names)}"
-            raise PlanError(sentence(arguments["name"], "filters_on names no column of its rows", shown))
-        row = t.StructType(list(fields))
-        return modules.register(UserOperator(returns=row, checked=checked, **arguments))
-
-    return decorate
+    row = rows_returned("udo", returns)
+    guards = guards_of("udo", time_limit, checked, on_error)
+    return partial(
+        UserOperator.of,
+        returns=row,
+        name=name,
+        columns=columns,
+        properties=properties,
+        time_sensitive=time_sensitive,
+        **guards,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -110,10 +94,18 @@ class UserOperator(WindowModule):
     """
 
     kind = "udo"
+    leading_options = ("",)
 
-    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
-        """Return the operator over ``operands``, for the ``select`` of a window: see :meth:`UserAggregate.__call__`."""
-        return self.applied(operands, where, options, ("",))
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if str(time_bound) in self.properties and not self.time_sensitive:
+            wrong = "time_bound is a promise about lifetimes of its rows"
+            hint = "Say time_sensitive=True, too."
+            raise PlanError(sentence(self.name, wrong, "it is not time-sensitive, and gives none", hint))
+        names = [f.name for f in self.fields]
+        if others := [name for name in self.filter_columns if name not in names]:
+            shown = f"found {others[0]}, there are: {', '.join(names)}"
+            raise PlanError(sentence(self.name, "filters_on names no column of its rows", shown))
 
     @property
     def default_stamp(self) -> Stamp | None:
@@ -126,12 +118,6 @@ class UserOperator(WindowModule):
     def gives_one_row(self) -> bool:
         """Whether it has promised one row a window."""
         return str(one_output_per_group) in self.properties
-
-    @property
-    def fields(self) -> tuple[t.StructField, ...]:
-        """The columns of its rows."""
-        assert isinstance(self.returns, t.StructType)
-        return tuple(self.returns.fields)
 
     @property
     def filters_above(self) -> str:
@@ -197,12 +183,11 @@ class UserOperator(WindowModule):
         names = tuple(map(str, applied.options[1:])) or self._parameters(len(applied.args))
         return dict(zip(names, applied.args, strict=False))
 
-    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
+    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
         stamp, *arguments = names
-        shape = RowShape(
-            names=tuple(f.name for f in self.fields),
-            types=tuple(arrow_type(f.dataType) for f in self.fields),
-            shown_types=tuple(f.dataType.simpleString() for f in self.fields),
+        shape = row_shape(
+            self.fields,
+            RowShape,
             timed=self.time_sensitive,
             keeps_lifetimes=stamp in OWN_LIFETIMES,
             single=self.gives_one_row,

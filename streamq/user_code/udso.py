@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as t
@@ -12,18 +13,14 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
-from streamq.plan.schema import check_names
-from streamq.plan.spark_types import parse_fields
 from streamq.plan.tree import show
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.shipping import ship_module_of
+from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.returns import RowShape
-from streamq.runtime.user_code.steps import EventCalling
-from streamq.user_code.forms import check_code, event_calling
-from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.forms import Steps, check_steps, row_shape, steps_of
+from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
 from streamq.user_code.properties import declared
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import refuse_unknown
+from streamq.user_code.signature import Called, argument_names, check_call, refuse_unknown
 
 
 def udso(
@@ -69,27 +66,17 @@ def udso(
     a      5      3    4
     """
     refuse_unknown("udso", unknown)
-    fields = parse_fields(returns, "udso")
-    check_names([f.name for f in fields], "udso")
-    guards = checked_guards("udso", time_limit, on_error)
-    promises = declared(properties, "udso")
-    if promises:
+    row = rows_returned("udso", returns)
+    guards = guards_of("udso", time_limit, checked, on_error)
+    if promises := declared(properties, "udso"):
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))
 
     def decorate(code: Any) -> StatefulOperator:
-        own_name = name or str(getattr(code, "__name__", type(code).__name__))
-        check_code(own_name, code, initial, sensitive=time_sensitive)
-        operator = StatefulOperator(
-            name=own_name,
-            code=code,
-            returns=t.StructType(list(fields)),
-            initial=initial,
-            time_sensitive=time_sensitive,
-            checked=checked,
-            **guards,
-        )
-        return modules.register(operator)
+        own_name = name_of(code, name)
+        check_steps(own_name, code, initial, sensitive=time_sensitive)
+        fields = {"name": own_name, "code": code, "returns": row, "initial": initial, "time_sensitive": time_sensitive}
+        return modules.register(StatefulOperator(**fields, **guards))
 
     return decorate
 
@@ -113,7 +100,7 @@ class EventOperator(ABC):
         """The columns of its rows."""
 
     @abstractmethod
-    def calling(self, values: int) -> EventCalling:
+    def calling(self, values: int) -> StepCall:
         """Return how it is called for events of so many values; raises PlanError where it cannot be."""
 
     def shown(self, args: Sequence[Expr]) -> str:
@@ -130,9 +117,9 @@ class StatefulOperator(UserModule, EventOperator):
     initial: Any = ...
     time_sensitive: bool = False
 
-    def __post_init__(self) -> None:
-        ship_module_of(self.code, self.registered_in)
-        self.check_code(*(() if self.initial is ... else (self.initial,)))
+    @property
+    def held(self) -> tuple[Any, ...]:
+        return () if self.initial is ... else (self.initial,)
 
     @property
     def identity(self) -> str:
@@ -140,11 +127,6 @@ class StatefulOperator(UserModule, EventOperator):
         parts = [self.returns.json(), self.fingerprint, initial, self.told_options, str(self.time_sensitive)]
         parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
         return f"udso {self.name}:{':'.join(parts)}"
-
-    @property
-    def fields(self) -> tuple[t.StructField, ...]:
-        assert isinstance(self.returns, t.StructType)
-        return tuple(self.returns.fields)
 
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Applied:
         """Return the operator over ``operands``, columns or names of columns, of events for which ``where`` is true.
@@ -161,26 +143,21 @@ class StatefulOperator(UserModule, EventOperator):
     def example_call(self) -> str:
         return f"scan({super().example_call})"
 
-    def calling(self, values: int) -> EventCalling:
-        shape = RowShape(
-            names=tuple(f.name for f in self.fields),
-            types=tuple(arrow_type(f.dataType) for f in self.fields),
-            shown_types=tuple(f.dataType.simpleString() for f in self.fields),
-            timed=False,
-            keeps_lifetimes=False,
-            single=False,
-        )
-        return event_calling(
-            self.code,
-            values,
-            name=self.name,
-            options=self.options,
-            initial=self.initial,
-            rows=shape,
+    @cached_property
+    def steps(self) -> Steps:
+        """The code as it is called, made once."""
+        return steps_of(self.name, self.code, self.initial, self.options)
+
+    def calling(self, values: int) -> StepCall:
+        steps, before = self.steps, 1 + self.time_sensitive
+        check_call(self.name, self.code, Called(values, steps.options, before, steps.method))
+        return StepCall(
+            initial=steps.initial,
+            step=steps.step,
+            names=argument_names(steps.own, values, skipped=before),
+            rows=row_shape(self.fields, RowShape),
             sensitive=self.time_sensitive,
-            time_limit=self.time_limit,
-            checked=self.checked,
-            quarantine=self.sets_aside,
+            **self.guards,
         )
 
 

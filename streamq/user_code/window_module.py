@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
@@ -13,17 +13,16 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
-from streamq.plan.own_names import argument
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
-from streamq.runtime.shipping import ship_module_of
-from streamq.runtime.user_code.calls import Calling, unchanging_module
-from streamq.runtime.user_code.states import Module
+from streamq.runtime.user_code.calls import WindowCall, unchanging_module
+from streamq.runtime.user_code.states import ModuleStates
 from streamq.runtime.user_code.window_walk import module_results
-from streamq.user_code.forms import module_of
-from streamq.user_code.module import UserModule, checked_guards
+from streamq.user_code.forms import module_states
+from streamq.user_code.module import UserModule, name_of
 from streamq.user_code.properties import Property, declared, mergeable, order_insensitive
-from streamq.user_code.signature import Called, check_aggregating, check_call, has_states
+from streamq.user_code.repository import modules
+from streamq.user_code.signature import Called, argument_names, check_aggregating, check_call, has_states
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -38,18 +37,39 @@ class WindowModule(UserModule, AggregateFunction):
     filter_columns: tuple[str, ...] = ()
 
     filters_arguments = False
+    leading_options: ClassVar[tuple[str, ...]] = ()
+    """The options of the aggregate before the names of the arguments, as long as no window has set them."""
+
+    @classmethod
+    def of(
+        cls, code: Any, *, name: str | None, columns: Iterable[str], properties: Iterable[Any], **fields: Any
+    ) -> Self:
+        """Make a module of code, as a decorator was given the rest, and register it; raises PlanError."""
+        if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
+            hint = f"Write @sq.{cls.kind}(...) above a def or a class."
+            raise PlanError(sentence(cls.kind, "not code", f"found {code!r}", hint))
+        promises, own_name, is_timed = declared(properties, cls.kind), name_of(code, name), fields["time_sensitive"]
+        check_aggregating(own_name, code, time_sensitive=is_timed)
+        module = cls(
+            name=own_name,
+            code=code,
+            columns=_names_of_arguments(columns, cls.kind, promises, time_sensitive=is_timed),
+            properties=tuple(map(str, promises)),
+            filter_columns=tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
+            **fields,
+        )
+        return modules.register(module)
 
     def __post_init__(self) -> None:
-        ship_module_of(self.code, self.registered_in)
-        self.check_code()
+        super().__post_init__()
         if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
             hint = "Give it merge(a, b), and leave lifetimes alone."
             raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
 
-    @property
-    def module(self) -> Module:
-        """The code as hosts call it, a class made with the options; raises PlanError where it cannot be made."""
-        return module_of(
+    @cached_property
+    def module(self) -> ModuleStates:
+        """The code as hosts call it, made once, a class with the options; raises PlanError where it cannot be made."""
+        return module_states(
             self.code,
             self.kind,
             name=self.name,
@@ -83,10 +103,11 @@ class WindowModule(UserModule, AggregateFunction):
         reasons["what fails is set aside"] = self.sets_aside
         return " and ".join(reason for reason, holds in reasons.items() if holds)
 
-    def applied(
-        self, operands: Sequence[Any], where: Any, options: dict[str, Any], plain: tuple[str, ...]
-    ) -> Aggregate:
-        """The module over columns; ``plain`` parameters go before the names of the arguments."""
+    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
+        """Return it over ``operands``, columns or names of columns, of members for which ``where`` is true; a window selects it.
+
+        Keyword arguments are plain values: parameters of the function, or of the class as it is made.
+        """
         function = self.called_with(options)
         if not operands and not self.time_sensitive:
             hint = "Columns come by position; with time_sensitive=True it may read lifetimes alone."
@@ -95,7 +116,7 @@ class WindowModule(UserModule, AggregateFunction):
         names = self._names(args)
         function._check_call(len(args))
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
-        return Aggregate(function, bare, None if where is None else as_expr(where), (*plain, *names))
+        return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
 
     def _check_call(self, columns: int) -> None:
         """Raise PlanError, at the user's line, where the code cannot be called with its options and so many columns."""
@@ -156,37 +177,23 @@ class WindowModule(UserModule, AggregateFunction):
             return note
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
-    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> Calling:
+    def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
         """How the module is called for a result column; ``names`` are those of the arguments."""
-        count = len(column.args)
-        return Calling(
+        return WindowCall(
             module=unchanging_module(self.module) if self.checked else self.module,
-            names=names or self._parameters(count) or tuple(map(argument, range(count))),
+            names=names or self._parameters(len(column.args)),
             to=column.type,
             shown_type=self.returns.simpleString(),
             axis=column.axis,
-            time_limit=self.time_limit,
-            checked=self.checked,
-            quarantine=self.sets_aside,
+            **self.guards,
         )
 
     def _parameters(self, count: int) -> tuple[str, ...]:
         """What a module that is not time-sensitive calls its arguments, if its author or its code says so."""
         if self.columns:
             return self.columns
-        code, before = self.code, 0
-        for name in ("add", "reduce"):
-            if getattr(code, name, None) is not None:
-                # of a class, the object comes before the state
-                is_plain = inspect.isclass(code) and inspect.isfunction(inspect.getattr_static(code, name))
-                code, before = getattr(code, name), 2 if is_plain else 1
-                break
-        try:
-            parameters = inspect.signature(code).parameters.values()
-        except (TypeError, ValueError):  # of a function of C's nothing is known
-            return ()
-        names = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)][before:]
-        return tuple(names[:count]) if len(names) >= count else ()
+        method = next((m for m in ("add", "reduce") if getattr(self.code, m, None) is not None), "")
+        return argument_names(self.code, count, method=method, skipped=bool(method))
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return ModuleReduction(column, self.calling(column, tuple(map(str, column.options))))
@@ -196,7 +203,7 @@ class WindowModule(UserModule, AggregateFunction):
 class ModuleReduction(RangeReduction):
     """The results of a module over the members of each window."""
 
-    calling: Calling
+    calling: WindowCall
 
     @property
     def depends_on_order(self) -> bool:
@@ -210,35 +217,6 @@ class ModuleReduction(RangeReduction):
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
-
-
-def module_arguments(
-    verb: str,
-    code: Any,
-    *,
-    name: str | None,
-    time_sensitive: bool,
-    columns: Iterable[str],
-    properties: Iterable[Any],
-    time_limit: float | None,
-    on_error: str,
-) -> dict[str, Any]:
-    """Return the fields of a WindowModule that its decorator was given, checked; raises PlanError."""
-    if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
-        raise PlanError(sentence(verb, "not code", f"found {code!r}", f"Write @sq.{verb}(...) above a def or a class."))
-    guards = checked_guards(verb, time_limit, on_error)
-    promises = declared(properties, verb)
-    name = name or str(getattr(code, "__name__", type(code).__name__))
-    check_aggregating(name, code, time_sensitive=time_sensitive)
-    return {
-        "name": name,
-        "code": code,
-        "time_sensitive": time_sensitive,
-        "columns": _names_of_arguments(columns, verb, promises, time_sensitive=time_sensitive),
-        "properties": tuple(str(one) for one in promises),
-        "filter_columns": tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
-        **guards,
-    }
 
 
 def _names_of_arguments(
@@ -258,4 +236,4 @@ def _names_of_arguments(
     return names
 
 
-__all__ = ["ModuleReduction", "WindowModule", "module_arguments"]
+__all__ = ["ModuleReduction", "WindowModule"]

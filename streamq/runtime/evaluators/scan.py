@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -11,18 +11,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import ModuleFailed, sentence
-from streamq.plan.own_names import show_argument, shown_group
+from streamq.errors import ModuleFailed
+from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.reductions import payload_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows, python_values
-from streamq.runtime.user_code.calls import NOBODY_TAKES, pickled
-from streamq.runtime.user_code.returns import FAILURES, reason_of, shortened
-from streamq.runtime.user_code.steps import EventCalling
-from streamq.runtime.user_code.window_interval import instant_of
+from streamq.runtime.user_code.calls import StepCall, pickled, shown_instant, shown_values
+from streamq.runtime.user_code.returns import FAILURES
+from streamq.runtime.user_code.states import instant_of
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP, show_ticks
+from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -45,7 +44,7 @@ class ScanEvaluator:
     """
 
     keys: tuple[str, ...]
-    calling: EventCalling
+    calling: StepCall
     args: tuple[str, ...]
     where: str | None
     order: tuple[str, ...]
@@ -157,7 +156,8 @@ class _Walk:
             # a function within a condition of streamq's own operators says itself what failed
             raise
         except FAILURES as error:
-            raise self._failure(error, at) from error
+            is_taken = self.aside is not None
+            raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
 
     def _after(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
         """The state and the rows of a step; of one that fails, where that is set aside, the state before it, and no rows."""
@@ -215,11 +215,6 @@ class _Walk:
             columns[NEEDED_UNTIL] = pa.array(self.needed_until, pa.int64())
         return pa.table(columns)
 
-    def _failure(self, error: BaseException, at: int) -> ModuleFailed:
-        """The error that names the module, the event and its group."""
-        hint = NOBODY_TAKES if self.scan.calling.quarantine and self.aside is None else ""
-        return ModuleFailed(sentence(self.scan.calling.name, "it failed", self._reason(error, at), hint))
-
     def _reason(self, error: BaseException, at: int) -> str:
         """What went wrong, with which event of which group."""
         scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
@@ -227,14 +222,10 @@ class _Walk:
         def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
             return {n: python_values(event.column(c))[0] for n, c in zip(names, columns, strict=True)}
 
-        def shown(values: Mapping[str, Any]) -> str:
-            return ", ".join(show_argument(name, shortened(value)) for name, value in values.items())
-
-        instant = show_ticks(int(self.start[at]), TIMESTAMP if pa.types.is_timestamp(scan.axis) else INTEGER)
-        group = shown(shown_group(values_of(scan.keys, scan.keys)))
-        values = shown(values_of(scan.calling.names, scan.args))
-        place = f"event at {instant}{group and ', '}{group}{values and '; '}{values}"
-        return " ".join(f"{reason_of(error)}; {place}".split())
+        instant = shown_instant(int(self.start[at]), scan.axis)
+        group = shown_values(shown_group(values_of(scan.keys, scan.keys)))
+        values = shown_values(values_of(scan.calling.names, scan.args))
+        return scan.calling.reason(error, f"event at {instant}{group and ', '}{group}{values and '; '}{values}")
 
 
 __all__ = ["STATE", "ScanEvaluator"]

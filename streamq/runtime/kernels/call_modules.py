@@ -26,7 +26,7 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.calls import Calling
+from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.returns import LASTS, START
 from streamq.runtime.user_code.set_aside import SetAside
 from streamq.runtime.user_code.window_changes import CallMemory
@@ -116,6 +116,6 @@ class CallModulesKernel(RecomputeKernel):
         return rows
 
     @property
-    def _calling(self) -> Calling:
-        calling: Calling = self._windows.reductions[0].calling  # type: ignore[attr-defined]
+    def _calling(self) -> WindowCall:
+        calling: WindowCall = self._windows.reductions[0].calling  # type: ignore[attr-defined]
         return calling

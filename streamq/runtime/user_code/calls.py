@@ -1,4 +1,4 @@
-"""How a module of a user's is called for one window: within its time limit, twice in checking mode, and what a failure says.
+"""Calls of modules, for events, windows and states alike: within a time limit, twice in checking mode; and what a failure says.
 
 Liarou's and Ali's engines call such code blindly; StreamInsight's contract (Ali et al., The Extensibility Framework in Microsoft
 StreamInsight, V.D) is that it is deterministic, which the checking mode refutes.
@@ -9,9 +9,9 @@ from __future__ import annotations
 import ctypes
 import pickle
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,8 +22,7 @@ from streamq.plan.named import Named
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.returns import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
-from streamq.runtime.user_code.states import Module
-from streamq.runtime.user_code.window_interval import WindowInterval, instant_of
+from streamq.runtime.user_code.states import ModuleStates, WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 FIRST = 3
@@ -38,29 +37,66 @@ class TimeUp(Unfit):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Calling(Named):
-    """A module, and how it is called: ``names`` of its arguments, and what it gives.
+class ModuleCall:
+    """How a module, which errors call ``name``, is called.
 
-    rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
-    stamp: what becomes of the lifetimes of such rows. time_limit: seconds a window may take; None: any. checked: whether each
-    call is repeated. quarantine: whether a window that fails is set aside, and the query goes on.
+    time_limit: the seconds that a call may take; None: any. checked: whether each call is made twice. quarantine: whether what
+    a call fails for is set aside, and the query goes on.
     """
 
-    module: Module
+    name: str
+    time_limit: float | None = None
+    checked: bool = False
+    quarantine: bool = False
+
+    def guarded(self, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
+        """Return what ``compute`` gives, a result and the state behind it, within the time limit.
+
+        In checking mode it is computed twice, and the results must be the same; raises Unfit where they are not.
+        """
+        result, state = limited(compute, self.time_limit)
+        if self.checked:
+            again, _ = limited(compute, self.time_limit)
+            if pickled(again) != pickled(result):
+                raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
+        return result, state
+
+    def reason(self, error: BaseException, about: str) -> str:
+        """Return on one line what went wrong in a call, and what the call was about."""
+        return " ".join(f"{reason_of(error)}; {about}".split())
+
+    def failure(self, reason: str, *, is_taken: bool = False) -> ModuleFailed:
+        """Return the error of a call that failed; ``is_taken``: there is something that takes what is set aside."""
+        return ModuleFailed(
+            sentence(self.name, "it failed", reason, NOBODY_TAKES if self.quarantine and not is_taken else "")
+        )
+
+
+def shown_values(values: Mapping[str, Any]) -> str:
+    """Return arguments, or the keys of a group, as errors show them: ``v = 3, w = None``."""
+    return ", ".join(show_argument(name, shortened(value)) for name, value in values.items())
+
+
+def shown_instant(ticks: int, axis: pa.DataType) -> str:
+    """Return an instant of an axis as errors show it."""
+    return show_ticks(ticks, TIMESTAMP if pa.types.is_timestamp(axis) else INTEGER)
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowCall(ModuleCall, Named):
+    """How a module is called for a window: its states, the ``names`` of its arguments, and what it gives.
+
+    rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
+    stamp: what becomes of the lifetimes of such rows. axis: the type of instants.
+    """
+
+    module: ModuleStates
     names: tuple[str, ...]
     to: pa.DataType
     shown_type: str
     axis: pa.DataType
     rows: RowShape | None = None
     stamp: Stamp = Stamp.ALIGN
-    time_limit: float | None = None
-    checked: bool = False
-    quarantine: bool = False
-
-    @property
-    def name(self) -> str:  # type: ignore[override]
-        """What errors call the module."""
-        return self.module.name
 
     @property
     def identity(self) -> str:
@@ -81,37 +117,28 @@ class Calling(Named):
         """Return the window as the module reads it."""
         return WindowInterval(instant_of(window[0], self.axis), instant_of(window[1], self.axis))
 
+    def about(
+        self, window: tuple[int, int], group: Mapping[str, Any], first: Iterable[Mapping[str, Any]], count: int
+    ) -> str:
+        """Return what a call was about: the window, the group, and the ``first`` of its ``count`` events."""
+        start, end = (shown_instant(ticks, self.axis) if ticks != INFINITY else "NULL" for ticks in window)
+        of_group, rows = shown_values(shown_group(group)), list(first)
+        shown = "; ".join(map(shown_values, rows))
+        events = f"the first of {count} events: {shown}" if count > len(rows) else f"events: {shown}"
+        return f"window [{start}, {end}){of_group and ', '}{of_group}; {events}"
+
     def _placed(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
-        """Where a row of an operator lives that has this lifetime of its own; an end of None is infinite."""
+        """Return the lifetime of an operator's row that has this one of its own; an end of None is infinite."""
         start, end = window if lifetime is None else lifetime
         if self.stamp is Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
         if start < window[0]:
-            raise Unfit(
-                f"a row that starts at {self.shown_instant(start)}, before its window, under stamp={self.stamp!r}"
-            )
+            at = shown_instant(start, self.axis)
+            raise Unfit(f"a row that starts at {at}, before its window, under stamp={self.stamp!r}")
         if end <= start:
             where = " in its window" if self.stamp is Stamp.CLIP else ""
             raise Unfit(f"a row with no lifetime{where}, under stamp={self.stamp!r}")
         return start, None if end == INFINITY else end
-
-    def shown_instant(self, ticks: int) -> str:
-        """An instant as errors show it."""
-        return show_ticks(ticks, TIMESTAMP if pa.types.is_timestamp(self.axis) else INTEGER)
-
-
-@dataclass(frozen=True)
-class FirstEvents:
-    """The first of so many events, as rows of what a module is called with."""
-
-    rows: Sequence[Mapping[str, Any]]
-    count: int
-
-    def __str__(self) -> str:
-        shown = "; ".join(
-            ", ".join(show_argument(n, shortened(value)) for n, value in row.items()) for row in self.rows
-        )
-        return f"the first of {self.count} events: {shown}" if self.count > len(self.rows) else f"events: {shown}"
 
 
 def first_rows(events: pa.Table) -> list[dict[str, Any]]:
@@ -119,45 +146,51 @@ def first_rows(events: pa.Table) -> list[dict[str, Any]]:
     return python_rows(events.slice(0, FIRST))
 
 
-def failed(
-    calling: Calling, error: BaseException, *, window: tuple[int, int], group: Mapping[str, Any], events: FirstEvents
-) -> ModuleFailed:
-    """Return the error that names the module, the window, the group and the first events."""
-    what = reason_for(calling, error, window=window, group=group, events=events)
-    hint = NOBODY_TAKES if calling.quarantine else ""
-    return ModuleFailed(sentence(calling.name, "it failed", what, hint))
+@dataclass(frozen=True, kw_only=True)
+class StepCall(ModuleCall):
+    """How a module that goes from event to event is called for one: with the state so far and the event's values.
 
-
-def reason_for(
-    calling: Calling, error: BaseException, *, window: tuple[int, int], group: Mapping[str, Any], events: FirstEvents
-) -> str:
-    """Return what went wrong, in which window and group, and the first events, on one line."""
-    start, end = (calling.shown_instant(ticks) if ticks != INFINITY else "NULL" for ticks in window)
-    of_group = "".join(f", {name} = {shortened(value)}" for name, value in shown_group(group).items())
-    return " ".join(f"{reason_of(error)}; window [{start}, {end}){of_group}; {events}".split())
-
-
-class Guard(Protocol):
-    """The watch over a module's calls: the seconds that one may take (None: any), and whether it is made twice."""
-
-    @property
-    def time_limit(self) -> float | None: ...
-
-    @property
-    def checked(self) -> bool: ...
-
-
-def guarded(guard: Guard, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
-    """Return what ``compute`` gives, a result and the state behind it, within the time limit.
-
-    In checking mode it is computed twice, and the results must be the same.
+    initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names:
+    those of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start
+    before the values; at_once: whether it takes, in their place, a list of the values of all events of one start;
+    needed_until: gives the last start of an event for which a state differs from the first one, None: it may for good;
+    completes_matches: whether its rows are the matches of a pattern.
     """
-    result, state = limited(compute, guard.time_limit)
-    if guard.checked:
-        again, _ = limited(compute, guard.time_limit)
-        if pickled(again) != pickled(result):
-            raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
-    return result, state
+
+    initial: Callable[[], Any]
+    step: Callable[..., Any]
+    names: tuple[str, ...]
+    rows: RowShape
+    sensitive: bool = False
+    at_once: bool = False
+    needed_until: Callable[[Any], int] | None = None
+    completes_matches: bool = False
+
+    def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
+        """Return the state after an event, and the event's rows; raises Unfit for what the code may not give.
+
+        In checking mode both calls get a copy of the state.
+        """
+        body = pickled(state) if self.checked else b""
+        step = unchanging(self.step, "step") if self.checked else self.step
+
+        def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
+            before = pickle.loads(body) if self.checked else state
+            # the next state is a part of the result: it is compared, too
+            return self._parts(step(before, *values)), None
+
+        parts: tuple[Any, list[dict[str, Any]]] = self.guarded(compute)[0]
+        return parts
+
+    def _parts(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
+        if not isinstance(result, tuple) or len(result) != 2:
+            raise Unfit(f"a step gives (state, rows), and this one {shortened(result)}")
+        state, rows = result
+        return state, self.rows.rows(rows, pa.int64(), _has_no_window)
+
+
+def _has_no_window(lifetime: object) -> tuple[int, int | None]:
+    raise Unfit("a row has a lifetime of its own")
 
 
 def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
@@ -176,7 +209,7 @@ def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     return watched
 
 
-def unchanging_module(module: Module) -> Module:
+def unchanging_module(module: ModuleStates) -> ModuleStates:
     """Return a module whose methods raise Unfit where they change a state or values that they are given."""
     methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
     watched: dict[str, Any] = {name: unchanging(call, name) for name, call in methods.items() if call is not None}
@@ -237,16 +270,14 @@ def pickled(value: Any) -> bytes:
 
 __all__ = [
     "NOBODY_TAKES",
-    "Calling",
-    "FirstEvents",
-    "Guard",
+    "ModuleCall",
+    "StepCall",
     "TimeUp",
-    "failed",
+    "WindowCall",
     "first_rows",
-    "guarded",
-    "limited",
     "pickled",
-    "reason_for",
+    "shown_instant",
+    "shown_values",
     "unchanging",
     "unchanging_module",
 ]

@@ -18,7 +18,7 @@ from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
-from streamq.runtime.user_code.calls import FIRST, Calling, FirstEvents, failed, pickled
+from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.returns import FAILURES, Unfit, reason_of
 
 NOTHING = b""
@@ -79,7 +79,7 @@ class PickledState(Partial):
     ``arguments`` are the module's arguments, columns with their types; ``passes`` says which events count (None: all).
     """
 
-    calling: Calling
+    calling: WindowCall
     arguments: tuple[tuple[str, DataType], ...]
     passes: str | None
 
@@ -241,8 +241,9 @@ class PickledState(Partial):
             )
         if result.error is not None:
             window, group = place()
-            events = FirstEvents([dict(zip(calling.names, row, strict=True)) for row in held.first], held.events)
-            raise failed(calling, result.error, window=window, group=group, events=events) from result.error
+            first = (dict(zip(calling.names, row, strict=True)) for row in held.first)
+            about = calling.about(window, group, first, held.events)
+            raise calling.failure(calling.reason(result.error, about)) from result.error
         return result.state
 
 

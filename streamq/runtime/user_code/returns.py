@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.user_code.window_interval import ticks_of
+from streamq.runtime.user_code.states import ticks_of
 from streamq.time import INFINITY
 
 SHOWN = 60

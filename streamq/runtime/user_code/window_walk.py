@@ -21,17 +21,17 @@ from streamq.plan.reduction import Mask, RangedMembers, ReducedColumn
 from streamq.runtime.columnar import runs, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.calls import Calling, FirstEvents, failed, first_rows, guarded, pickled, reason_for
+from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
 from streamq.runtime.user_code.returns import FAILURES
+from streamq.runtime.user_code.states import instants_of
 from streamq.runtime.user_code.window_changes import Block, CallMemory, Change, Changes, Members, Outcome, Pickled, Rows
-from streamq.runtime.user_code.window_interval import instants_of
 
 COPIES = 1_000_000
 """About so many members of windows are laid out at a time."""
 
 
 def module_results(
-    calling: Calling, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
+    calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
 ) -> list[Any]:
     """Return what a module gives for each window, over the members that pass; None for a window that is set aside."""
     walk = Walk(calling, column, members, passes)
@@ -42,7 +42,7 @@ class Walk:
     """A walk over the windows in their order; ``_before`` are the members of the last window, ``_state`` the state over them."""
 
     def __init__(
-        self, calling: Calling, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
+        self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
     ):
         self.calling, self.name, self.members = calling, column.name, members
         self.module = calling.module
@@ -139,14 +139,14 @@ class Walk:
             change = None
         self._body = self._failure = None
         try:
-            result, (self._state, self._body) = guarded(self.calling, compute)
+            result, (self._state, self._body) = self.calling.guarded(compute)
             self._before = now
             return result
         except FAILURES as error:
             if change is not None and self.calling.quarantine:
                 # the reason is that of the window, not of the way to it
                 change = None
-                error = _error_of(lambda: guarded(self.calling, compute)) or error
+                error = _error_of(lambda: self.calling.guarded(compute)) or error
             self._failed(now, error)
             return None
 
@@ -154,12 +154,12 @@ class Walk:
         """Set a window aside whose call failed, where there is something that takes it; raises ModuleFailed else."""
         self._before = self._state = self._body = None
         events = pa.table(self._arguments(now))
-        first = FirstEvents(first_rows(events), events.num_rows)
-        place: dict[str, Any] = {"window": self._interval(now), "group": self._group(now), "events": first}
+        about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
+        reason = self.calling.reason(error, about)
         if not self.calling.quarantine or self.members.aside is None:
-            raise failed(self.calling, error, **place) from error
-        self._failure = reason_for(self.calling, error, **place)
-        self._set_aside(now, self._failure)
+            raise self.calling.failure(reason) from error
+        self._failure = reason
+        self._set_aside(now, reason)
 
     def _set_aside(self, now: Members, reason: str) -> None:
         """Set the members of a window aside that has failed, if it can no longer change."""
