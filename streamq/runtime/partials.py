@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from streamq.plan.partial import COUNT, Merging, Partial, Place, nowhere
 from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
+from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints
 
 INDEX = "__i"
@@ -41,6 +42,22 @@ def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Merging]) -> p
     for partial in others:
         columns |= partial.merged(table, number, at)
     return pa.table(columns)
+
+
+def placed(
+    intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
+) -> Callable[[pa.Table], Place]:
+    """Return what tells errors, of rows of windows, where the window of a row lies, and its group."""
+
+    def of_rows(windows: pa.Table) -> Place:
+        def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
+            window = windows.slice(row, 1)
+            start, end = intervals(window)
+            return (int(start[0]), int(end[0])), next(iter(python_rows(groups(window))), {})
+
+        return of
+
+    return of_rows
 
 
 def grouped(partials: Iterable[Merging]) -> dict[str, tuple[str, str]]:

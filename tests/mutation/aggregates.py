@@ -13,7 +13,9 @@ from streamq.plan.partial import COUNT, Partial
 from streamq.runtime import arrow_casts, partial, values
 from streamq.runtime.arrow_types import BITS
 from streamq.runtime.columnar import group, ints, with_column
-from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.window_baskets import PartialsBasket
+from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.partial import PartialCount, PartialMax, PartialMoments, PartialSum
 from streamq.runtime.partials import grouped, merged
 from streamq.runtime.values import sortable
@@ -26,11 +28,12 @@ def floats_are_exact(_: PartialSum) -> bool:
     return True
 
 
-def retracted_values_stay(kernel: WindowAggregateKernel, table: pa.Table, by: list[str]) -> pa.Table:
-    if kernel.merges:
-        return merged(table, by, kernel.partials)
-    values = [one.name for one in kernel.partials if not one.exact]
-    return group(table, [*by, *values], grouped([one for one in kernel.partials if one.exact]))
+def retracted_values_stay(basket: PartialsBasket, table: pa.Table) -> pa.Table:
+    by = [*basket.keys, LO, HI, *((LE, RE) if basket.reads_end else ())]
+    if basket.merges:
+        return merged(table, by, basket.partials)
+    values = [one.name for one in basket.partials if not one.exact]
+    return group(table, [*by, *values], grouped([one for one in basket.partials if one.exact]))
 
 
 def greatest_whatever_the_weight(right: Any, one: PartialMax, table: pa.Table) -> pa.Table:
@@ -104,7 +107,7 @@ MUTANTS = (
         "a maximum stays when its event is retracted",
         "hopping",
         (
-            (WindowAggregateKernel, "_merge", retracted_values_stay),
+            (PartialsBasket, "merged", retracted_values_stay),
             wrapped(PartialMax, "from_weighted", greatest_whatever_the_weight),
         ),
     ),

@@ -19,6 +19,7 @@ from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.kernels.window_baskets import PartialsBasket
 from streamq.runtime.progress import Message, Pace, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -90,8 +91,8 @@ def by_place(table: Any, hashed: Any, buckets: int) -> Any:
     return np.arange(table.num_rows) % buckets
 
 
-def low_from_high(kernel: WindowAggregateKernel) -> bool:
-    return kernel.points
+def low_from_high(basket: PartialsBasket) -> bool:
+    return basket.points
 
 
 def reach_without_length(bin: str) -> tuple[int, int]:
@@ -211,7 +212,7 @@ MUTANTS = (
         "basic windows where hop does not divide size",
         "the first window of a partial result is told from its last, as if all basic windows were one hop long",
         "hopping over starts",
-        ((WindowAggregateKernel, "_low_is_known", property(low_from_high)),),
+        ((PartialsBasket, "low_is_known", property(low_from_high)),),
     ),
     Mutant(
         "reach of a bin without length",

@@ -15,7 +15,7 @@ import pyarrow as pa
 from pyspark.sql.types import LongType
 
 from streamq.choices import Clip, Stamp
-from streamq.plan.partial import COUNT, Partial, Place
+from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.columnar import ints, matching, runs, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -25,9 +25,8 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.partial import PartialMax, PartialMin
-from streamq.runtime.partials import INDEX, over_windows
+from streamq.runtime.partials import INDEX, over_windows, placed
 from streamq.runtime.release import Release
-from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -215,15 +214,10 @@ class WindowEvaluator(_OverWindows):
             columns[LAST_END] = events.column(RE)
             partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
 
-        def place(windows: pa.Table) -> Place:
-            def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
-                window = windows.slice(row, 1)
-                start, end = ranges.where(ints(window, OWNER), ints(window, INDEX))
-                first_member = table.select(self.keys).slice(int(ints(window, HEAD)[0]), 1)
-                return (int(start[0]), int(end[0])), next(iter(python_rows(first_member)), {})
-
-            return of
-
+        place = placed(
+            lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
+            lambda row: table.select(self.keys).take(row.column(HEAD)),
+        )
         windows = over_windows(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))

@@ -7,7 +7,7 @@ partials; a reported window merges the partials it spans, or, over long ranges, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -25,18 +25,15 @@ from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
+from streamq.runtime.kernels.window_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
-from streamq.runtime.partials import EXPLODE_ROWS, INDEX, merged, netted, over_windows
-from streamq.runtime.rendering import python_rows
+from streamq.runtime.partials import EXPLODE_ROWS, INDEX, over_windows, placed
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-
-REPORTED_BIN = 16
-"""Windows a bin of reported rows spans."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +83,7 @@ class WindowAggregateKernel:
     def combine(self, port: int, table: pa.Table) -> pa.Table:
         """Partial results of the events: one row a key and range of windows, if they are combined there."""
         partials = self._partials(table)
-        return self._merge(partials, self._by(partials)) if self.combines else partials
+        return self._held.merged(partials) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """The greatest finite endpoints, as window numbers: what bounds the windows reported at the end of the stream."""
@@ -113,8 +110,9 @@ class WindowAggregateKernel:
         grid = self.window
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
         fresh = [p for a in arrivals if (p := self._judged(a, totals)).num_rows]
-        new = self._merge(concat(fresh), self._by(fresh[0])) if fresh else None
-        last_of_all = self._last_of_all(state, clock)
+        new = self._held.merged(concat(fresh)) if fresh else None
+        bound = Bound.ENDLESS if self.infinite else Bound.NONE
+        last_of_all = bound_at_end(state.values, clock, bound, self.window)
 
         if self.final:
             report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else last_of_all
@@ -126,7 +124,7 @@ class WindowAggregateKernel:
             report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else last_of_all
 
         needed = report_to >= report_from or self.reads_end
-        held = self._held(state) if needed else None
+        held = self._held.read(state) if needed else None
         closed = OpenWindows.of(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
         dirty = None
         first_dirty = least_open(closed, open_before)
@@ -135,9 +133,9 @@ class WindowAggregateKernel:
         elif new is not None and not self.final and report_from != MINUS_INFINITY:
             dirty = self._touched(new, first_dirty, report_from - 1)
         if dirty is not None and not needed:
-            needed, held = True, self._held(state)
+            needed, held = True, self._held.read(state)
         all_of = [t for t in (held, new) if t is not None]
-        everything = self._merge(concat(all_of), self._by(all_of[0])) if all_of and needed else None
+        everything = self._held.merged(concat(all_of)) if all_of and needed else None
 
         out: list[pa.Table] = []
         least = open_now
@@ -153,9 +151,9 @@ class WindowAggregateKernel:
         if dirty is not None and everything is not None:
             out += self._corrected(state, everything, dirty, last_of_all)
         if not self.final and out and clock.c != INFINITY:
-            self._remember(state, out, least)
+            self._reported.add(state, out, least)
         if new is not None and clock.c != INFINITY:
-            self._store(state, new)
+            self._held.add(state, new)
         self._forget(state, least)
         due = None
         if not self.early:
@@ -217,17 +215,23 @@ class WindowAggregateKernel:
         """
         return self.window.first_ending_after(c) + self.window.size // self.window.hop - 1
 
-    # partial results
+    # baskets
 
-    def _by(self, table: pa.Table) -> list[str]:
-        names = [*self.keys, LO, HI]
-        if self.reads_end:
-            names += [LE, RE]
-        return names
+    @property
+    def _held(self) -> PartialsBasket:
+        return PartialsBasket(
+            keys=self.keys,
+            grid=self.window,
+            partials=self.partials,
+            points=self.points,
+            merges=self.merges,
+            reads_end=self.reads_end,
+        )
 
-    def _merge(self, table: pa.Table, by: list[str]) -> pa.Table:
-        """Rows of equal ``by`` as one; where input may be taken back, also of equal values, and none where nothing is left."""
-        return (merged if self.merges else netted)(table, by, self.partials)
+    @property
+    def _reported(self) -> ReportedBasket:
+        values = (name for partial in self.partials for name in partial.columns)
+        return ReportedBasket(self.keys, (*self.keys, INDEX, COUNT, *values, WEIGHT))
 
     # windows
 
@@ -248,15 +252,10 @@ class WindowAggregateKernel:
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
         return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
-    def place(self, windows: pa.Table) -> Place:
-        """Return what tells errors where the window of a row lies, and its group."""
-
-        def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
-            window = windows.slice(row, 1)
-            start, end = grid_lifetimes(self.window, ints(window, INDEX))
-            return (int(start[0]), int(end[0])), next(iter(python_rows(window.select(self.keys))), {})
-
-        return of
+    @property
+    def place(self) -> Callable[[pa.Table], Place]:
+        """What tells errors where the window of a row lies, and its group."""
+        return placed(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         windows = self._windows(partials, first, last) if first <= last else None
@@ -265,10 +264,8 @@ class WindowAggregateKernel:
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
         """The already reported, not yet final windows that new partials change: keys and ``__i``."""
         low, high = ints(new, LO), ints(new, HI)
-        low, high = (
-            np.maximum(low, first),
-            np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last),
-        )
+        low = np.maximum(low, first)
+        high = np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last)
         inside = low <= high
         if not inside.any():
             return None
@@ -291,24 +288,14 @@ class WindowAggregateKernel:
         state.values["last"] = last_now
         least, last = min(last_before, last_now), max(last_before, last_now)
         touched = [] if new is None else [self._touched(new, first, last)]
-        endless = state.read("partials", "inf", self._compacted) if least < last else None
+        endless = self._held.read_endless(state) if least < last else None
         if endless is not None:
-            touched.append(self._touched(self._unpacked(endless), max(first, least + 1), last))
+            touched.append(self._touched(endless, max(first, least + 1), last))
         if last_of_all < INFINITY:
             # the end of the input may bound windows that have been told
-            touched += [
-                w for b in state.bins("reported") if (w := self._reported_behind(state, b, last_of_all)) is not None
-            ]
+            touched += self._reported.behind(state, last_of_all)
         some = [windows for windows in touched if windows is not None]
         return group(concat(some), [*self.keys, INDEX], {}) if some else None
-
-    def _reported_behind(self, state: Scope, bin: str, last_of_all: int) -> pa.Table | None:
-        """The windows of a bin that have been told and lie behind ``last_of_all``."""
-        if (int(bin) + 1) * REPORTED_BIN <= last_of_all + 1:
-            return None
-        reported = state.read("reported", bin, net)
-        behind = None if reported is None else reported.filter(pc.greater(reported.column(INDEX), last_of_all))
-        return behind.select([*self.keys, INDEX]) if behind is not None and behind.num_rows else None
 
     def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table, last_of_all: int) -> list[pa.Table]:
         """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out.
@@ -319,17 +306,13 @@ class WindowAggregateKernel:
         first, last = int(index.min()), int(index.max())
         touched = everything.filter(pa.array(matching(everything, dirty, list(self.keys)))) if self.keys else everything
         fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
-        bins = [b for b in state.bins("reported") if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
-        old = [t for b in bins if (t := state.read("reported", b, net)) is not None]
-        old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in old]
+        reported = self._reported.between(state, first, last)
+        old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in reported]
         if not (fresh or old):
             return []
-        both = concat([t.select(self._reported_columns()) for t in [*old, *fresh]])
+        both = self._reported.rows([*old, *fresh])
         both = both.filter(pa.array(matching(both, dirty, [*self.keys, INDEX])))
         return [deltas] if (deltas := net(both)).num_rows else []
-
-    def _reported_columns(self) -> list[str]:
-        return [*self.keys, INDEX, COUNT, *(name for partial in self.partials for name in partial.columns), WEIGHT]
 
     def _final_rows(
         self,
@@ -348,73 +331,9 @@ class WindowAggregateKernel:
         final = (index >= first_open(table, before, open_before)) & (index < first_open(table, opened, INFINITY))
         return [table.filter(pa.array(final))] if final.any() else []
 
-    # keeping and forgetting
-
-    def _store(self, state: Scope, new: pa.Table) -> None:
-        """Put partial results into bins by their last windows."""
-        spans = Spans(state.values)
-        low, high = ints(new, LO), ints(new, HI)
-        endless = high == INFINITY
-        if endless.any():
-            state.append("partials", "inf", self._packed(new.filter(pa.array(endless))))
-            spans.add("inf", low[endless], high[endless])
-            new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
-        if not len(high):
-            return
-        # bins about half as wide as the ranges in them: few to read, and little kept for longer than it is needed
-        size = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
-        bins, number = np.unique(np.stack([size, high >> size], axis=1), axis=0, return_inverse=True)
-        for n, (cls, bin) in enumerate(bins):
-            mine = number.reshape(-1) == n
-            state.append("partials", f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
-            spans.add(f"{cls}.{bin}", low[mine], high[mine])
-
-    def _packed(self, table: pa.Table) -> pa.Table:
-        """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
-        flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
-        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
-        return table.drop_columns([LO]) if self._low_is_known else table
-
-    @property
-    def _low_is_known(self) -> bool:
-        return self.points and self.window.divides
-
-    def _unpacked(self, table: pa.Table) -> pa.Table:
-        return with_column(table, LO, ints(table, HI) - (self.window.n - 1)) if self._low_is_known else table
-
-    def _held(self, state: Scope) -> pa.Table | None:
-        held = state.read_all("partials", self._compacted)
-        if held is None:
-            return None
-        held = self._unpacked(held)
-        # chunks may hold a member and its retraction side by side: what is asked of single rows needs them summed up
-        return self._merge(held, self._by(held)) if self.reads_end else held
-
-    def _compacted(self, table: pa.Table) -> pa.Table:
-        table = self._unpacked(table)
-        return self._packed(self._merge(table, self._by(table)))
-
-    def _remember(self, state: Scope, out: list[pa.Table], least: int) -> None:
-        rows = concat([t.select(self._reported_columns()) for t in out])
-        index = ints(rows, INDEX)
-        rows, index = rows.filter(pa.array(index >= least)), index[index >= least]
-        for bin in np.unique(index // REPORTED_BIN):
-            state.append("reported", str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
-
     def _forget(self, state: Scope, least: int) -> None:
-        for bin in state.bins("partials"):
-            cls, _, number = bin.partition(".")
-            if (least == INFINITY) if bin == "inf" else ((int(number) + 1) << int(cls)) - 1 < least:
-                state.drop("partials", bin)
-                Spans(state.values).forget(bin)
-        for bin in state.bins("reported"):
-            if (int(bin) + 1) * REPORTED_BIN - 1 < least:
-                state.drop("reported", bin)
-
-    def _last_of_all(self, state: Scope, clock: Clock) -> int:
-        """The last window to report once the input has ended: the last endpoint's, if a lifetime never ends."""
-        bound = Bound.ENDLESS if self.infinite else Bound.NONE
-        return bound_at_end(state.values, clock, bound, self.window)
+        self._held.forget(state, least)
+        self._reported.forget(state, least)
 
     # results
 
@@ -424,7 +343,7 @@ class WindowAggregateKernel:
     def _deltas(self, out: list[pa.Table]) -> pa.Table | None:
         if not out:
             return None
-        table = concat([t.select(self._reported_columns()) for t in out])
+        table = self._reported.rows(out)
         start, end = grid_lifetimes(self.window, ints(table, INDEX))
         table = with_column(with_column(table, LE, start), RE, end)
         return table.drop_columns([INDEX])

@@ -1,0 +1,150 @@
+"""The baskets of windows on a grid: partial results in bins by their last window, and the rows reported that may still change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.grid import Grid
+from streamq.plan.partial import Partial
+from streamq.runtime.basket import Scope
+from streamq.runtime.columnar import concat, ints, net, with_column
+from streamq.runtime.event import LE, RE
+from streamq.runtime.open_windows import HI, LO, Spans
+from streamq.runtime.partials import INDEX, merged, netted
+from streamq.time import INFINITY
+
+PARTIALS, REPORTED = "partials", "reported"
+
+REPORTED_BIN = 16
+"""Windows a bin of reported rows spans."""
+
+ENDLESS = "inf"
+"""The bin of lifetimes that never end."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartialsBasket:
+    """Partial results of ranges of windows, by ``keys``.
+
+    merges: they are merged for good; else they are values with weights, which may be taken back. reads_end: members whose ends
+    may still move are told apart by their lifetimes. points: events are points: a range has as many windows as the grid says.
+    """
+
+    keys: tuple[str, ...]
+    grid: Grid
+    partials: tuple[Partial, ...]
+    points: bool
+    merges: bool
+    reads_end: bool
+
+    def merged(self, table: pa.Table) -> pa.Table:
+        """Put rows of one key and range together; where they may be taken back only those of equal values, if any are left."""
+        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
+        return (merged if self.merges else netted)(table, by, self.partials)
+
+    def add(self, state: Scope, new: pa.Table) -> None:
+        """Put partial results into bins by their last windows."""
+        spans = Spans(state.values)
+        low, high = ints(new, LO), ints(new, HI)
+        endless = high == INFINITY
+        if endless.any():
+            state.append(PARTIALS, ENDLESS, self._packed(new.filter(pa.array(endless))))
+            spans.add(ENDLESS, low[endless], high[endless])
+            new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
+        if not len(high):
+            return
+        # bins about half as wide as the ranges in them: few to read, and little kept for longer than it is needed
+        size = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+        bins, number = np.unique(np.stack([size, high >> size], axis=1), axis=0, return_inverse=True)
+        for n, (cls, bin) in enumerate(bins):
+            mine = number.reshape(-1) == n
+            state.append(PARTIALS, f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
+            spans.add(f"{cls}.{bin}", low[mine], high[mine])
+
+    def read(self, state: Scope) -> pa.Table | None:
+        """Read all; None if there are none."""
+        held = state.read_all(PARTIALS, self._compacted)
+        if held is None:
+            return None
+        held = self._unpacked(held)
+        # chunks may hold a member and its retraction side by side: what is asked of single rows needs them summed up
+        return self.merged(held) if self.reads_end else held
+
+    def read_endless(self, state: Scope) -> pa.Table | None:
+        """Read those of lifetimes that never end; None if there are none."""
+        endless = state.read(PARTIALS, ENDLESS, self._compacted)
+        return None if endless is None else self._unpacked(endless)
+
+    def forget(self, state: Scope, least: int) -> None:
+        """Drop the bins of which all windows lie before ``least``."""
+        for bin in state.bins(PARTIALS):
+            cls, _, number = bin.partition(".")
+            if (least == INFINITY) if bin == ENDLESS else ((int(number) + 1) << int(cls)) - 1 < least:
+                state.drop(PARTIALS, bin)
+                Spans(state.values).forget(bin)
+
+    @property
+    def low_is_known(self) -> bool:
+        """Whether the last window of a range tells the first."""
+        return self.points and self.grid.divides
+
+    def _packed(self, table: pa.Table) -> pa.Table:
+        """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
+        flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
+        table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
+        return table.drop_columns([LO]) if self.low_is_known else table
+
+    def _unpacked(self, table: pa.Table) -> pa.Table:
+        return with_column(table, LO, ints(table, HI) - (self.grid.n - 1)) if self.low_is_known else table
+
+    def _compacted(self, table: pa.Table) -> pa.Table:
+        return self._packed(self.merged(self._unpacked(table)))
+
+
+@dataclass(frozen=True)
+class ReportedBasket:
+    """Rows of windows that have been reported and may still change, with the numbers of their windows, by ``keys``.
+
+    columns: those of a row, the keys and the window's number included.
+    """
+
+    keys: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    def rows(self, tables: Sequence[pa.Table]) -> pa.Table:
+        """Return rows as one table of these columns."""
+        return concat([table.select(list(self.columns)) for table in tables])
+
+    def add(self, state: Scope, tables: Sequence[pa.Table], least: int) -> None:
+        """Keep the deltas of windows from ``least`` on."""
+        rows = self.rows(tables)
+        index = ints(rows, INDEX)
+        rows, index = rows.filter(pa.array(index >= least)), index[index >= least]
+        for bin in np.unique(index // REPORTED_BIN):
+            state.append(REPORTED, str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
+
+    def between(self, state: Scope, first: int, last: int) -> list[pa.Table]:
+        """Read the bins that hold the windows ``first..last``."""
+        bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
+        return [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
+
+    def behind(self, state: Scope, last: int) -> list[pa.Table]:
+        """Read the keys and numbers of the windows behind ``last``."""
+        bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
+        rows = [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
+        behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]
+        return [table for table in behind if table.num_rows]
+
+    def forget(self, state: Scope, least: int) -> None:
+        """Drop the bins of which all windows lie before ``least``."""
+        for bin in state.bins(REPORTED):
+            if (int(bin) + 1) * REPORTED_BIN - 1 < least:
+                state.drop(REPORTED, bin)
+
+
+__all__ = ["PartialsBasket", "ReportedBasket"]
