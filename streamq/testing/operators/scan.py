@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 import pyarrow as pa
 from hypothesis import strategies as st
+from pyspark.sql import types as t
 
 from streamq.choices import LengthKind
 from streamq.errors import QueryFailed, sentence
@@ -155,7 +156,9 @@ def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
     total, columns = Col("total"), []
     for field in schema.fields:
         cast: Expr = total if infer(total, sums.schema, "select") == field.type else Cast(total, field.type)
-        other = cast if evaluable(cast, sums.schema) else Cast(Lit(None), field.type)
+        # numbers as instants are not translated to SQL
+        is_instant = isinstance(field.type, t.TimestampType | t.DateType)
+        other = cast if evaluable(cast, sums.schema) and not is_instant else Cast(Lit(None), field.type)
         columns.append((field.name, Col(field.name) if field.name in keys else other))
     return Select(sums, tuple(columns))
 
