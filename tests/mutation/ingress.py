@@ -15,6 +15,7 @@ from streamq.runtime.event import LE, NEW_END, RE
 from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.runtime.kernels.physical_matching import Matching
 from streamq.runtime.packer import Packer
 from streamq.runtime.retractions import place
 from streamq.time import INFINITY
@@ -25,9 +26,9 @@ def early_retraction_lost(kernel: PhysicalKernel, *given: Any) -> None:
     """Nothing waits."""
 
 
-def extension_lost(right: Any, kernel: PhysicalKernel, matched: Any, i: int, number: int, new: int, batch: Any) -> None:
+def extension_lost(right: Any, matched: Matching, i: int, number: int, new: int, batch: Any) -> None:
     if new <= matched.rows[i][RE]:
-        right(kernel, matched, i, number, new, batch)
+        right(matched, i, number, new, batch)
     else:
         matched.rows[i][RE] = new
 
@@ -38,7 +39,7 @@ def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) 
         message.c += 1
 
 
-def tried_twice(kernel: PhysicalKernel, state: Any, matched: Any, open_moves: Any, batch: Any) -> Any:
+def tried_twice(matched: Matching, open_moves: Any, batch: Any) -> Any:
     where: dict[Any, list[int]] = {}
     for i, row in enumerate(matched.rows):
         where.setdefault(place(row), []).append(i)
@@ -50,11 +51,11 @@ def tried_twice(kernel: PhysicalKernel, state: Any, matched: Any, open_moves: An
                 unmatched.append((number, move))
                 continue
             i = events.pop()
-            kernel._move(matched, i, number, move[NEW_END], batch)
+            matched._move(i, number, move[NEW_END], batch)
             matched.applied.append(number)
             where.setdefault(place(matched.rows[i]), []).append(i)
         open_moves = unmatched
-    return open_moves if kernel.id is None else kernel._not_again(state, open_moves, matched)
+    return open_moves
 
 
 def adjusted_not_written(right: Any, table: Any, mask: Any, reason: Any, judge: Any, c: Any, totals: Any) -> None:
@@ -97,7 +98,7 @@ MUTANTS = (
         "extension lost",
         "a retraction that moves an end onward changes nothing",
         "physical",
-        (wrapped(PhysicalKernel, "_move", extension_lost),),
+        (wrapped(Matching, "_move", extension_lost),),
     ),
     Mutant(
         "a tick less of delay",
@@ -110,7 +111,7 @@ MUTANTS = (
         "moves tried twice",
         "of three moves of one event that come in reverse the last one finds no end to move",
         "physical",
-        ((PhysicalKernel, "_applied", tried_twice),),
+        ((Matching, "apply", tried_twice),),
     ),
     Mutant(
         "adjusted rows not written",

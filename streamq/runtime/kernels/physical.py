@@ -11,7 +11,7 @@ share its start, or its id.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,45 +22,41 @@ from streamq.choices import CountedAs
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, Uncombined, remembered_judge
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined, remembered_judge
+from streamq.runtime.kernels.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Batch, Matching
 from streamq.runtime.lateness import (
-    Judgement,
     count_duplicates,
     count_invalid,
+<<<<<<< HEAD
     count_late,
     error_of_rows,
     judgement,
+=======
+>>>>>>> 187356a (Retractions are applied to live events in a file of its own, beside the kernel of physical streams)
 )
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
     BEHIND,
     Lifetimes,
     Moves,
-    Place,
     Row,
     by_event,
     cut_off,
     lifetimes_without,
-    place,
     with_lateness,
     without_cycles,
 )
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
-OWN_LE, OWN_RE = "__own_le", "__own_re"
-"""The lifetime that was passed on; equal: nothing of it is left from c on; OWN_RE is DROPPED: what follows goes with it."""
-DROPPED = MINUS_INFINITY
-FIRST, MOST = "__first", "__most"
-"""With ids: the end that the event was inserted with (its start: the insert is not known), and the greatest finite one that
-it has had (its start, if none)."""
 LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
 
+<<<<<<< HEAD
 @dataclass(eq=False, repr=False)
 class _Matching:
     """Live events, ``rows``, that retractions, ``moves``, are applied to; and what becomes of both.
@@ -107,6 +103,8 @@ class _Batch:
         count_late(items, mask, reason, self.judge, self.c, self.totals)
 
 
+=======
+>>>>>>> 187356a (Retractions are applied to live events in a file of its own, beside the kernel of physical streams)
 @dataclass(frozen=True)
 class PhysicalKernel(Uncombined):
     """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""
@@ -124,7 +122,7 @@ class PhysicalKernel(Uncombined):
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Inserts, then retractions as often as they find their event; others wait as long as it may still come on time."""
         totals = Totals()
-        batch = _Batch(
+        batch = Batch(
             remembered_judge(state, arrivals),
             c=max([a.c for a in arrivals], default=MINUS_INFINITY),
             promised=max([a.promised for a in arrivals], default=MINUS_INFINITY),
@@ -152,7 +150,7 @@ class PhysicalKernel(Uncombined):
 
     # inserts
 
-    def _once(self, state: Scope, table: pa.Table, batch: _Batch) -> pa.Table:
+    def _once(self, state: Scope, table: pa.Table, batch: Batch) -> pa.Table:
         """With ids, the inserts of events that are not known: one is known while it lives, or could come again on time."""
         if self.id is None:
             return table
@@ -165,7 +163,7 @@ class PhysicalKernel(Uncombined):
         count_invalid(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
         return table.filter(pa.array(~(repeated | contrary)))
 
-    def _inserted(self, table: pa.Table, batch: _Batch) -> pa.Table:
+    def _inserted(self, table: pa.Table, batch: Batch) -> pa.Table:
         """New live rows; those behind c dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
@@ -177,7 +175,7 @@ class PhysicalKernel(Uncombined):
             batch.count(table, is_left, CountedAs.ADJUSTED)
         return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
-    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: _Batch) -> pa.Table:
+    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: Batch) -> pa.Table:
         """New live rows, inserted with the ends ``first``; what there is of them is passed on."""
         live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
@@ -195,7 +193,7 @@ class PhysicalKernel(Uncombined):
 
     # retractions
 
-    def _retract(self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: _Batch) -> None:
+    def _retract(self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: Batch) -> None:
         """Move ends; ``waited`` is how many of the moves have waited, the others are new."""
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
@@ -213,7 +211,7 @@ class PhysicalKernel(Uncombined):
         self._wait(state, moves, without_cycles(open_moves), batch)
 
     def _matched(
-        self, state: Scope, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: _Batch
+        self, state: Scope, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: Batch
     ) -> tuple[list[pa.Table], Moves]:
         """Live rows moved, and the moves that are left over."""
         live = concat(every)
@@ -222,8 +220,10 @@ class PhysicalKernel(Uncombined):
         rows, numbered_anew = self._by_event(candidates, moves)
         open_moves = [(number, numbered_anew[number]) for number, _ in open_moves]
         before = [[(r[OWN_LE], r[OWN_RE])] for r in rows]
-        matched = _Matching(rows, moves)
-        open_moves = self._applied(state, matched, open_moves, batch)
+        matched = Matching(rows, moves, self.id is not None)
+        open_moves = matched.apply(open_moves, batch)
+        if self.id is not None:
+            open_moves = self._not_again(state, open_moves, matched)
         for numbers, reason in ((matched.dropped, CountedAs.DROPPED), (matched.adjusted, CountedAs.ADJUSTED)):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
@@ -235,28 +235,7 @@ class PhysicalKernel(Uncombined):
             left = with_column(left, name, pa.array([rows[i][name] for i in live_places], pa.int64()))
         return [rest, left] if live_places else [rest], open_moves
 
-    def _applied(self, state: Scope, matched: _Matching, open_moves: Moves, batch: _Batch) -> Moves:
-        """Apply moves to the live ends that they name, as long as one does; gives those that are left over."""
-        where: dict[Place, list[int]] = {}
-        for i, row in enumerate(matched.rows):
-            where.setdefault(place(row), []).append(i)
-        while True:
-            unmatched: Moves = []
-            for number, move in open_moves:
-                events = where.get(place(move))
-                if not events:
-                    unmatched.append((number, move))
-                    continue
-                i = events.pop()
-                self._move(matched, i, number, move[NEW_END], batch)
-                matched.applied.append(number)
-                where.setdefault(place(matched.rows[i]), []).append(i)
-            if len(unmatched) == len(open_moves):
-                break
-            open_moves = unmatched
-        return open_moves if self.id is None else self._not_again(state, open_moves, matched)
-
-    def _not_again(self, state: Scope, open_moves: Moves, matched: _Matching) -> Moves:
+    def _not_again(self, state: Scope, open_moves: Moves, matched: Matching) -> Moves:
         """The moves that do not repeat one which was applied to their event, now or earlier."""
         assert self.id is not None
         names = [self.id, RE, NEW_END]
@@ -276,35 +255,6 @@ class PhysicalKernel(Uncombined):
         """The rows without their payload, with the number of the event that they speak of: by its id, or by all that it is."""
         return by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
-    def _move(self, matched: _Matching, i: int, number: int, new: int, batch: _Batch) -> None:
-        """Move a live row's end as the source says; what was passed on follows as far as c allows."""
-        row, c = matched.rows[i], batch.c
-        old, row[RE] = row[RE], new
-        if self.id is not None and new != INFINITY:
-            row[MOST] = max(row[MOST], new)
-        if row[OWN_RE] == DROPPED:
-            matched.dropped.append(number)
-            return
-        # one that has waited, too: where its event came on time it is on time
-        is_late = min(old, new) < c
-        if is_late and batch.judged(matched.moves.slice(number, 1), np.array([min(old, new)])).is_dropped[0]:
-            if old < c <= new:
-                # what was dropped is an event of its own: what is passed on stays, what follows goes with that
-                matched.pieces.append((i, row[OWN_LE], row[OWN_RE]))
-                row[OWN_RE] = DROPPED
-            matched.dropped.append(number)
-            return
-        end = max(new, c) if is_late else new
-        is_settled = min(old, row[OWN_RE]) < c >= row[OWN_RE]
-        if is_settled:
-            # what is settled stays as it is; what the retraction adds from c on, maybe nothing, is an event of its own
-            matched.pieces.append((i, row[OWN_LE], row[OWN_RE]))
-            row[OWN_LE], row[OWN_RE] = c, end
-        else:
-            row[OWN_RE] = max(end, row[OWN_LE])
-        if is_late:
-            (matched.dropped if is_settled and end == c else matched.adjusted).append(number)
-
     def _emit(self, candidates: pa.Table, before: list[Lifetimes], after: list[Lifetimes], out: list[pa.Table]) -> None:
         """What was passed on of the live rows is taken back, and passed on as it is now."""
         for weight, old, new in ((-1, before, after), (1, after, before)):
@@ -317,7 +267,7 @@ class PhysicalKernel(Uncombined):
     # what matches nothing: late, waiting, and forgetting
 
     def _late(
-        self, state: Scope, open_moves: Moves, moves: pa.Table, waited: int, batch: _Batch
+        self, state: Scope, open_moves: Moves, moves: pa.Table, waited: int, batch: Batch
     ) -> tuple[Moves, pa.Table | None]:
         """The moves that are left once those that came late are judged, and the live rows of where they lead.
 
@@ -339,7 +289,7 @@ class PhysicalKernel(Uncombined):
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _begun(self, state: Scope, moves: pa.Table, acts: Mask, c: int, batch: _Batch) -> pa.Table | None:
+    def _begun(self, state: Scope, moves: pa.Table, acts: Mask, c: int, batch: Batch) -> pa.Table | None:
         """New live rows of where retractions lead whose inserts are not known; passed on is what they add from ``c`` on."""
         if not moves.num_rows:
             return None
@@ -352,7 +302,7 @@ class PhysicalKernel(Uncombined):
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
-    def _wait(self, state: Scope, moves: pa.Table, open_moves: Moves, batch: _Batch) -> None:
+    def _wait(self, state: Scope, moves: pa.Table, open_moves: Moves, batch: Batch) -> None:
         """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
 
         What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
