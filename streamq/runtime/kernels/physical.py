@@ -27,12 +27,6 @@ from streamq.runtime.kernels.physical_matching import DROPPED, FIRST, MOST, OWN_
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
-<<<<<<< HEAD
-    count_late,
-    error_of_rows,
-    judgement,
-=======
->>>>>>> 187356a (Retractions are applied to live events in a file of its own, beside the kernel of physical streams)
 )
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
@@ -56,55 +50,6 @@ LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
 
-<<<<<<< HEAD
-@dataclass(eq=False, repr=False)
-class _Matching:
-    """Live events, ``rows``, that retractions, ``moves``, are applied to; and what becomes of both.
-
-    pieces: lifetimes that were passed on of an event and stay, as (its row, start, end); the others are the numbers of
-    retractions: applied, and of these dropped and adjusted; repeated, which repeat an applied one.
-    """
-
-    rows: list[Row]
-    moves: pa.Table
-    pieces: list[tuple[int, int, int]] = field(default_factory=list)
-    applied: list[int] = field(default_factory=list)
-    dropped: list[int] = field(default_factory=list)
-    adjusted: list[int] = field(default_factory=list)
-    repeated: list[int] = field(default_factory=list)
-
-    @property
-    def lifetimes(self) -> list[Lifetimes]:
-        """Of each row what is passed on of it now."""
-        lifetimes = [[(row[OWN_LE], row[OWN_RE])] for row in self.rows]
-        for i, start, end in self.pieces:
-            lifetimes[i].append((start, end))
-        return lifetimes
-
-
-@dataclass(eq=False, repr=False)
-class _Batch:
-    """A micro-batch: the source's policy; its c, and what it has promised itself, before and after."""
-
-    judge: Judge
-    c: int
-    promised: int
-    c_now: int
-    promised_now: int
-    totals: Totals
-    out: list[pa.Table]
-
-    def judged(self, items: pa.Table, times: Ints) -> Judgement:
-        """What becomes of items with these sync times."""
-        return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
-
-    def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:
-        """Count the items of a mask as dropped or adjusted."""
-        count_late(items, mask, reason, self.judge, self.c, self.totals)
-
-
-=======
->>>>>>> 187356a (Retractions are applied to live events in a file of its own, beside the kernel of physical streams)
 @dataclass(frozen=True)
 class PhysicalKernel(Uncombined):
     """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""

@@ -10,7 +10,7 @@ import pyarrow as pa
 from streamq.choices import CountedAs
 from streamq.runtime.event import NEW_END, RE
 from streamq.runtime.kernel import Judge, Totals
-from streamq.runtime.lateness import Judgement, count_late, judgement, refuse_rows
+from streamq.runtime.lateness import Judgement, count_late, error_of_rows, judgement
 from streamq.runtime.retractions import Lifetimes, Moves, Place, Row, place
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -37,7 +37,7 @@ class Batch:
 
     def judged(self, items: pa.Table, times: Ints) -> Judgement:
         """What becomes of items with these sync times."""
-        return judgement(self.judge, times, self.c, self.promised, refuse_rows(self.judge, items, self.promised))
+        return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
     def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:
         """Count the items of a mask as dropped or adjusted."""
