@@ -14,11 +14,11 @@ from streamq.runtime import arrow_casts, partial, values
 from streamq.runtime.arrow_types import BITS
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernels.window_baskets import PartialsBasket
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.partial import PartialCount, PartialMax, PartialMoments, PartialSum
 from streamq.runtime.partials import grouped, merged
 from streamq.runtime.values import sortable
+from streamq.runtime.window_baskets import PartialsBasket
 from tests.mutation.mutant import Mutant, wrapped
 
 NAN_LEAST = -(2**63) + 1

@@ -15,8 +15,8 @@ from streamq.runtime.event import LE, NEW_END, RE
 from streamq.runtime.kernels import edges
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
-from streamq.runtime.kernels.physical_matching import Matching
 from streamq.runtime.packer import Packer
+from streamq.runtime.physical_matching import Matching
 from streamq.runtime.retractions import place
 from streamq.time import INFINITY
 from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped

@@ -19,9 +19,9 @@ from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.kernels.window_baskets import PartialsBasket
 from streamq.runtime.progress import Message, Pace, RelationClock
 from streamq.runtime.release import Release
+from streamq.runtime.window_baskets import PartialsBasket
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
 from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped

@@ -23,11 +23,11 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined, remembered_judge
-from streamq.runtime.kernels.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Batch, Matching
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
+from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Batch, Matching
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
     BEHIND,

@@ -25,11 +25,11 @@ from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
-from streamq.runtime.kernels.window_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
 from streamq.runtime.partials import EXPLODE_ROWS, INDEX, over_windows, placed
 from streamq.runtime.values import Mask
+from streamq.runtime.window_baskets import PartialsBasket, ReportedBasket
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
