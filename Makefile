@@ -38,7 +38,8 @@ fast: $(STAMP)
 # has room: in the 48 MB that it would get, a ninth of the time went into making room and compiling again. Two processes, a Spark each:
 # the driver of one plans while the other's waits for its tasks.
 slow: java
-	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
+	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC \
+	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
 
 # The same tests with many more random examples: make soak SOAK=tests/laws
 soak: java

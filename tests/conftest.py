@@ -6,7 +6,7 @@ import gc
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -81,10 +81,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             **FEWER_PROCESSES,
             **NO_ORIGINS,
             "spark.sql.warehouse.dir": folder / "warehouse",
+            # any port that is free
+            "spark.connect.grpc.binding.port": 0,
         },
     )
     yield spark
     spark.stop()
+
+
+@pytest.fixture(scope="session")
+def connect_url(spark: SparkSession) -> str:
+    """The address of a Spark Connect server that runs beside the session of this run, in the same JVM."""
+    server: Any = spark._jvm.org.apache.spark.sql.connect.service  # type: ignore[union-attr]
+    server.SparkConnectService.start(spark.sparkContext._jsc.sc())
+    port = getattr(getattr(server, "SparkConnectService$"), "MODULE$").localPort()
+    return f"sc://127.0.0.1:{port}"
 
 
 @pytest.fixture

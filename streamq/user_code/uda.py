@@ -19,7 +19,7 @@ from streamq.runtime.user_code.partial_states import PickledState
 from streamq.user_code.module import guards_of, type_returned
 from streamq.user_code.properties import OF_OPERATORS
 from streamq.user_code.signature import refuse_unknown
-from streamq.user_code.window_module import WindowModule
+from streamq.user_code.window_module import WindowModule, decorate
 
 
 def uda(
@@ -73,7 +73,8 @@ def uda(
     to = type_returned("uda", returns, "value")
     guards = guards_of("uda", time_limit, checked, on_error)
     return partial(
-        UserAggregate.of,
+        decorate,
+        UserAggregate,
         returns=to,
         name=name,
         columns=columns,

@@ -21,7 +21,7 @@ from streamq.user_code.forms import row_shape
 from streamq.user_code.module import guards_of, rows_returned
 from streamq.user_code.properties import one_output_per_group, time_bound
 from streamq.user_code.signature import refuse_unknown
-from streamq.user_code.window_module import WindowModule
+from streamq.user_code.window_module import WindowModule, decorate
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
@@ -76,7 +76,8 @@ def udo(
     row = rows_returned("udo", returns)
     guards = guards_of("udo", time_limit, checked, on_error)
     return partial(
-        UserOperator.of,
+        decorate,
+        UserOperator,
         returns=row,
         name=name,
         columns=columns,

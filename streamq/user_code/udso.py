@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 from pyspark.sql import types as t
@@ -13,6 +12,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
+from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.returns import RowShape
@@ -143,7 +143,7 @@ class StatefulOperator(UserModule, EventOperator):
     def example_call(self) -> str:
         return f"scan({super().example_call})"
 
-    @cached_property
+    @lazy
     def steps(self) -> Steps:
         """The code as it is called, made once."""
         return steps_of(self.name, self.code, self.initial, self.options)

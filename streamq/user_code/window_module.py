@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
@@ -13,6 +12,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Options, WindowPlace
 from streamq.plan.expr import Alias, Col, Expr, as_expr
+from streamq.plan.lazy import lazy
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import WindowCall, unchanging_module
@@ -44,13 +44,13 @@ class WindowModule(UserModule, AggregateFunction):
     def of(
         cls, code: Any, *, name: str | None, columns: Iterable[str], properties: Iterable[Any], **fields: Any
     ) -> Self:
-        """Make a module of code, as a decorator was given the rest, and register it; raises PlanError."""
+        """Return a module of code, as a decorator was given the rest; raises PlanError."""
         if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
             hint = f"Write @sq.{cls.kind}(...) above a def or a class."
             raise PlanError(sentence(cls.kind, "not code", f"found {code!r}", hint))
         promises, own_name, is_timed = declared(properties, cls.kind), name_of(code, name), fields["time_sensitive"]
         check_aggregating(own_name, code, time_sensitive=is_timed)
-        module = cls(
+        return cls(
             name=own_name,
             code=code,
             columns=_names_of_arguments(columns, cls.kind, promises, time_sensitive=is_timed),
@@ -58,7 +58,6 @@ class WindowModule(UserModule, AggregateFunction):
             filter_columns=tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
             **fields,
         )
-        return modules.register(module)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -66,7 +65,7 @@ class WindowModule(UserModule, AggregateFunction):
             hint = "Give it merge(a, b), and leave lifetimes alone."
             raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
 
-    @cached_property
+    @lazy
     def module(self) -> ModuleStates:
         """The code as hosts call it, made once, a class with the options; raises PlanError where it cannot be made."""
         return module_states(
@@ -236,4 +235,12 @@ def _names_of_arguments(
     return names
 
 
-__all__ = ["ModuleReduction", "WindowModule"]
+M = TypeVar("M", bound=WindowModule)
+
+
+def decorate(kind: type[M], code: Any, **fields: Any) -> M:
+    """Make a module of code, as a decorator of that kind was given the fields, and register it; raises PlanError."""
+    return modules.register(kind.of(code, **fields))
+
+
+__all__ = ["ModuleReduction", "WindowModule", "decorate"]

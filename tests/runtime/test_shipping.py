@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import pandas as pd
 import pytest
@@ -52,6 +53,41 @@ pickle.load(open(sys.argv[1], 'rb'))
 A_WINDOW_A_KIND: tuple[Window, ...] = (
     Hopping(6, 2), Snapshot(), Count(2), Rows(3, 2, ("v",)), Session(4), Landmark(5, 0, 20), Calendar(1, "day", "Pacific/Apia"),
 )  # fmt: skip
+
+
+def test_a_plan_with_modules_of_every_kind_can_be_pickled() -> None:
+    """A sink's function goes with the results that it writes, and those with their plans, to a Spark Connect server."""
+    ship_runtime()
+
+    @sq.udf("long")
+    def doubled(v: int) -> int:
+        return 2 * v
+
+    @sq.uda("long")
+    def total(values: pd.Series) -> int:
+        return int(values.sum())
+
+    @sq.udo("v long")
+    def each(values: pd.Series) -> list[int]:
+        return list(values)
+
+    @sq.udso("v long")
+    class Last:
+        def initial(self) -> int:
+            return 0
+
+        def step(self, last: int, v: int) -> tuple[int, list[int]]:
+            return v, [last]
+
+    s = sq.events([(1, 2, {"v": 3})])
+    window = s.tumbling_window(4)
+    for query in (
+        s.select(v=doubled("v")),
+        window.select(v=total("v")),
+        window.select(each("v")),
+        s.to_points().scan(cast(Any, Last)("v")),
+    ):
+        assert cloudpickle.dumps(query.plan), query
 
 
 @pytest.mark.slow

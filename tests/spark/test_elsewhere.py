@@ -13,8 +13,6 @@ import textwrap
 import venv
 from pathlib import Path
 
-import pytest
-
 import streamq
 
 INSTALLED = """
@@ -95,9 +93,9 @@ def main(spark, folder):
 
 CONNECT = """
 from pyspark.sql import SparkSession
-config = {**CONFIG, "spark.ui.enabled": "false", "spark.sql.streaming.stateStore.providerClass":
+config = {**CONFIG, "spark.sql.streaming.stateStore.providerClass":
           "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"}
-builder = SparkSession.builder.remote("local[2]")
+builder = SparkSession.builder.remote(sys.argv[2])
 for key, value in config.items():
     builder = builder.config(key, value)
 spark = builder.getOrCreate()
@@ -135,20 +133,28 @@ spark.stop()
 """
 
 
-@pytest.mark.parametrize("script", [pytest.param(CONNECT, id="connect"), pytest.param(CLUSTER, id="local-cluster")])
-def test_same_answer(script: str, tmp_path: Path) -> None:
-    path = tmp_path / "query.py"
+def test_on_spark_connect_the_answer_is_the_same(connect_url: str, tmp_path: Path) -> None:
+    check_agreement(CONNECT, tmp_path, connect_url)
+
+
+def test_on_executors_without_streamq_the_answer_is_the_same(tmp_path: Path) -> None:
+    check_agreement(CLUSTER, tmp_path)
+
+
+def check_agreement(script: str, folder: Path, *arguments: str) -> None:
+    """Run the query in a process of its own, in which batch and stream must agree."""
+    path = folder / "query.py"
     path.write_text(textwrap.dedent(QUERY) + textwrap.dedent(script))
-    (tmp_path / "own_operators.py").write_text(LOCAL)
-    (tmp_path / "own_order.py").write_text(NEIGHBOUR)
-    (tmp_path / "cwd").mkdir()
+    (folder / "own_operators.py").write_text(LOCAL)
+    (folder / "own_order.py").write_text(NEIGHBOUR)
+    (folder / "cwd").mkdir()
     root = str(Path(streamq.__file__).parents[1])
     done = subprocess.run(
-        [installed_beside(tmp_path / "venv"), str(path), str(tmp_path)],
+        [installed_beside(folder / "venv"), str(path), str(folder), *arguments],
         capture_output=True,
         text=True,
         timeout=400,
-        cwd=tmp_path / "cwd",
+        cwd=folder / "cwd",
         env={**os.environ, "PYTHONPATH": root, "PYSPARK_PYTHON": sys.executable},
         check=False,
     )

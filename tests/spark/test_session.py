@@ -160,25 +160,15 @@ def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
     assert all("Starting Streaming" in line for line in chatter), "the first line is PySpark's before it reads ours"
 
 
-def test_connect() -> None:
-    """A Connect server inside one process, our session on it from another: settings arrive, a worker runs, errors are told.
+def test_connect(connect_url: str) -> None:
+    """Our session on a Connect server from another process: settings arrive, a worker runs, errors are told.
 
     What a stream gives there: ``test_elsewhere.py``.
     """
-    lines = in_own_process("""
-        import socket, subprocess, sys
-        with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
-            port = s.getsockname()[1]
-        from streamq.run.session import session
-        from tests.conftest import INTERPRETED
-        server = session(master="local[1]", config={
-            **INTERPRETED,
-            "spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin",
-            "spark.connect.grpc.binding.port": port,
-        })
-        client = '''
-        import sys
+    code = """
+        import sys, tempfile
+        import streamq as sq
+        from streamq.errors import StreamqError
         from streamq.run.active import active_session
         from streamq.run.doctor import doctor
         from streamq.run.masters import master_of
@@ -189,9 +179,6 @@ def test_connect() -> None:
         print(spark.conf.get("spark.sql.streaming.stateStore.providerClass").rpartition(".")[2])
         print(spark.range(3).mapInArrow(lambda batches: batches, "id long").count())
         print(active_session() is spark, session(master=url) is spark, master_of(spark), doctor().ok)
-        import tempfile
-        import streamq as sq
-        from streamq.errors import StreamqError
         query = sq.events([(1, 5, {"k": "a"})], name="s").tumbling_window(4).select(n=sq.count())
         with tempfile.TemporaryDirectory() as folder:
             for wrong in ({"checkpoint": "/proc/none"}, {"sink": {"format": "none"}, "checkpoint": f"{folder}/other"}):
@@ -199,12 +186,8 @@ def test_connect() -> None:
                     query.run(trigger="available_now", **wrong)
                 except StreamqError as error:
                     print(error)
-        '''
-        import textwrap
-        print(subprocess.run([sys.executable, "-c", textwrap.dedent(client), f"sc://127.0.0.1:{port}"],
-                             capture_output=True, text=True, check=True, timeout=300).stdout)
-        server.stop()
-    """)
+    """
+    lines = ended(code, connect_url).stdout.splitlines()
     assert lines[:4] == [
         "pyspark.sql.connect.session 3",
         "RocksDBStateStoreProvider",

@@ -1,0 +1,27 @@
+"""A property that is computed once, of classes that travel by value: that of functools has a lock in Python 3.11."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class lazy(Generic[T]):
+    """Computes a property when it is first asked for, and keeps it among the attributes of the object."""
+
+    def __init__(self, function: Callable[[Any], T]):
+        self.function = function
+        self.__doc__ = function.__doc__
+
+    def __get__(self, instance: Any, owner: type) -> T:
+        if instance is None:
+            return self  # type: ignore[return-value]
+        value = self.function(instance)
+        # a frozen dataclass refuses assignments; what stands there is found before this is
+        instance.__dict__[self.function.__name__] = value
+        return value
+
+
+__all__ = ["lazy"]
