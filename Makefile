@@ -36,7 +36,7 @@ fast: $(STAMP)
 
 # On Spark, and what takes seconds without. A JVM that lives for minutes compiles no more than it must; what is compiled
 # has room: in the 48 MB that it would get, a ninth of the time went into making room and compiling again. Two processes, a Spark each:
-# the driver of one plans while the other's waits for its tasks.
+# the driver of one plans while the other's waits for its tasks. Spark's classes are not verified: a sixth of a JVM's start.
 slow: java
 	JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC \
 	    -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote" $(PY) -m pytest -q -m "spark or slow" -n 2 --dist worksteal --durations=10
