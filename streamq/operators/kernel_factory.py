@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RunBy(StrEnum):
-    """What runs an operator that keeps state, as explain says it."""
+    """The ways in which an operator with state is run, in the words of explain."""
 
     MERGED_WINDOWS = "partial results of ranges of windows, merged"
     OWN_KERNEL = "a kernel of its own"
@@ -48,7 +48,7 @@ class KernelFactory(ABC):
     run_by: ClassVar[RunBy]
 
     corrects: ClassVar[bool]
-    """Whether the kernel keeps the rows that it has sent, and takes them back where they change."""
+    """True if the kernel keeps the rows that it has sent, and takes them back where they change."""
 
     @abstractmethod
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
@@ -56,7 +56,7 @@ class KernelFactory(ABC):
 
     @property
     def can_hold(self) -> bool:
-        """Whether the kernel can hold its rows back until they are final, where ``site.final`` says so."""
+        """True if the kernel can hold its rows back until they are final, where ``site.final`` says so."""
         return self.corrects
 
 

@@ -206,6 +206,7 @@ class WindowAggregate(OverWindows):
             order=order,
             payload=payload,
         )
+        time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
         calls_modules = any(isinstance(r, ModuleReduction) for r in reductions)
         return self._evaluation(
             evaluator,
@@ -214,7 +215,7 @@ class WindowAggregate(OverWindows):
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             takes_ends=by_ends,
             sets_aside=bool(payload),
-            factory=_CallModules(self.stamp == Stamp.TIME_BOUND) if calls_modules else Recompute(),
+            factory=_CallModules(time_bound_by) if calls_modules else Recompute(),
         )
 
     def grid_windows(self) -> GridWindows | None:
@@ -277,15 +278,16 @@ class WindowAggregate(OverWindows):
 class _CallModules(Recompute):
     """The kernel ``call_modules``, which remembers the calls of modules; time-bound rows are final before their windows are."""
 
-    is_time_bound: bool
+    time_bound_by: str
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         sets_aside = evaluation.sets_aside and site.late_output
-        return CallModulesKernel(**self.parameters(evaluation, site), sets_aside=sets_aside)
+        parameters = self.parameters(evaluation, site)
+        return CallModulesKernel(**parameters, sets_aside=sets_aside, time_bound_by=self.time_bound_by)
 
     @property
     def can_hold(self) -> bool:
-        return not self.is_time_bound
+        return not self.time_bound_by
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:

@@ -1,4 +1,4 @@
-"""Which code is a user's own, not installed beside Python: workers cannot import it, and it changes between runs of a program."""
+"""Tells a user's own code from what is installed beside Python: workers cannot import it, and it changes from run to run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 STREAMQ = __name__.partition(".")[0]
 
 INSTALLED = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sysconfig.get_paths().values())
-"""What the paths of Python's own library and of what is installed begin with."""
+"""The beginnings of the paths of Python's own library and of installed packages."""
 
 
 def module_of_code(code: Any) -> str:
@@ -25,7 +25,7 @@ def package_of(module: str) -> str:
 
 
 def is_own(module: str) -> bool:
-    """Whether a module, by its name, is of a user's own: a script, a notebook, or a file that is not installed."""
+    """Return whether a module, by its name, is a user's own: a script, a notebook, or a file that is not installed."""
     package = package_of(module)
     if package == STREAMQ:
         return False
@@ -48,7 +48,7 @@ def own_packages(package: str) -> list[str]:
 
 
 def _places(package: ModuleType) -> list[str]:
-    """Where the files of a package lie; nothing for what is built into Python."""
+    """Return where the files of a package lie; nothing for what is built into Python."""
     file = getattr(package, "__file__", None)
     return [file] if file is not None else [f"{folder}/_" for folder in getattr(package, "__path__", [])]
 

@@ -63,7 +63,7 @@ class Matching:
 
     @property
     def lifetimes(self) -> list[Lifetimes]:
-        """Of each row what is passed on of it now."""
+        """The lifetimes currently emitted for each row."""
         lifetimes = [[(row[OWN_LE], row[OWN_RE])] for row in self.rows]
         for i, start, end in self.pieces:
             lifetimes[i].append((start, end))

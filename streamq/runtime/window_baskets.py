@@ -90,11 +90,11 @@ class PartialsBasket:
 
     @property
     def low_is_known(self) -> bool:
-        """Whether the last window of a range tells the first."""
+        """True if the last window of a range tells the first."""
         return self.points and self.grid.divides
 
     def _packed(self, table: pa.Table) -> pa.Table:
-        """As it is stored: in order, so that it compresses; without the first window where the last one tells it."""
+        """Return the table to store: in order, so that it compresses; without the first window where the last one tells it."""
         flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
         table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
         return table.drop_columns([LO]) if self.low_is_known else table

@@ -111,7 +111,7 @@ class Watched(Crowded):
 
     def _promised_rows(self, table: pa.Table) -> pa.Table:
         """The rows that the CTIs sent speak of: of lists of rows that are time-bound the rows themselves."""
-        if isinstance(self.kernel, CallModulesKernel) and self.kernel.is_time_bound:
+        if isinstance(self.kernel, CallModulesKernel) and self.kernel.time_bound_by:
             return self.kernel.own_rows(table)
         return table
 

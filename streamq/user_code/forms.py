@@ -29,7 +29,7 @@ from streamq.user_code.signature import (
 S = TypeVar("S", bound=RowShape)
 
 _METHODS = ("initial", "result", "zero", "reduce", "finish")
-"""By which a class is told that has states of its own."""
+"""The methods that tell a class with states of its own from a type that is called like a function."""
 
 
 def module_states(
@@ -107,7 +107,7 @@ def object_of(name: str, code: Any, options: Mapping[str, Any], verb: str = "") 
 
 
 def signature_of(code: Any) -> str:
-    """How code is called, as far as Python says it."""
+    """Return the signature of code as text; ``(...)`` where Python knows none."""
     try:
         return str(inspect.signature(code))
     except (TypeError, ValueError):
@@ -119,14 +119,14 @@ def _has(module: Any, methods: Mapping[str, str]) -> bool:
 
 
 def _of_function(function: Callable[..., Any], options: Mapping[str, Any], sensitive: bool) -> Callable[..., Any]:
-    """The result of a function of all members at once: what has come is the state."""
+    """Return ``result`` of a function of all members at once, whose state are the events so far."""
     if sensitive:
         return lambda events, window: function(events, window, **options)
     return lambda values: function(*values, **options)
 
 
 def _spread(method: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """A method that takes a Series an argument, called with all of them as one value."""
+    """Return a method that takes all arguments as one value, from one that takes a Series an argument."""
     return lambda state, values: method(state, *values)
 
 

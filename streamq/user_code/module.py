@@ -1,4 +1,4 @@
-"""What every module of a user's own has, whatever it does: a name, its code and options, and what it says of itself."""
+"""A module of a user's own, whatever it does: code with a name, options and guards, as a decorator makes it."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from streamq.plan.spark_types import parse_fields, parse_type
 from streamq.runtime.shipping import ship_module_of
 
 SCRIPT = "a notebook or script"
-"""What a page or a message calls Python's module ``__main__``."""
+"""The name of Python's module ``__main__`` on pages and in messages."""
 
 UNNAMED = "<lambda>"
-"""What Python calls a function without a name."""
+"""Python's name for a function without one."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -77,7 +77,7 @@ class UserModule(Decorated, ABC):
 
     @property
     def guards(self) -> dict[str, Any]:
-        """What a :class:`ModuleCall` of it is made with: its name, and how its calls are guarded."""
+        """The fields of a :class:`ModuleCall` of it: its name, and how its calls are guarded."""
         fields = {"time_limit": self.time_limit, "checked": self.checked, "quarantine": self.sets_aside}
         return {"name": self.name, **fields}
 
@@ -88,12 +88,12 @@ class UserModule(Decorated, ABC):
 
     @property
     def sets_aside(self) -> bool:
-        """Whether what a call fails for is set aside, and the query goes on."""
+        """True if the query goes on where a call fails, and what it failed for is set aside."""
         return self.on_error is OnError.QUARANTINE
 
     @property
     def fingerprint(self) -> str:
-        """What tells its code from other code, as of the first time that somebody asks: all that it calls is there then."""
+        """A short text that differs for other code. It is made when it is first read: all that the code calls is there then."""
         if "fingerprint" not in self.memory:
             self.memory["fingerprint"] = fingerprint(self.code)
         return self.memory["fingerprint"]
@@ -101,11 +101,11 @@ class UserModule(Decorated, ABC):
     @property
     @abstractmethod
     def identity(self) -> str:
-        """What tells it from every other module, by its code and options too; the same in every run of a program."""
+        """A text that differs for every other module, code or options; the same in every run of a program."""
 
     @property
     def told_options(self) -> str:
-        """What tells its options from others, for its identity; raises PlanError for one that nothing tells apart."""
+        """A text that differs for other options, for its identity; raises PlanError for an option that has no such text."""
         texts = []
         for name, value in sorted(self.options.items()):
             try:
@@ -153,7 +153,7 @@ class UserModule(Decorated, ABC):
 
     @property
     def signature(self) -> str:
-        """How it is called: its name and the parameters of its code, without their types."""
+        """Its name and the parameters of its code, without their types."""
         try:
             signature = inspect.signature(self.code)
         except (TypeError, ValueError):  # of a function of C's nothing is known
@@ -173,7 +173,7 @@ class UserModule(Decorated, ABC):
 
     @property
     def place(self) -> str:
-        """Where it was registered, and what the code is called there or elsewhere, if that is not its name."""
+        """The Python module that registered it, and the code's own name if that is another one."""
         place = place_of(self.registered_in)
         owner = self.code if hasattr(self.code, "__qualname__") else type(self.code)
         module = str(getattr(owner, "__module__", None) or type(owner).__module__)
@@ -220,7 +220,7 @@ def rows_returned(verb: str, returns: Any) -> StructType:
 
 
 def place_of(module: str) -> str:
-    """What a page or a message calls a module of Python's."""
+    """Return the name of one of Python's modules for pages and messages."""
     return SCRIPT if module == "__main__" else module
 
 

@@ -1,4 +1,4 @@
-"""What the author of a module declares of it, and what streamq may then do (docs/modules.md, "Properties")."""
+"""Promises that the author of a module makes of it, by which streamq may do more (docs/modules.md, "Properties")."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ class Repository:
 
     @property
     def not_loaded(self) -> str:
-        """What a message says of those entry points; nothing if there are none."""
+        """A sentence on those entry points for messages; empty if there are none."""
         return f"Not loaded: {'; '.join(map(str, self.unloaded))}." if self.unloaded else ""
 
     @cached_property
@@ -208,7 +208,7 @@ class Repository:
 
     @property
     def _remarks(self) -> list[str]:
-        """What packages publish and is not taken, a line each."""
+        """A line for each module that packages publish and that is not used."""
         covered = [
             f"{name}{_of_package(package)} is not used: {place_of(self._own[name].registered_in)} has one of this name"
             for name, (module, package) in sorted(self._published.items())

@@ -1,4 +1,4 @@
-"""What code of a user's must be to be called: which methods it has, and which arguments they take, checked as it is written."""
+"""Checks of a user's code as it is written: the methods that it must have, and the arguments that they must take."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
 """The methods of a class with states of its own, and what they are called with."""
 
 AGGREGATOR = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}
-"""Those of a class in the shape of Spark's Aggregator."""
+"""The methods of a class in the shape of Spark's Aggregator, and their arguments."""
 
 STEPWISE = {"initial": "", "step": "state, *values"}
-"""Those of a class that goes from event to event."""
+"""The methods of a class that goes from event to event, and their arguments."""
 
 _MARKS = ("initial", "result", "step", "zero", "finish")
-"""By which an object that can be called is told to have states: others have an ``add`` or a ``reduce`` for some other purpose."""
+"""The methods that only objects with states have; others, too, have an ``add`` or a ``reduce`` for some other purpose."""
 
 WITH_TIME = "With time_sensitive=True"
-"""How a hint about lifetimes begins."""
+"""The beginning of a hint about lifetimes."""
 
 
 def check_aggregating(name: str, code: Any, *, time_sensitive: bool) -> None:
@@ -63,7 +63,7 @@ def _check_function(name: str, code: Any, *, time_sensitive: bool) -> None:
 
 
 def has_states(code: Any) -> bool:
-    """Whether code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
+    """Return whether code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
     if inspect.isclass(code):
         return not hasattr(code, "__iter__") and bool(public_methods(code))
     if inspect.isroutine(code):
@@ -120,7 +120,7 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
 
 @dataclass(frozen=True)
 class Called:
-    """How a query calls code: with ``columns`` by position, after ``leading`` arguments of streamq's, and with ``options``.
+    """A call of code by a query: with ``columns`` by position, after ``leading`` arguments of streamq's, and with ``options``.
 
     method: the name of the method, if it is one; constants: whether plain values are among the columns.
     """
@@ -157,7 +157,7 @@ def check_call(name: str, code: Any, called: Called) -> None:
 
 
 def _lacks_window(own: list[inspect.Parameter], called: Called) -> bool:
-    """Whether a column is wanting for a parameter called ``window``."""
+    """Return whether a column is missing for a parameter called ``window``."""
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
 
 
@@ -193,7 +193,7 @@ def check_options(
 
 
 def signature_without_self(code: Any, method: str = "") -> inspect.Signature | None:
-    """How code, or a method of it, is called, without types; None where Python does not say it, as of some functions of C's."""
+    """Return the signature of code, or of a method of it, without types; None where Python knows none, as for some of C's."""
     called = getattr(code, method) if method else code
     try:
         signature = inspect.signature(called)

@@ -241,12 +241,12 @@ class UserFunction(UserModule, Function):
         return array
 
     def _message(self, error: BaseException, values: Sequence[Any]) -> str:
-        """What went wrong with one event, with its values by the names of the parameters."""
+        """Return what went wrong with one event, with its values by the names of the parameters."""
         names = argument_names(self.code, len(values), options=self.options)
         return self._failure(error, shown_values(dict(zip(names, values, strict=True))))
 
     def _failure(self, error: BaseException, what: str) -> str:
-        """What went wrong with ``what``, on one line; whether something takes it is known to who sets it aside."""
+        """Return on one line what went wrong with ``what``."""
         return str(self._call.failure(self._call.reason(error, f"of {what}"), is_taken=True))
 
 
@@ -255,7 +255,7 @@ Errors = dict[int, tuple[str, BaseException]]
 
 
 def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Whether a column of one type may be read as one of another: of more or fewer digits, whole numbers with NULLs as floats."""
+    """Return whether a column may be read as one of another type: of other digits, floats for whole numbers with NULLs."""
     if kind == to or pa.types.is_null(kind):
         return True
     if pa.types.is_dictionary(kind):

@@ -110,14 +110,14 @@ class UserOperator(WindowModule):
 
     @property
     def default_stamp(self) -> Stamp | None:
-        """Where its rows live if the window does not say so; None: as the results of aggregates."""
+        """The stamp of its rows if the window has none; None: that of aggregates."""
         if not self.time_sensitive:
             return None
         return Stamp.TIME_BOUND if str(time_bound) in self.properties else Stamp.UNCHANGED
 
     @property
     def gives_one_row(self) -> bool:
-        """Whether it has promised one row a window."""
+        """True if it has promised one row a window."""
         return str(one_output_per_group) in self.properties
 
     @property
@@ -180,7 +180,7 @@ class UserOperator(WindowModule):
         return next(field.dataType for field in self.fields if field.name == name)
 
     def arguments(self, applied: Aggregate) -> dict[str, Expr]:
-        """What its code calls its arguments, and what those are over the events; nothing where the code does not say it."""
+        """Return the expressions of its arguments by the names of the parameters, or by names of streamq's own."""
         names = tuple(map(str, applied.options[1:])) or self._parameters(len(applied.args))
         return dict(zip(names, applied.args, strict=False))
 

@@ -82,7 +82,7 @@ def udso(
 
 
 class EventOperator(ABC):
-    """What goes from event to event with a state, under a ``name``: a user's code, or an operator of streamq's own.
+    """An operator that goes from event to event with a state: a user's code, or one of streamq's own, under a ``name``.
 
     Plans know a user's by its name in the repository, and one of streamq's own by the fields of its dataclass.
     """
@@ -91,7 +91,7 @@ class EventOperator(ABC):
 
     @property
     def sets_aside(self) -> bool:
-        """Whether events that it fails for are set aside, and the query goes on."""
+        """True if the query goes on where it fails, and the event is set aside."""
         return False
 
     @property

@@ -128,7 +128,7 @@ class WindowModule(UserModule, AggregateFunction):
             check_call(self.name, self.code, Called(columns, {}, 1, "add"))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
-        """What a time-sensitive module finds its arguments under; nothing for another one."""
+        """Return the names under which a time-sensitive module finds its arguments; none for another one."""
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
             raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
@@ -154,14 +154,14 @@ class WindowModule(UserModule, AggregateFunction):
         return self.returns
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
-        """What each property buys, or would buy."""
+        """Return a line for each property: what it saves, or would save."""
         return tuple(filter(None, [self._merging_note(place), self._order_note(place)]))
 
     def _merging_note(self, place: WindowPlace) -> str:
         return ""
 
     def _order_note(self, place: WindowPlace) -> str:
-        """Of a function, in which order members come, and what that costs; a class takes them in any order."""
+        """Return in which order a function gets members, and what that costs; empty for a class, which takes any order."""
         if self.module.in_parts:
             return ""
         readers = [f"{name} beside it reads" for name in place.ordered_beside]
@@ -177,7 +177,7 @@ class WindowModule(UserModule, AggregateFunction):
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
-        """How the module is called for a result column; ``names`` are those of the arguments."""
+        """Return how the module is called for a result column; ``names`` are those of the arguments."""
         return WindowCall(
             module=unchanging_module(self.module) if self.checked else self.module,
             names=names or self._parameters(len(column.args)),
@@ -188,7 +188,7 @@ class WindowModule(UserModule, AggregateFunction):
         )
 
     def _parameters(self, count: int) -> tuple[str, ...]:
-        """What a module that is not time-sensitive calls its arguments, if its author or its code says so."""
+        """Return the names of the arguments of a module that is not time-sensitive, as its author or its code gives them."""
         if self.columns:
             return self.columns
         method = next((m for m in ("add", "reduce") if getattr(self.code, m, None) is not None), "")
@@ -221,7 +221,7 @@ class ModuleReduction(RangeReduction):
 def _names_of_arguments(
     columns: Iterable[str], verb: str, promises: Iterable[Property], *, time_sensitive: bool
 ) -> tuple[str, ...]:
-    """What the code calls its arguments, checked; it must read them under these names, or promise something of them."""
+    """Return the names of ``columns=``, checked: code must read its arguments under them, or promise something of them."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     reserved = [name for name in names if name in ("start", "end")]
     if reserved:

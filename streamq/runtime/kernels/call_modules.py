@@ -16,7 +16,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, net, with_column
@@ -26,7 +25,6 @@ from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.returns import LASTS, START
 from streamq.runtime.user_code.set_aside import SetAside
 from streamq.runtime.user_code.window_changes import CallMemory
@@ -37,24 +35,17 @@ CALLS = "calls"
 
 
 @dataclass(frozen=True)
-class CallModulesKernel(RecomputeKernel):
+class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     """A kernel of windows with a module among their reductions."""
 
     sets_aside: bool = False
-    """Whether windows whose calls fail may be set aside: there is a late output."""
+    """True if windows whose calls fail may be set aside: there is a late output."""
 
-    @property
-    def is_time_bound(self) -> bool:
-        """Whether its rows stand by lifetimes of their own, by the operator's promise, and not by those of windows."""
-        return self._windows.stamp == Stamp.TIME_BOUND
-
-    @property
-    def _windows(self) -> WindowEvaluator:
-        assert isinstance(self.evaluator, WindowEvaluator)
-        return self.evaluator
+    time_bound_by: str = ""
+    """The operator of a user's own that has promised rows that are final by their own lifetimes, not by windows; "": none."""
 
     def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """As of ``recompute``; at the end of the input the calls are forgotten, too."""
+        """Advance as ``recompute`` does; at the end of the input forget the calls, too."""
         output = super().advance(state, arrivals, clock)
         if clock.c == INFINITY:
             state.drop(CALLS, BIN)
@@ -74,7 +65,7 @@ class CallModulesKernel(RecomputeKernel):
         memory = CallMemory.of(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = SetAside(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
-        rows = self._windows.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)
+        rows = self.evaluator.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
         if aside is not None:
@@ -83,7 +74,7 @@ class CallModulesKernel(RecomputeKernel):
 
     def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
         delta = super()._difference(state, reported, c_before)
-        if self.is_time_bound and c_before != MINUS_INFINITY:
+        if self.time_bound_by and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)
         return delta
 
@@ -96,26 +87,20 @@ class CallModulesKernel(RecomputeKernel):
             row = python_rows(changed.slice(0, 1))[0]
             shown = ", ".join(f"{n} = {v!r}" for n, v in row.items() if not n.startswith("__"))
             what = f"after CTI {c} the row ({shown}) at {row[LE]} has {'come' if row[WEIGHT] > 0 else 'gone'}"
-            calling = self._calling
-            raise ModuleFailed(sentence(calling.module.name, "it breaks its promise to be time_bound", what))
+            raise ModuleFailed(sentence(self.time_bound_by, "it breaks its promise to be time_bound", what))
 
     def own_rows(self, delta: pa.Table) -> pa.Table:
         """Return the rows in lists of them with their own lifetimes: groups, columns, LE, RE and the weights of the lists.
 
         How many members a window has is no part of them.
         """
-        (name,) = [r.column.name for r in self._windows.reductions]
+        (name,) = [r.column.name for r in self.evaluator.reductions]
         lists = delta.column(name).combine_chunks()
         at = pc.list_parent_indices(lists)
         rows = pa.Table.from_struct_array(pc.list_flatten(lists))
         start, lasts = ints(rows, START), pc.fill_null(rows.column(LASTS), INFINITY).to_numpy()
         end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
         rows = with_column(with_column(rows.drop_columns([START, LASTS]), LE, start), RE, end)
-        for column in (*self._windows.keys, WEIGHT):
+        for column in (*self.evaluator.keys, WEIGHT):
             rows = with_column(rows, column, delta.column(column).take(at))
         return rows
-
-    @property
-    def _calling(self) -> WindowCall:
-        calling: WindowCall = self._windows.reductions[0].calling  # type: ignore[attr-defined]
-        return calling

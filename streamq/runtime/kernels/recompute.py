@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -32,15 +32,17 @@ from streamq.time import INFINITY, MINUS_INFINITY
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
+E = TypeVar("E", bound=Evaluator)
+
 BIN = "0"
 """The only bin of each basket: the state is read as a whole."""
 
 
 @dataclass(frozen=True)
-class RecomputeKernel(Uncombined):
+class RecomputeKernel(Uncombined, Generic[E]):
     """A kernel of one evaluator; ``inputs`` are the payload columns of each port, ``result`` those of the rows that it sends."""
 
-    evaluator: Evaluator
+    evaluator: E
     inputs: tuple[pa.Schema, ...]
     result: tuple[str, ...]
 

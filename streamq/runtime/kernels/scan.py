@@ -29,16 +29,11 @@ STATES, STATES_AT = "states", "states_at"
 
 
 @dataclass(frozen=True)
-class ScanKernel(RecomputeKernel):
+class ScanKernel(RecomputeKernel[ScanEvaluator]):
     """A kernel of an evaluator that goes on from states."""
 
     sets_aside: bool = False
     """Whether events whose steps fail may be set aside: there is a late output. Each is, once it starts before c."""
-
-    @property
-    def _scan(self) -> ScanEvaluator:
-        assert isinstance(self.evaluator, ScanEvaluator)
-        return self.evaluator
 
     def _evaluated(
         self,
@@ -53,10 +48,10 @@ class ScanKernel(RecomputeKernel):
         states_at = state.values.get(STATES_AT, MINUS_INFINITY)
         events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
-        latest = partial(self._scan.latest, since=states_at)
+        latest = partial(self.evaluator.latest, since=states_at)
         states = state.read(STATES, BIN, latest) if started.num_rows else None
         aside = SetAside() if self.sets_aside else None
-        rows, new_states = self._scan.go_on(started, states, clock.c, aside)
+        rows, new_states = self.evaluator.go_on(started, states, clock.c, aside)
         if aside is not None:
             aside.count(totals)
         if clock.c == INFINITY:
@@ -68,7 +63,7 @@ class ScanKernel(RecomputeKernel):
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
         """The progress past the first event that has not been stepped over: whether it has rows nobody knows before."""
-        events = self._scan.passing(histories[0])
+        events = self.evaluator.passing(histories[0])
         return Release.PAST_START.due(events.filter(pa.array(ints(events, LE) >= self._reached(clock))))
 
     def _reached(self, clock: Clock) -> int:

@@ -1,1 +1,1 @@
-"""How code of a user's is called, and what it may give: what ships to executors."""
+"""Calls of a user's code, and checks of what it gives; these modules ship to executors."""

@@ -26,7 +26,7 @@ from streamq.runtime.user_code.states import ModuleStates, WindowInterval, insta
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 FIRST = 3
-"""How many events of a window an error shows."""
+"""The number of events of a window that an error shows."""
 
 NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
 """The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
@@ -38,7 +38,7 @@ class TimeUp(Unfit):
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCall:
-    """How a module, which errors call ``name``, is called.
+    """The guards of a module's calls; ``name`` is the module's, for errors.
 
     time_limit: the seconds that a call may take; None: any. checked: whether each call is made twice. quarantine: whether what
     a call fails for is set aside, and the query goes on.
@@ -84,7 +84,7 @@ def shown_instant(ticks: int, axis: pa.DataType) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowCall(ModuleCall, Named):
-    """How a module is called for a window: its states, the ``names`` of its arguments, and what it gives.
+    """A module as it is called for windows: its states, the ``names`` of its arguments, and the type of its result.
 
     rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
     stamp: what becomes of the lifetimes of such rows. axis: the type of instants.
@@ -110,7 +110,7 @@ class WindowCall(ModuleCall, Named):
 
     @property
     def of_nothing(self) -> Any:
-        """What a window gives all of whose members a filter has left out: NULL, or no rows. The module is not called."""
+        """The result of a window without members that pass the filter: NULL, or no rows. The module is not called for it."""
         return None if self.rows is None else []
 
     def interval(self, window: tuple[int, int]) -> WindowInterval:
@@ -148,7 +148,7 @@ def first_rows(events: pa.Table) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True, kw_only=True)
 class StepCall(ModuleCall):
-    """How a module that goes from event to event is called for one: with the state so far and the event's values.
+    """A module as it is called for events: with the state so far and the event's values, for a new state and rows.
 
     initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names:
     those of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start

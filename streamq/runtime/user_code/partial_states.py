@@ -248,7 +248,7 @@ class PickledState(Partial):
 
 
 def _ends(number: Ints, bound: int) -> Ints:
-    """Where the rows of each number end, after a sort by them; 0 before the first."""
+    """Return where the rows of each number end, after a sort by them; 0 before the first."""
     return np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).astype(np.int64)
 
 

@@ -1,4 +1,4 @@
-"""What code of a user's may give: values that are wholly of their type, and rows of such values."""
+"""Checks of what a user's code returns: values that are wholly of their type, and rows of such values."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamq.runtime.user_code.states import ticks_of
 from streamq.time import INFINITY
 
 SHOWN = 60
-"""How many characters of a value an error shows."""
+"""The number of characters of a value that an error shows."""
 
 START, LASTS = "__own_start", "__own_lasts"
 """The fields of a row that has a lifetime of its own: where it starts, and how long it lives (NULL: for ever), in ticks."""
@@ -25,11 +25,11 @@ START, LASTS = "__own_start", "__own_lasts"
 Lifetime = tuple[int, int]
 
 FAILURES = (Exception, SystemExit)
-"""What code of a user's may raise for the query to fail with: ``sys.exit()`` in it ends the query, not the program."""
+"""The exceptions of a user's code that fail a call: ``sys.exit()`` in it ends the query, not the program."""
 
 
 class Unfit(Exception):
-    """What a user's code gave is not what it may give; the text says what."""
+    """A user's code returned what it may not return; the text says what."""
 
 
 def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
@@ -51,7 +51,7 @@ def _unfit(result: Any, to: pa.DataType, shown_type: str) -> Unfit:
 
 
 def _instead_of(result: Any, to: pa.DataType) -> str:
-    """What to write instead of a value that is none of a type; nothing where that is not plain."""
+    """Return what to write instead of a value that is not of a type; empty where that is not clear."""
     import pandas as pd
 
     if inspect.iscoroutine(result):
@@ -73,7 +73,7 @@ def _instead_of(result: Any, to: pa.DataType) -> str:
 
 
 def _is_made(maker: str, number: Any, to: pa.DataType) -> bool:
-    """Whether a number, made another by ``int``, ``float`` or ``str``, is of the type."""
+    """Return whether a number is of the type once ``int``, ``float`` or ``str`` has converted it."""
     try:
         pa.scalar({"int": int, "float": float, "str": str, "bool": bool}[maker](number), to)
     except (pa.ArrowException, OverflowError, ValueError):
@@ -120,7 +120,7 @@ def shortened(value: Any) -> str:
 
 
 def _agree(result: Any, stored: Any) -> bool:
-    """Whether what Arrow has stored of a result is all of it: nothing cut off, left out or read as something else."""
+    """Return whether Arrow has stored all of a result: nothing cut off, left out or read as something else."""
     match stored:
         case bool():
             return isinstance(result, bool | np.bool_)

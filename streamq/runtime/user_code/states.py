@@ -67,7 +67,7 @@ class ModuleStates(States, Named):
 
     @property
     def merges(self) -> bool:
-        """Whether states of parts of a window may be merged: then basic windows are computed once."""
+        """True if states of parts of a window may be merged: then basic windows are computed once."""
         return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
 
 
@@ -110,7 +110,7 @@ class WindowInterval:
 
     @property
     def duration(self) -> Any:
-        """How long it is: an integer, or a Timedelta; None without an end."""
+        """Its length: an integer, or a Timedelta; None without an end."""
         return None if self.end is None else self.end - self.start
 
 

@@ -1,4 +1,4 @@
-"""What has changed in windows since a module was last called for them: digests of their members tell."""
+"""Changes of windows since a module was last called for them, by digests of their members; and the memory of those calls."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Members:
     end: Ints | None = None
 
     def some(self, mask: Mask) -> Members:
-        """Those of a mask."""
+        """Return those that a mask marks."""
         if self.start is None or self.end is None:
             return Members(self.window, self.row[mask])
         return Members(self.window, self.row[mask], self.start[mask], self.end[mask])
@@ -111,7 +111,7 @@ class Members:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a call gave: a result, the state behind it as a pickle, and, if it failed, why."""
+    """The outcome of a call: a result, the state behind it as a pickle, and, if it failed, why."""
 
     result: Any
     state: bytes | None
@@ -119,7 +119,7 @@ class Outcome:
 
 
 class Changes:
-    """What has changed in the windows of a walk since the micro-batch before."""
+    """The changes in the windows of a walk since the micro-batch before."""
 
     def __init__(self, walk: Walk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
         self.walk, self.memory, members = walk, memory, walk.members
@@ -225,7 +225,7 @@ class Change:
 
     @property
     def size(self) -> int:
-        """How many members a module is given to go this way."""
+        """The number of members that the module is given for it."""
         return len(self.come.row) + len(self.gone.row)
 
 

@@ -208,7 +208,7 @@ class Walk:
 
 
 def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:
-    """What a call fails with; None if it does not fail."""
+    """Return what a call fails with; None if it does not fail."""
     try:
         call()
     except FAILURES as error:
