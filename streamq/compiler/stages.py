@@ -130,7 +130,7 @@ class _Compiler:
 
     def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
         """Host the kernel of an operator that has an evaluator; return the path of the operator's result."""
-        evaluation = node.evaluation()
+        evaluation = node.evaluation
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
             waits = evaluation.waiting is not None

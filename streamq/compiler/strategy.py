@@ -59,7 +59,7 @@ def _run_by(node: Node) -> RunBy | None:
     if isinstance(node, Operator) and node.grid_windows() is not None:
         return RunBy.MERGED_WINDOWS
     if isinstance(node, EvaluatedOperator):
-        return node.evaluation().factory.run_by
+        return node.evaluation.factory.run_by
     return None
 
 

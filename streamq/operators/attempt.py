@@ -64,7 +64,7 @@ class Attempt(EvaluatedOperator):
     def detail(self) -> str:
         return ", ".join(f"{shown_name(name)} = {show(e)}" for name, e in self.columns)
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         source = self.input.schema
         evaluator = AttemptEvaluator(source, self.columns, arrow_type(source.axis_type))
         return Evaluation(

@@ -54,7 +54,7 @@ class Chop(EvaluatedOperator):
         shown = f"period={show_duration(self.period, self.schema.axis)}"
         return shown + (f", offset={show_duration(self.offset, self.schema.axis)}" if self.offset else "")
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         cells = Grid(self.period, self.period, self.offset)
         return Evaluation(
             evaluator=ChopEvaluator(cells),

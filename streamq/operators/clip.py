@@ -52,7 +52,7 @@ class Clip(EvaluatedOperator):
     def detail(self) -> str:
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         keys = KeyColumns.of(self.input.schema, self.by.schema, self.on)
         ours = PortColumns((*all_columns(self.schema), *keys.left), keys.hashed)
         return Evaluation(

@@ -51,7 +51,7 @@ class DistinctIds(EvaluatedOperator):
     def detail(self) -> str:
         return f"{', '.join(map(shown_name, self.ids))} within {show_duration(self.within, self.schema.axis)}"
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         return Evaluation(
             evaluator=DistinctIdsEvaluator(self.ids, self.schema.names, self.within),
             inputs=(PortColumns(all_columns(self.schema), self.ids),),

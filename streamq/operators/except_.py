@@ -55,7 +55,7 @@ class Except(EvaluatedOperator):
         # of points that meet, too, one row a unit
         return left.with_shape(INTERVAL)
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         names = self.schema.names
         columns = PortColumns(all_columns(self.schema), names)
         return Evaluation(evaluator=ExceptEvaluator(names), inputs=(columns, columns), schema=self.schema)

@@ -105,7 +105,7 @@ class Join(Pairing):
             parts.append(f"where {show(self.where)}")
         return ", ".join(parts)
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)

@@ -53,7 +53,7 @@ class OverWindows(EvaluatedOperator):
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
         return self.input.mixes_windows if is_per_window else self.window.overlap
 
-    def _evaluation(
+    def _over_windows(
         self,
         evaluator: WindowEvaluator | TopKEvaluator,
         port: PortColumns,

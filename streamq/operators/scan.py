@@ -90,7 +90,7 @@ class Scan(EvaluatedOperator):
         condition = "" if self.where is None else f" where {show(self.where)}"
         return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         source = self.input.schema
         columns = dict(all_columns(source))
 

@@ -51,7 +51,7 @@ class ToSignal(EvaluatedOperator):
     def detail(self) -> str:
         return f"by {', '.join(map(shown_name, self.keys))}" if self.keys else "one signal"
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         columns = PortColumns(all_columns(self.schema), self.keys)
         return Evaluation(evaluator=SignalEvaluator(self.keys), inputs=(columns,), schema=self.schema, pointwise=(0,))
 

@@ -92,7 +92,7 @@ class TopK(OverWindows):
         ties = "" if self.ties == "keep" else f", ties broken{', numbered' if self.row_number else ''}"
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}"
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         source = self.input.schema
         evaluator = TopKEvaluator(
             self.window.assigner(source.names),
@@ -109,7 +109,7 @@ class TopK(OverWindows):
             row_number=ROW_NUMBER if self.row_number else "",
         )
         port = PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names))
-        return self._evaluation(evaluator, port, self.schema)
+        return self._over_windows(evaluator, port, self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Members copied into their windows, ranked by Spark's RANK."""

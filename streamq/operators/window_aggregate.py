@@ -165,7 +165,7 @@ class WindowAggregate(OverWindows):
         """Whether it is made of partial results of basic windows."""
         return self.window.grid is not None and self.stamp == Stamp.ALIGN and self.merges
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
         source = self.input.schema
         split = expand(tuple((n, a) for n, a in self.aggregates if merges(a, source)), source)
@@ -208,7 +208,7 @@ class WindowAggregate(OverWindows):
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
         calls_modules = any(isinstance(r, ModuleReduction) for r in reductions)
-        return self._evaluation(
+        return self._over_windows(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
             self.schema.with_fields(fields),

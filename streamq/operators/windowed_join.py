@@ -90,7 +90,7 @@ class WindowedJoin(Pairing):
         shown = f"{self.window.shown(self.schema.axis)}, on {keys}"
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
-    def evaluation(self) -> Evaluation:
+    def _evaluation(self) -> Evaluation:
         keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)

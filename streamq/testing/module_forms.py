@@ -201,7 +201,7 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
     query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**named)
     (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
     (source,) = query.tables
-    return Select(plan, source, plan.evaluation())
+    return Select(plan, source, plan.evaluation)
 
 
 def aggregate_forms(select: Select) -> list[Checked]:

@@ -73,7 +73,7 @@ def test_the_plans_hold_every_operator_that_an_evaluator_hosts() -> None:
 @each(queries())
 def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> None:
     assert isinstance(plan, EvaluatedOperator)
-    evaluation = plan.evaluation()
+    evaluation = plan.evaluation
     rule = evaluation.evaluator.progress_rule
     if not evaluation.factory.corrects:
         site = KernelSite(inputs=(pa.schema([]),) * len(plan.children), result=plan.schema.names)

@@ -106,7 +106,7 @@ def test_states_go_once_no_scope_of_theirs_can_be_completed() -> None:
     """Each group is touched once: those of long ago are forgotten as the states are compacted."""
     one = query("SEQUENCE(A AS x FIRST, B AS y, 5)", "x.v = y.v", A="1:a", B="1:b")
     scan = next(n for n in nodes(expanded(one.plan)) if isinstance(n, Scan))
-    evaluator: Any = scan.evaluation().evaluator
+    evaluator: Any = scan.evaluation.evaluator
     states = None
     for start in range(40):
         values = {evaluator.args[0]: start, "@source": 0, "@.x.v": start, "x.@": start, "x.v": start, "x.n": "a"}
