@@ -30,7 +30,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import ScanKernel
-from streamq.user_code.udso import Applied, EventOperator, StatefulOperator
+from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)
 
@@ -145,7 +145,7 @@ class ScanVerbs(ABC, Generic[S]):
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         """The stream and the keys of its groups; without keys it is one group."""
 
-    def scan(self, operator: Applied) -> S:
+    def scan(self, operator: StatefulCall) -> S:
         """Go from event to event with an operator of your own, a :func:`udso`: each event changes its state and may give rows.
 
         ``operator`` is called for the events of each group in the order of their starts, those of one start in the order of the
@@ -172,7 +172,7 @@ class ScanVerbs(ABC, Generic[S]):
         a     -3      6    7
         """
         what: Any = operator
-        if not isinstance(what, Applied):
+        if not isinstance(what, StatefulCall):
             is_bare = isinstance(what, StatefulOperator)
             hint = f'Call it with columns: scan({what.name}("v")).' if is_bare else "Make one by @sq.udso(...)."
             if isinstance(what, Aggregate):

@@ -15,7 +15,7 @@ from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.user_code.returns import shortened
 from streamq.runtime.user_code.states import instant_of
 from streamq.testing.module_forms import Checked, Rows
-from streamq.user_code.udso import Applied, StatefulOperator
+from streamq.user_code.udso import StatefulCall, StatefulOperator
 
 if TYPE_CHECKING:
     from pyspark.sql.types import DataType
@@ -56,7 +56,7 @@ class Body:
 
 def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
     """A stateful operator, and how many values it is called with, None if nothing says it; None for what is none."""
-    if isinstance(subject, Applied):
+    if isinstance(subject, StatefulCall):
         return subject.operator, len(subject.args)
     return (subject, None) if isinstance(subject, StatefulOperator) else None
 

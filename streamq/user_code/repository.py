@@ -32,7 +32,7 @@ def installed_entry_points() -> Iterable[metadata.EntryPoint]:
 
 
 @dataclass(frozen=True)
-class Unloaded:
+class LoadFailure:
     """An entry point of which something is not there: it failed, or another has the name of its module."""
 
     name: str
@@ -87,7 +87,7 @@ class Repository:
         self._installed = entry_points
         self._own: dict[str, UserModule] = {}
         self._published: dict[str, tuple[UserModule, str]] = {}
-        self._unloaded: list[Unloaded] = []
+        self._unloaded: list[LoadFailure] = []
         self._is_loaded = False
         self._loading = threading.RLock()
 
@@ -140,7 +140,7 @@ class Repository:
         return ""
 
     @property
-    def unloaded(self) -> tuple[Unloaded, ...]:
+    def unloaded(self) -> tuple[LoadFailure, ...]:
         """The entry points of which something is not there, with the reasons."""
         self._load()
         return tuple(self._unloaded)
@@ -181,7 +181,7 @@ class Repository:
             _published_meanwhile.reset(token)
         package = _package(entry_point)
         reasons += [reason for module in meanwhile.values() if (reason := self._publish(module, package))]
-        self._unloaded += [Unloaded(entry_point.name, entry_point.value, package, r) for r in reasons]
+        self._unloaded += [LoadFailure(entry_point.name, entry_point.value, package, r) for r in reasons]
 
     def _publish(self, module: UserModule, package: str) -> str:
         """Hold a module of a package; return why not where another has its name."""
@@ -272,4 +272,4 @@ def called_modules(plan: Node) -> list[UserModule]:
 modules = Repository()
 """The repository of this process."""
 
-__all__ = ["GROUP", "Repository", "Unloaded", "called_modules", "modules"]
+__all__ = ["GROUP", "Repository", "LoadFailure", "called_modules", "modules"]

@@ -119,7 +119,7 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
 
 
 @dataclass(frozen=True)
-class Called:
+class QueryCall:
     """A call of code by a query: with ``columns`` by position, after ``leading`` arguments of streamq's, and with ``options``.
 
     method: the name of the method, if it is one; constants: whether plain values are among the columns.
@@ -132,7 +132,7 @@ class Called:
     constants: bool = False
 
 
-def check_call(name: str, code: Any, called: Called) -> None:
+def check_call(name: str, code: Any, called: QueryCall) -> None:
     """Raise PlanError where code, or a method of it, does not take so many columns, or these options."""
     signature = signature_without_self(code, called.method)
     if signature is None:
@@ -156,7 +156,7 @@ def check_call(name: str, code: Any, called: Called) -> None:
         raise PlanError(sentence(name, "it cannot be called so", str(error), shown)) from None
 
 
-def _lacks_window(own: list[inspect.Parameter], called: Called) -> bool:
+def _lacks_window(own: list[inspect.Parameter], called: QueryCall) -> bool:
     """Return whether a column is missing for a parameter called ``window``."""
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
 
@@ -238,6 +238,6 @@ def _several(count: int, what: str) -> str:
 
 
 __all__ = [
-    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "Called", "check_aggregating", "check_call", "check_method", "check_methods",
+    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "QueryCall", "check_aggregating", "check_call", "check_method", "check_methods",
     "argument_names", "check_options", "has_states", "public_methods", "signature_without_self",
 ]  # fmt: skip

@@ -24,12 +24,11 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed
 from streamq.runtime.user_code.calls import ModuleCall, shown_values, unchanging
-from streamq.runtime.user_code.returns import FAILURES, fit, plain_result, shortened
-from streamq.runtime.user_code.returns import Unfit as Misfit
+from streamq.runtime.user_code.returns import FAILURES, ReturnError, fit, plain_result, shortened
 from streamq.runtime.user_code.states import as_series
 from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import Called, argument_names, check_call, refuse_unknown
+from streamq.user_code.signature import QueryCall, argument_names, check_call, refuse_unknown
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -113,7 +112,7 @@ class UserFunction(UserModule, Function):
             hint = "Columns come by position, not by keyword."
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         self.check_in_query(operands)
-        check_call(self.name, self.code, Called(len(operands), function.options))
+        check_call(self.name, self.code, QueryCall(len(operands), function.options))
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:
@@ -218,7 +217,7 @@ class UserFunction(UserModule, Function):
         return pa.array(results, to), errors
 
     def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
-        """The result of a call, within its time limit, and in checking mode the same twice; raises Unfit for what is none."""
+        """Return the result of a call, guarded; raises ReturnError for what is no result."""
         return self._call.guarded(lambda: (fit(plain_result(call()), to, self.returns.simpleString()), None))[0]
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
@@ -235,9 +234,9 @@ class UserFunction(UserModule, Function):
             if pa.types.is_floating(to):
                 array = pc.if_else(pc.is_nan(array), None, array)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise Misfit(f"{shortened(result)} is no column of {self.returns.simpleString()}: {error}") from error
+            raise ReturnError(f"{shortened(result)} is no column of {self.returns.simpleString()}: {error}") from error
         if len(array) != len(arrays[0]):
-            raise Misfit(f"{len(array)} results for {len(arrays[0])} events")
+            raise ReturnError(f"{len(array)} results for {len(arrays[0])} events")
         return array
 
     def _message(self, error: BaseException, values: Sequence[Any]) -> str:

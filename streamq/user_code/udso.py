@@ -20,7 +20,7 @@ from streamq.user_code.forms import Steps, check_steps, row_shape, steps_of
 from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
 from streamq.user_code.properties import declared
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import Called, argument_names, check_call, refuse_unknown
+from streamq.user_code.signature import QueryCall, argument_names, check_call, refuse_unknown
 
 
 def udso(
@@ -128,7 +128,7 @@ class StatefulOperator(UserModule, EventOperator):
         parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
         return f"udso {self.name}:{':'.join(parts)}"
 
-    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Applied:
+    def __call__(self, *operands: Any, where: Any = None, **options: Any) -> StatefulCall:
         """Return the operator over ``operands``, columns or names of columns, of events for which ``where`` is true.
 
         Keyword arguments are plain values: parameters of the class as it is made, or of the function.
@@ -137,7 +137,7 @@ class StatefulOperator(UserModule, EventOperator):
         args = self.columns_of(operands)
         operator.calling(len(operands))  # made here, so that what is wrong is said at the user's line
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
-        return Applied(operator, bare, None if where is None else as_expr(where))
+        return StatefulCall(operator, bare, None if where is None else as_expr(where))
 
     @property
     def example_call(self) -> str:
@@ -150,7 +150,7 @@ class StatefulOperator(UserModule, EventOperator):
 
     def calling(self, values: int) -> StepCall:
         steps, before = self.steps, 1 + self.time_sensitive
-        check_call(self.name, self.code, Called(values, steps.options, before, steps.method))
+        check_call(self.name, self.code, QueryCall(values, steps.options, before, steps.method))
         return StepCall(
             initial=steps.initial,
             step=steps.step,
@@ -162,7 +162,7 @@ class StatefulOperator(UserModule, EventOperator):
 
 
 @dataclass(frozen=True)
-class Applied:
+class StatefulCall:
     """A stateful operator over columns, as ``scan`` takes it."""
 
     operator: StatefulOperator
@@ -173,4 +173,4 @@ class Applied:
         return f"{self.operator.shown(self.args)}, which .scan(...) takes"
 
 
-__all__ = ["Applied", "StatefulOperator", "udso"]
+__all__ = ["StatefulCall", "StatefulOperator", "udso"]

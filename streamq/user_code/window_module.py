@@ -22,7 +22,7 @@ from streamq.user_code.forms import module_states
 from streamq.user_code.module import UserModule, name_of
 from streamq.user_code.properties import Property, declared, mergeable, order_insensitive
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import Called, argument_names, check_aggregating, check_call, has_states
+from streamq.user_code.signature import QueryCall, argument_names, check_aggregating, check_call, has_states
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -121,11 +121,11 @@ class WindowModule(UserModule, AggregateFunction):
         """Raise PlanError, at the user's line, where the code cannot be called with its options and so many columns."""
         if not has_states(self.code):
             count, leading = (0, 2) if self.time_sensitive else (columns, 0)
-            check_call(self.name, self.code, Called(count, self.options, leading))
+            check_call(self.name, self.code, QueryCall(count, self.options, leading))
             return
         self.module  # noqa: B018  made here, so that what is wrong is said at the user's line
         if not self.time_sensitive and hasattr(self.code, "add"):
-            check_call(self.name, self.code, Called(columns, {}, 1, "add"))
+            check_call(self.name, self.code, QueryCall(columns, {}, 1, "add"))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
         """Return the names under which a time-sensitive module finds its arguments; none for another one."""

@@ -21,7 +21,7 @@ from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named import Named
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.returns import Lifetime, RowShape, Unfit, fit, plain_result, reason_of, shortened
+from streamq.runtime.user_code.returns import Lifetime, ReturnError, RowShape, fit, plain_result, reason_of, shortened
 from streamq.runtime.user_code.states import ModuleStates, WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
@@ -32,7 +32,7 @@ NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
 """The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
 
 
-class TimeUp(Unfit):
+class TimeUp(ReturnError):
     """A call has run for longer than its module may."""
 
 
@@ -52,13 +52,13 @@ class ModuleCall:
     def guarded(self, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
         """Return what ``compute`` gives, a result and the state behind it, within the time limit.
 
-        In checking mode it is computed twice, and the results must be the same; raises Unfit where they are not.
+        In checking mode it is computed twice, and the results must be the same; raises ReturnError where they are not.
         """
         result, state = limited(compute, self.time_limit)
         if self.checked:
             again, _ = limited(compute, self.time_limit)
             if pickled(again) != pickled(result):
-                raise Unfit(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
+                raise ReturnError(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
         return result, state
 
     def reason(self, error: BaseException, about: str) -> str:
@@ -103,7 +103,7 @@ class WindowCall(ModuleCall, Named):
         return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
-        """Return what the module gave as a value of the result column; raises Unfit for what is none."""
+        """Return what the module gave as a value of the result column; raises ReturnError for what is none."""
         if self.rows is None:
             return fit(plain_result(result), self.to, self.shown_type)
         return self.rows.rows(result, self.axis, lambda lifetime: self._placed(lifetime, window))
@@ -134,10 +134,10 @@ class WindowCall(ModuleCall, Named):
             start, end = max(start, window[0]), min(end, window[1])
         if start < window[0]:
             at = shown_instant(start, self.axis)
-            raise Unfit(f"a row that starts at {at}, before its window, under stamp={self.stamp!r}")
+            raise ReturnError(f"a row that starts at {at}, before its window, under stamp={self.stamp!r}")
         if end <= start:
             where = " in its window" if self.stamp is Stamp.CLIP else ""
-            raise Unfit(f"a row with no lifetime{where}, under stamp={self.stamp!r}")
+            raise ReturnError(f"a row with no lifetime{where}, under stamp={self.stamp!r}")
         return start, None if end == INFINITY else end
 
 
@@ -167,7 +167,7 @@ class StepCall(ModuleCall):
     completes_matches: bool = False
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
-        """Return the state after an event, and the event's rows; raises Unfit for what the code may not give.
+        """Return the state after an event, and the event's rows; raises ReturnError for what the code may not give.
 
         In checking mode both calls get a copy of the state.
         """
@@ -184,24 +184,24 @@ class StepCall(ModuleCall):
 
     def _parts(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
         if not isinstance(result, tuple) or len(result) != 2:
-            raise Unfit(f"a step gives (state, rows), and this one {shortened(result)}")
+            raise ReturnError(f"a step gives (state, rows), and this one {shortened(result)}")
         state, rows = result
         return state, self.rows.rows(rows, pa.int64(), _has_no_window)
 
 
 def _has_no_window(lifetime: object) -> tuple[int, int | None]:
-    raise Unfit("a row has a lifetime of its own")
+    raise ReturnError("a row has a lifetime of its own")
 
 
 def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a call that raises Unfit where code changes a state or values that it is given."""
+    """Return a call that raises ReturnError where code changes a state or values that it is given."""
 
     def watched(*arguments: Any) -> Any:
         before = pickled(arguments)
         result = call(*arguments)
         # unequal pickles may be of equal values
         if pickled(arguments) != before and not _is_same(pickle.loads(before), arguments):
-            raise Unfit(
+            raise ReturnError(
                 f"{what} changes what it is given: from {shortened(pickle.loads(before))} to {shortened(arguments)}"
             )
         return result
@@ -210,7 +210,7 @@ def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 def unchanging_module(module: ModuleStates) -> ModuleStates:
-    """Return a module whose methods raise Unfit where they change a state or values that they are given."""
+    """Return a module whose methods raise ReturnError where they change a state or values that they are given."""
     methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
     watched: dict[str, Any] = {name: unchanging(call, name) for name, call in methods.items() if call is not None}
     return replace(module, **watched)
@@ -256,7 +256,7 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
 
 
 def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes; of a class that only this process has, with the class. Raises Unfit for others."""
+    """Return a state or a result as bytes, with its class if only this process has that; raises ReturnError for one that cannot be."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
@@ -265,7 +265,7 @@ def pickled(value: Any) -> bytes:
         try:
             return cloudpickle.dumps(value)
         except Exception as error:
-            raise Unfit(f"{shortened(value)} cannot be pickled ({reason_of(error)})") from error
+            raise ReturnError(f"{shortened(value)} cannot be pickled ({reason_of(error)})") from error
 
 
 __all__ = [

@@ -19,7 +19,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
 from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
-from streamq.runtime.user_code.returns import FAILURES, Unfit, reason_of
+from streamq.runtime.user_code.returns import FAILURES, ReturnError, reason_of
 
 NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""
@@ -58,7 +58,7 @@ class _PartState(NamedTuple):
             return pickled(tuple(self))
         except FAILURES as error:
             why = error if self.error is None else self.error
-            return pickled((None, self.first, self.events, Unfit(reason_of(why))))
+            return pickled((None, self.first, self.events, ReturnError(reason_of(why))))
 
 
 def _part_state(compute: Callable[[], Any], first: Rows, events: int) -> _PartState:

@@ -28,12 +28,12 @@ FAILURES = (Exception, SystemExit)
 """The exceptions of a user's code that fail a call: ``sys.exit()`` in it ends the query, not the program."""
 
 
-class Unfit(Exception):
+class ReturnError(Exception):
     """A user's code returned what it may not return; the text says what."""
 
 
 def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
-    """Return the result, if it is wholly of its type; raise Unfit else."""
+    """Return the result, if it is wholly of its type; raise ReturnError else."""
     try:
         is_fit = _agree(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -43,11 +43,11 @@ def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
     return result
 
 
-def _unfit(result: Any, to: pa.DataType, shown_type: str) -> Unfit:
+def _unfit(result: Any, to: pa.DataType, shown_type: str) -> ReturnError:
     if inspect.iscoroutine(result):
         result.close()  # or Python warns that nobody awaits it
     hint = _instead_of(result, to)
-    return Unfit(f"{shortened(result)} is no {shown_type}{hint and f' ({hint})'}")
+    return ReturnError(f"{shortened(result)} is no {shown_type}{hint and f' ({hint})'}")
 
 
 def _instead_of(result: Any, to: pa.DataType) -> str:
@@ -92,7 +92,7 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
 
 def reason_of(error: BaseException) -> str:
     """Return what an error of a call says went wrong."""
-    return str(error) if isinstance(error, Unfit) else f"{type(error).__name__}: {error}".removesuffix(": ")
+    return str(error) if isinstance(error, ReturnError) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def plain_result(result: Any) -> Any:
@@ -172,7 +172,7 @@ class RowShape:
     def rows(
         self, result: Any, axis: pa.DataType, in_window: Callable[[Lifetime | None], tuple[int, int | None]]
     ) -> list[dict[str, Any]]:
-        """Return what the code gave as rows; raises Unfit for what is none.
+        """Return what the code gave as rows; raises ReturnError for what is none.
 
         It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries and named tuples by field, tuples in the
         order of the fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end``
@@ -187,12 +187,12 @@ class RowShape:
             if self.keeps_lifetimes:
                 try:
                     start, end = in_window(lifetime)
-                except Unfit as error:
-                    raise Unfit(f"{error}: {shortened(given_row)}") from error
+                except ReturnError as error:
+                    raise ReturnError(f"{error}: {shortened(given_row)}") from error
                 row |= {START: start, LASTS: None if end is None else end - start}
             rows.append(row)
         if self.single and len(rows) != 1:
-            raise Unfit(f"{len(rows)} rows for a window, declared one_output_per_group")
+            raise ReturnError(f"{len(rows)} rows for a window, declared one_output_per_group")
         return rows
 
     @property
@@ -210,26 +210,28 @@ class RowShape:
                 return None, row
             if not self.timed or set(names) != set(expected):
                 hint = " (write itertuples(index=False))" if "Index" in fields else ""
-                raise Unfit(f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}")
+                raise ReturnError(
+                    f"a row has {', '.join(names) or 'no columns'} instead of {', '.join(expected)}{hint}"
+                )
             return (row["start"], row["end"]), row
         values = tuple(row) if isinstance(row, tuple | list) else (row,)
         if len(values) == len(self.names):
             return None, dict(zip(self.names, values, strict=True))
         if not self.timed or len(values) != len(expected):
-            raise Unfit(f"a row of {len(values)} values, {shortened(row)}, instead of {', '.join(expected)}")
+            raise ReturnError(f"a row of {len(values)} values, {shortened(row)}, instead of {', '.join(expected)}")
         return (values[0], values[1]), dict(zip(self.names, values[2:], strict=True))
 
 
 def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
-    """Return a row's own lifetime in ticks; raises Unfit for a start or an end that is no instant of the axis."""
+    """Return a row's own lifetime in ticks; raises ReturnError for a start or an end that is no instant of the axis."""
     ticks = []
     for instant in (start, end):
         try:
             ticks.append(ticks_of(instant, axis))
         except (ValueError, OverflowError) as error:
-            raise Unfit(f"{shortened(instant)} is no instant of the query ({error})") from error
+            raise ReturnError(f"{shortened(instant)} is no instant of the query ({error})") from error
     if ticks[0] == INFINITY:
-        raise Unfit(f"{shortened(start)} is no start of a row")
+        raise ReturnError(f"{shortened(start)} is no start of a row")
     return ticks[0], ticks[1]
 
 
@@ -242,15 +244,15 @@ def _each(result: Any, *, is_wide: bool) -> Iterable[Any]:
     if isinstance(result, pd.DataFrame):
         return [dict(zip(result.columns, row, strict=True)) for row in result.itertuples(index=False, name=None)]
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise Unfit(f"{shortened(result)} is no collection of rows (return a list of rows)")
+        raise ReturnError(f"{shortened(result)} is no collection of rows (return a list of rows)")
     if (
         is_wide
         and isinstance(result, tuple)
         and result
         and not any(isinstance(v, tuple | list | Mapping) for v in result)
     ):
-        raise Unfit(f"{shortened(result)} is one row (return a list of rows)")
+        raise ReturnError(f"{shortened(result)} is one row (return a list of rows)")
     return result
 
 
-__all__ = ["FAILURES", "LASTS", "START", "RowShape", "Unfit", "fit", "plain_result", "reason_of", "shortened"]
+__all__ = ["FAILURES", "LASTS", "START", "RowShape", "ReturnError", "fit", "plain_result", "reason_of", "shortened"]

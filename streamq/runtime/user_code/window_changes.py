@@ -24,7 +24,7 @@ Rows = Ints
 
 
 @dataclass(frozen=True, eq=False)
-class Remembered:
+class CallRecord:
     """A call: the digest of the members it was about, how many they were, its result and the state, both as pickles.
 
     A result of None is NULL, as that of a window in quarantine is; failure: why that is there.
@@ -44,8 +44,8 @@ class CallMemory:
     fresh: the deltas that came in this micro-batch, with their weights; None: there are none.
     """
 
-    before: dict[tuple[str, int], Remembered] = field(default_factory=dict)
-    now: dict[tuple[str, int], Remembered] = field(default_factory=dict)
+    before: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
+    now: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
     fresh: pa.Table | None = None
 
     @property
@@ -67,7 +67,7 @@ class CallMemory:
         """The memory that a table keeps."""
         if table is None:
             return CallMemory(fresh=fresh)
-        before = {(row.pop("name"), row.pop("window")): Remembered(**row) for row in table.to_pylist()}
+        before = {(row.pop("name"), row.pop("window")): CallRecord(**row) for row in table.to_pylist()}
         return CallMemory(before, fresh=fresh)
 
 
@@ -158,7 +158,7 @@ class Changes:
         digests: Hashes = sums[ends[1:]] - sums[ends[:-1]]
         return digests
 
-    def unchanged(self, now: Members, digest: int) -> Remembered | None:
+    def unchanged(self, now: Members, digest: int) -> CallRecord | None:
         """The last call of the window, which is remembered on, if its members are what they were."""
         key = self._key(now)
         call = self.memory.before.get(key)
@@ -182,12 +182,12 @@ class Changes:
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
             # windows whose members are told by rows or starts, and new lifetimes
             return None
-        return Change(Pickled(call.state), come, gone)
+        return Change(KeptState(call.state), come, gone)
 
     def remember(self, now: Members, digest: int, of: Outcome) -> None:
         """Remember a call that has been made."""
         body = None if of.result is None else pickled(of.result)
-        self.memory.now[self._key(now)] = Remembered(digest, len(now.row), body, of.state, of.failure)
+        self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, of.state, of.failure)
 
     def _key(self, now: Members) -> tuple[str, int]:
         return self.walk.name, int(self.windows[now.window])
@@ -209,7 +209,7 @@ class Changes:
 
 
 @dataclass(frozen=True)
-class Pickled:
+class KeptState:
     """A state as the memory keeps it."""
 
     body: bytes
@@ -239,4 +239,4 @@ def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 
-__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "Outcome", "Pickled", "Rows"]
+__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "Outcome", "KeptState", "Rows"]

@@ -24,7 +24,16 @@ from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
 from streamq.runtime.user_code.returns import FAILURES
 from streamq.runtime.user_code.states import instants_of
-from streamq.runtime.user_code.window_changes import Block, CallMemory, Change, Changes, Members, Outcome, Pickled, Rows
+from streamq.runtime.user_code.window_changes import (
+    Block,
+    CallMemory,
+    Change,
+    Changes,
+    KeptState,
+    Members,
+    Outcome,
+    Rows,
+)
 
 COPIES = 1_000_000
 """About so many members of windows are laid out at a time."""
@@ -100,7 +109,7 @@ class Walk:
             return result
         if call.failure is not None:
             self._set_aside(now, call.failure)
-        self._before, self._state = now, None if call.state is None else Pickled(call.state)
+        self._before, self._state = now, None if call.state is None else KeptState(call.state)
         return None if call.result is None else pickle.loads(call.result)
 
     # one window
@@ -182,7 +191,7 @@ class Walk:
     def _changed(self, change: Change) -> Any:
         """A state without what has gone, and with what has come."""
         state = change.state
-        if isinstance(state, Pickled):
+        if isinstance(state, KeptState):
             state = pickle.loads(state.body)
         elif self.calling.checked:
             state = copy.deepcopy(state)
