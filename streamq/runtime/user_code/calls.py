@@ -256,7 +256,7 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
 
 
 def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes, with its class if only this process has that; raises ReturnError for one that cannot be."""
+    """Return a state or a result as bytes, with its class if only this process has that; raises ReturnError if it cannot."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):
