@@ -73,8 +73,14 @@ def sections() -> dict[str, list[Entry]]:
     """What the page lists, by heading."""
     rooms = [c for c in Stream.__mro__[1:] if c.__name__.endswith("Verbs") and c.__module__.startswith(OPERATORS)]
     return {
-        "Sources": [Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)],
-        "Progress and consistency": [Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)],
+        "Sources": [
+            *(Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)),
+            *(Entry(f"sq.{n}", getattr(sq, n)) for n in ("insert", "retract", "cti")),
+        ],
+        "Progress and consistency": [
+            *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(PROGRESS)),
+            *(Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)),
+        ],
         "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in verbs_of(room)],
         "Windows": of_groups([e for room in (*EveryKind.__mro__, WindowVerbs) for e in methods("stream", room)]),
         "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
@@ -85,6 +91,7 @@ def sections() -> dict[str, list[Entry]]:
             Entry("sq.uda", sq.uda),
             Entry("sq.udo", sq.udo),
             Entry("sq.udso", sq.udso),
+            Entry("sq.filters_on", sq.filters_on),
             Entry("sq.modules", Repository, (), ""),
             Entry("sq.modules.get", Repository.get),
         ],
@@ -97,6 +104,8 @@ def sections() -> dict[str, list[Entry]]:
             *values("pattern", Pattern),
         ],
         "Seeing and running": [
+            Entry("sq.session", sq.session),
+            Entry("sq.doctor", sq.doctor),
             *methods("stream", Stream),
             *values("stream", Stream),
             Entry("sq.from_json", sq.from_json),
@@ -107,7 +116,8 @@ def sections() -> dict[str, list[Entry]]:
     }
 
 
-OPERATORS, AGGREGATES, PATTERNS = "streamq.operators.", "streamq.aggregates.", "streamq.patterns."
+OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
+PATTERNS, PROGRESS = "streamq.patterns.", "streamq.progress."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

@@ -150,7 +150,7 @@ class OnError(Word):
 
 
 class Selection(Word):
-    """Which of the events that fit a part of a pattern's operator match."""
+    """The choice among the events that fit a part of a pattern's operator."""
 
     EACH = "each"
     """Every one, in a match of its own."""

@@ -102,6 +102,15 @@ def test_the_language_page_is_what_the_docstrings_say() -> None:
     assert all(f"](#{page.anchor(e.name)})" in text for entries in page.sections().values() for e in entries)
 
 
+def test_the_language_page_has_every_public_function_that_is_no_expression() -> None:
+    sections = importlib.import_module("scripts.language_page").sections()
+    names = {name for entries in sections.values() for entry in entries for name in (entry.name, *entry.also)}
+    functions = {name: value for name in dir(streamq) if inspect.isfunction(value := getattr(streamq, name))}
+    missing = [name for name in functions if f"sq.{name}" not in names]
+    expressions = (ROOT / "docs" / "expressions.md").read_text()
+    assert [name for name in missing if not re.search(rf"\b{name}\(", expressions)] == []
+
+
 OWNERS: dict[type, tuple[str, ...]] = {
     Stream: ("stream",),
     Grouped: ("group",),

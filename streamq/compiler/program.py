@@ -32,7 +32,7 @@ class Path:
     """The stateless steps from a relation to a port of a kernel, or to a result."""
 
     relation: str
-    """Where it begins."""
+    """The instant at which it begins."""
 
     stage: int
     """The number of the first stage that can read it: of the one behind that which makes the relation."""

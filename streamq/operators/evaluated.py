@@ -25,7 +25,7 @@ class EvaluatedOperator(Operator):
 
     @lazy
     def evaluation(self) -> Evaluation:
-        """What ``_evaluation`` gives."""
+        """The result of ``_evaluation``, kept."""
         return self._evaluation()
 
     @property

@@ -52,7 +52,7 @@ class Moves(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """How an operator is run: on a stream by the kernel that its factory makes, in batch by :mod:`batch_host`."""
+    """The way in which an operator is run: on a stream by the kernel that its factory makes, in batch by :mod:`batch_host`."""
 
     evaluator: Evaluator
     inputs: tuple[PortColumns, ...]

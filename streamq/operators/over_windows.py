@@ -1,4 +1,4 @@
-"""What operators over the members of each window have in common: how their kind of windows has them hosted."""
+"""The base of operators over the members of each window: how their kind of windows has them hosted."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OverWindows(EvaluatedOperator):
 
     @property
     def is_time_sensitive(self) -> bool:
-        """Whether results read the lifetimes of members, cut as ``clip`` says."""
+        """True if results read the lifetimes of members, cut as ``clip`` says."""
         return False
 
     def _check_keys(self) -> None:

@@ -49,10 +49,10 @@ class PatternScan(EventOperator):
     """The operator's word in the language."""
 
     counts_others: ClassVar[bool] = False
-    """Whether each event is a match of its own by how many others there are; events of one start are then taken at once."""
+    """True if each event is a match of its own by how many others there are; events of one start are then taken at once."""
 
     in_order: ClassVar[bool] = False
-    """Whether the last part's event is the last in time."""
+    """True if the last part's event is the last in time."""
 
     @property
     def name(self) -> str:  # type: ignore[override]

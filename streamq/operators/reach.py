@@ -86,9 +86,9 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
     of_start = progress.cti_of_start(F.col("__start"), COLUMNS)
-    made = none if of_start is None else F.when(F.col("__start").isNotNull(), of_start)
+    cti_of_starts = none if of_start is None else F.when(F.col("__start").isNotNull(), of_start)
     of_item = progress.cti_of_item(F.col("__cti"))
-    return latest.withColumn("__cti", F.greatest(made, none if of_item is None else of_item))
+    return latest.withColumn("__cti", F.greatest(cti_of_starts, none if of_item is None else of_item))
 
 
 __all__ = ["REACH", "reach"]

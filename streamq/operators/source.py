@@ -73,7 +73,7 @@ class Source(Operator):
 
     @property
     def items(self) -> Items:
-        """Which of the items start events and which carry CTIs; unless a source says otherwise, each inserts an event."""
+        """Return which of the items start events and which carry CTIs; unless a source says otherwise, each inserts an event."""
         return Items()
 
     @property

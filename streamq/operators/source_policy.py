@@ -1,4 +1,4 @@
-"""What a source's node says of progress and of rows that it does not take as they come."""
+"""The policy in a source's node: how it makes progress, and what becomes of rows that it does not take as they come."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamq.runtime.progress_policy import ProgressPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class SourcePolicy:
-    """How a source makes progress, and what becomes of late and of invalid rows.
+    """A source's progress, and what becomes of late and of invalid rows.
 
     ``late`` and ``invalid`` may be given as strings; ``invalid`` is None where the user has not said it.
     """

@@ -1,4 +1,4 @@
-"""What the operators of a definition are made of in the algebra: sequences are joins, negations are anti joins.
+"""The algebra that the operators of a definition are made of: sequences are joins, negations are anti joins.
 
 An event of a pattern is a point at its start. It comes after another one within a scope where both live at once, once that one
 lives from behind its start to the end of the scope: so a sequence is a chain of joins, whose state goes with the scope. That

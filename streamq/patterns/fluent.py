@@ -38,7 +38,7 @@ def scope_of(within: Duration, verb: str) -> syntax.Duration:
 
 
 class NegatingVerbs(Verbs):
-    """What the verbs of a pattern have in common that make a negation of it."""
+    """The base of the verbs that make a negation of a pattern."""
 
     @abstractmethod
     def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Self:

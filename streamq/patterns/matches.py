@@ -136,12 +136,12 @@ def opened(stream: Stream, scope: int) -> Stream:
 
 
 def rest_of_scope(matches: Matches, first: Expr, scope: int) -> Expr:
-    """How much of the scope that begins at an instant lies behind a match's start, in ticks."""
+    """Return how much of the scope that begins at an instant lies behind a match's start, in ticks."""
     return so_many(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
 
 
 def elapsed(later: Matches, first: Expr) -> Expr:
-    """How long after an instant a later match starts, in ticks."""
+    """Return how long after an instant a later match starts, in ticks."""
     return later.ticks(later.starts) - later.ticks(first)
 
 

@@ -44,17 +44,17 @@ class Amount:
 
     @property
     def place(self) -> Place:
-        """Where it begins."""
+        """The instant at which it begins."""
         return place_of(self.tokens[0])
 
     @property
     def is_number(self) -> bool:
-        """Whether it is a number alone."""
+        """Return True if it is a number alone."""
         return self.tokens[-1].type == "NUMBER"
 
     @property
     def has_unit(self) -> bool:
-        """Whether it is a number with a unit."""
+        """Return True if it is a number with a unit."""
         return self.tokens[-1].type == "NAME"
 
     def count(self) -> int:
@@ -105,7 +105,7 @@ class OperatorCall:
 
     @property
     def expects_count(self) -> bool:
-        """Whether the next argument is a number and nothing else."""
+        """Return True if the next argument is a number and nothing else."""
         return self.legal == NUMBERS
 
     def legal_behind(self, forms: Collection[Form]) -> frozenset[str]:

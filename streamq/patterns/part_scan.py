@@ -104,7 +104,7 @@ class PartScan:
         self.inputs = [self._input(numbers) for numbers in sorted([*self.shared, *alone], key=self._source)]
 
     def _is_one_field(self, name: str) -> bool:
-        """Whether a key is the same field in all parts over the same events."""
+        """Return True if a key is the same field in all parts over the same events."""
         fields = self.correlation.fields[name]
         return all(len({fields[_variable(self.parts[n])] for n in numbers}) == 1 for numbers in self.shared)
 

@@ -1,4 +1,4 @@
-"""What an operator of the pattern language is: all that the parser, the checks, the compiler and explain ask of a kind of it."""
+"""An operator of the pattern language: all that the parser, the checks, the compiler and explain ask of a kind of it."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class PatternOperator(PatternTree):
     """
 
     is_ordered: ClassVar[bool] = False
-    """Whether its parts come one after the other."""
+    """True if its parts come one after the other."""
 
     instead_of_scope: ClassVar[str] = ""
-    """What to write for a scope, where it has none."""
+    """The words to write for a scope, where it has none."""
 
     @abstractmethod
     def matches(self, lowering: DefinitionLowering) -> Matches:
@@ -33,7 +33,7 @@ class PatternOperator(PatternTree):
 
     @property
     def title(self) -> str:
-        """What the picture calls it."""
+        """Its name in the picture."""
         return self.keyword
 
     def scope_in_words(self, words: PictureWords) -> str:

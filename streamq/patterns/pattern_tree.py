@@ -18,7 +18,7 @@ from streamq.time import length
 
 
 class Form(Enum):
-    """What stands at the place of an argument."""
+    """The kind of thing that stands at the place of an argument."""
 
     PART = auto()
     """A pattern, with the variable that names its events and what is taken of them."""
@@ -52,7 +52,7 @@ NEGATED = Argument("negated", Form.PART, is_negated=True)
 
 @dataclass(frozen=True)
 class Extent:
-    """How many contributors a match of a pattern has, and how far it reaches in time, in ticks.
+    """The number of contributors of a pattern's match, and its reach in time, in ticks.
 
     span: how far before its start its root lies at most; lives: how much longer than its span its lifetime may be; waits: how
     long after its start it may be taken back.
@@ -82,7 +82,7 @@ class PatternTree(Placed, ABC):
     signature: ClassVar[tuple[Argument, ...]]
 
     bounds_negation: ClassVar[bool] = False
-    """Whether its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
+    """True if its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
 
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
@@ -112,7 +112,7 @@ class PatternTree(Placed, ABC):
 
     @property
     def lacks_events(self) -> bool:
-        """Whether a match may be without the events of some of its positive parts."""
+        """True if a match may be without the events of some of its positive parts."""
         return False
 
     @property
@@ -127,7 +127,7 @@ class PatternTree(Placed, ABC):
 
     @property
     def scope_place(self) -> Place:
-        """Where its scope stands."""
+        """The place of its scope in the text."""
         return self.places.get(SCOPE.field, NOWHERE)
 
     # what is asked of it

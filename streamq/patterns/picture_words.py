@@ -10,7 +10,7 @@ from streamq.time import TIMESTAMP, show_duration
 
 
 class PictureWords:
-    """What the parts of some definitions are called, and how far they reach; in units where scopes have such, else in ticks."""
+    """The names of the parts of some definitions, and how far they reach; in units where scopes have such, else in ticks."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self.definitions = definitions

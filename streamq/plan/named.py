@@ -17,11 +17,11 @@ class Named:
 
 
 class Decorated(Named):
-    """What a decorator makes of a user's ``code``; called with columns, it becomes what a query takes."""
+    """A module, which a decorator makes of a user's ``code``; called with columns, it becomes what a query takes."""
 
     code: Any
 
     @property
     def example_call(self) -> str:
-        """How messages show that it is called with a column."""
+        """Its call with a column, as messages show it."""
         return f'{self.name}("v")'

@@ -1,4 +1,4 @@
-"""What a user says of a source's progress, before the source's time axis is known."""
+"""The argument by which a user chooses a source's progress, before the source's time axis is known."""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""What an operator of the pattern language goes over: the events of its parts, of which those are in the state whose scope
-can still be completed.
+"""The events of the parts of a pattern's operator, as a scan goes over them: those are kept whose scope can still be completed.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def _events_of(binding: Binding, part: int, candidates: Sequence[Candidate], own
 
 @dataclass(frozen=True)
 class PatternStep:
-    """What goes from event to event of the ``inputs`` of some parts and gathers their matches, by a count, within a scope.
+    """A step from event to event of the ``inputs`` of some parts and gathers their matches, by a count, within a scope.
 
     inputs: the places of each input's columns among the values of an event; names: the columns of a match; within: the scope in
     ticks.

@@ -44,7 +44,7 @@ class CrowdStep(PatternStep):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Whether at most ``count`` of the candidates crowd an event, which stands in the binding for a part."""
+        """Return True if at most ``count`` of the candidates crowd an event, which stands in the binding for a part."""
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
             fitting = part.of(candidates[part.source])

@@ -1,4 +1,4 @@
-"""What the items of a source are: which of them start events, which carry CTIs, and which are deltas."""
+"""The items of a source: which of them start events, which carry CTIs, and which are deltas."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class Items:
-    """What a source says of its items, each of which has its instant in ``__le``; by default each inserts an event.
+    """A source's description of its items, each of which has its instant in ``__le``; by default each inserts an event.
 
     ``starts`` marks those that start an event, so that they move the watermark (None: all), ``ctis`` those that carry a CTI and
     are no deltas (None: none); ``mover`` is what a user calls an item that moves the watermark.

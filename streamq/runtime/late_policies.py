@@ -12,13 +12,13 @@ from streamq.time import MINUS_INFINITY
 
 
 class LatePolicy(Named):
-    """What becomes of an item that breaks its source's CTI; plans know it by its ``name``, the word that users write.
+    """The treatment of an item that breaks its source's CTI; plans know it by its ``name``, the word that users write.
 
     An item that is late by the level of consistency alone has an effect from the CTI on, under any policy.
     """
 
     shows_items: ClassVar[bool] = False
-    """Whether a user sees late items as they came, so that they must be judged before steps change them."""
+    """True if a user sees late items as they came, so that they must be judged before steps change them."""
 
     def acts_from(self, promised: int) -> int:
         """Return the instant from which on a late item has an effect, if only from the CTI on.

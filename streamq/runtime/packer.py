@@ -29,7 +29,7 @@ from streamq.runtime.starts import joined, summary
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """What the map side knows of a source: what its items are, how it makes progress, and what becomes of invalid rows.
+    """A source as the map side knows it: what its items are, how it makes progress, and what becomes of invalid rows.
 
     ``streaming``: starts may be too far ahead of the clock.
     """
@@ -130,13 +130,13 @@ class Packer:
         assert self.source is not None
         items, progress = self.source.items, self.source.progress
         ctis, starts = items.ctis_of(batch), items.starts_of(batch)
-        made: list[int | None] = []
+        promises: list[int | None] = []
         if len(ctis):
-            made.append(progress.cti_of_item(pc.max(ctis).as_py()))
+            promises.append(progress.cti_of_item(pc.max(ctis).as_py()))
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
-            made.append(progress.cti_of_start(message.w, INTEGERS))
-        message.c = max([message.c, *(c for c in made if c is not None)])
+            promises.append(progress.cti_of_start(message.w, INTEGERS))
+        message.c = max([message.c, *(c for c in promises if c is not None)])
         if progress.columns and len(starts):
             carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
             message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))

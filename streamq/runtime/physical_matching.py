@@ -36,7 +36,7 @@ class Batch:
     out: list[pa.Table]
 
     def judged(self, items: pa.Table, times: Ints) -> Judgement:
-        """What becomes of items with these sync times."""
+        """Judge items with these sync times."""
         return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
     def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:

@@ -73,7 +73,7 @@ def together(a: Message, b: Message) -> Message:
         relation=a.relation,
         c=max(a.c, b.c),
         w=max(a.w, b.w),
-        notes={**a.notes, **b.notes},
+        notes={k: [*a.notes.get(k, ()), *b.notes.get(k, ())] for k in {**a.notes, **b.notes}},
         invalid={k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}},
         until=b.until if a.until is None else a.until,
         starts=joined(a.starts, b.starts),

@@ -1,4 +1,4 @@
-"""How a source makes progress: what its items say of its CTI, what of that is kept, and who speaks for it while it is silent."""
+"""The progress of a source: what its items say of its CTI, what of that is kept, and who speaks for it while it is silent."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class ProgressPolicy(ABC):
     """
 
     name: ClassVar[str]
-    """What explain calls it: the verb that users write."""
+    """Its name in explain: the verb that users write."""
 
     @property
     def leader(self) -> str | None:

@@ -77,7 +77,7 @@ def start_of(item: Item) -> int:
 
 
 def brings_start(item: Item) -> bool:
-    """Whether an item's start moves the watermark: not that of an end edge or a CTI."""
+    """True if an item's start moves the watermark: not that of an end edge or a CTI."""
     return item.kind in (INSERT, RETRACT, OPEN)
 
 
@@ -138,7 +138,7 @@ def contradictions(source: Source, items: Sequence[Item]) -> int:
 
 
 def distinct(items: Sequence[Item]) -> int:
-    """How many items differ in anything."""
+    """The number of items that differ in anything."""
     rows = {
         (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items()))) for i in items
     }

@@ -11,7 +11,7 @@ from streamq.runtime.late_policies import ADJUST, DROP, FAIL, LatePolicy
 
 @dataclass(frozen=True)
 class LateRoom:
-    """What a model of a source asks of its late policy.
+    """The questions that a model of a source asks of its late policy.
 
     ``adjusts``: an item behind the promised CTI has an effect from the CTI on; ``fails``: the query ends with the first one.
     ``weight``: draws of it where items are to be late, ``weight_on_time`` where none is.
@@ -31,7 +31,7 @@ ROOMS: Mapping[LatePolicy, LateRoom] = {
 """The rooms of all policies."""
 
 WEIGHTS = {policy.name: room.weight for policy, room in ROOMS.items()}
-"""How often each is drawn where items are to be late."""
+"""The weight of each where items are to be late."""
 
 
 def late_room_of(source: Source) -> LateRoom:
@@ -40,7 +40,7 @@ def late_room_of(source: Source) -> LateRoom:
 
 
 def fails(word: str) -> bool:
-    """Whether a word names a policy under which late items end the query."""
+    """Return True if a word names a policy under which late items end the query."""
     return any(room.fails for policy, room in ROOMS.items() if policy.name == word)
 
 

@@ -63,9 +63,9 @@ def source_reaches(
             items = [item for of, item in batch if of == name and is_event(item)]
             brought[name] += items
             w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
-            made = room_of(source).cti_after(source.policy.progress, brought[name])
+            derived = room_of(source).cti_after(source.policy.progress, brought[name])
             sent = [c for of, c in ctis if of in (None, name)]
-            own[name] = max([own[name], *sent, *([] if made is None else [made])])
+            own[name] = max([own[name], *sent, *([] if derived is None else [derived])])
         promised = {name: own[_leader(sources, name)] for name in sources}
         if not batch and not ctis:
             # nobody is called in a micro-batch that brings nothing, so no level makes itself felt

@@ -70,17 +70,10 @@ def uda(
        0.0    0.0   6.0      4    8
     """
     refuse_unknown("uda", unknown)
-    to = type_returned("uda", returns, "value")
+    fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
     guards = guards_of("uda", time_limit, checked, on_error)
     return partial(
-        decorate,
-        UserAggregate,
-        returns=to,
-        name=name,
-        columns=columns,
-        properties=properties,
-        time_sensitive=time_sensitive,
-        **guards,
+        decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
     )
 
 

@@ -73,18 +73,9 @@ def udo(
     b  4      2    3
     """
     refuse_unknown("udo", unknown)
-    row = rows_returned("udo", returns)
+    fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
     guards = guards_of("udo", time_limit, checked, on_error)
-    return partial(
-        decorate,
-        UserOperator,
-        returns=row,
-        name=name,
-        columns=columns,
-        properties=properties,
-        time_sensitive=time_sensitive,
-        **guards,
-    )
+    return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)

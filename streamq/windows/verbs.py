@@ -1,4 +1,4 @@
-"""What the verbs of a kind of windows build on: something that can be put into windows."""
+"""The base of the verbs of all kinds of windows: something that can be put into windows."""
 
 from __future__ import annotations
 

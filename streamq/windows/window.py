@@ -45,7 +45,7 @@ class Window(ABC):
     """
 
     is_bounded_by_events: ClassVar[bool] = False
-    """Whether a window ends by the end of some event, so that one of an event without an end has none either."""
+    """True if a window ends by the end of some event, so that one of an event without an end has none either."""
 
     is_piecewise: ClassVar[bool] = False
     """Whether windows are the pieces between the endpoints of a group's events: their ends move with those, a change leaves the

@@ -100,7 +100,7 @@ def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int
 
 @sq.uda("double", name="change_of_all", on_error="quarantine")
 def change_of_all(values: Any) -> float:
-    """How far the last value of a window is from the first; fails where a value is NULL."""
+    """Return how far the last value of a window is from the first; fails where a value is NULL."""
     if values.isna().any():
         raise ValueError("a value is NULL")
     return float(values.iloc[-1] - values.iloc[0])

@@ -67,7 +67,7 @@ def test_verbs_and_text_give_one_plan(verbs: Pattern, text: str) -> None:
 
 
 class Calls:
-    """How often functions are called, by name."""
+    """The number of calls of functions, by name."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.numbers: Counter[str] = Counter()

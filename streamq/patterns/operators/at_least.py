@@ -64,7 +64,7 @@ class SomeOf(PatternOperator):
     @property
     @abstractmethod
     def needed(self) -> int:
-        """Of how many of the parts a match has events."""
+        """Return the number of parts of which a match has events."""
 
     @property
     def several(self) -> tuple[Part, ...]:
@@ -90,7 +90,7 @@ class SomeOf(PatternOperator):
                 )
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """Where parts are chosen any two of them may be bound alone, so equations among just these must connect them."""
+        """Return whether equations connect any two parts that are chosen, which may be bound alone."""
         if not self.is_scanned:
             return True
         pairs = combinations([frozenset(variables_below(part)) for part in self.several], 2)
@@ -98,7 +98,7 @@ class SomeOf(PatternOperator):
 
     @property
     def is_scanned(self) -> bool:
-        """Whether some part selects or consumes."""
+        """True if some part selects or consumes."""
         return chooses(self.several)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:

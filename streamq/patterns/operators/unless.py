@@ -75,8 +75,8 @@ class Unless(PatternOperator):
     def keeps(self, words: PictureWords) -> str:
         span = words.extent(self.pattern).span
         reaches_further = self.nth is not None and span > self.scope
-        kept = words.amount(span, self.pattern) if reaches_further else words.scope(self.within)
-        return f"{words.names((self.pattern, self.negated))} for {kept}"
+        span_in_words = words.amount(span, self.pattern) if reaches_further else words.scope(self.within)
+        return f"{words.names((self.pattern, self.negated))} for {span_in_words}"
 
 
 class UnlessVerbs(NegatingVerbs):

@@ -13,11 +13,10 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-@dataclass(frozen=True)
-class ConsoleSink(Sink):
-    """Rows are printed: "console"."""
+class ShownSink(Sink):
+    """A sink of Spark's for looking at rows, asked for by the name of its ``format``; it takes whole streams."""
 
-    format: ClassVar[str] = "console"
+    format: ClassVar[str]
 
     @classmethod
     def of(cls, argument: object) -> Self | None:
@@ -35,7 +34,14 @@ class ConsoleSink(Sink):
 
 
 @dataclass(frozen=True)
-class MemorySink(ConsoleSink):
+class ConsoleSink(ShownSink):
+    """Rows are printed: "console"."""
+
+    format = "console"
+
+
+@dataclass(frozen=True)
+class MemorySink(ShownSink):
     """Rows stand in a table called as the run: "memory"."""
 
     format = "memory"

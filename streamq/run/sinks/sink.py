@@ -1,4 +1,4 @@
-"""What one kind of sinks is: which argument asks for it, how a stream writes into it, and how a micro-batch's rows do."""
+"""A kind of sinks: which argument asks for it, how a stream writes into it, and how a micro-batch's rows do."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Write = Callable[["DataFrame", int], None]
 """Writes the rows of the micro-batch with that number."""
 
 SinkArgument = str | Mapping[str, Any] | Write | None
-"""What a user gives as a sink: a path, a format with options, a name, a function; None: rows are thrown away."""
+"""The argument by which a user chooses a sink: a path, a format with options, a name, a function; None: rows are thrown away."""
 
 
 class Sink(ABC):
-    """Where the rows of a result go: a frozen dataclass with what the user has said of it."""
+    """The place where the rows of a result go: a frozen dataclass with what the user has said of it."""
 
     @classmethod
     @abstractmethod

@@ -254,7 +254,7 @@ class WindowAggregateKernel:
 
     @property
     def place(self) -> Callable[[pa.Table], Place]:
-        """What tells errors where the window of a row lies, and its group."""
+        """Tell errors where the window of a row lies, and its group."""
         return placed(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:

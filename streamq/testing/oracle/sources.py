@@ -1,4 +1,4 @@
-"""What the rooms of sources share: columns of raw rows, which rows are events, and their payload with its keys."""
+"""The base of the rooms of sources: columns of raw rows, which rows are events, and their payload with its keys."""
 
 from __future__ import annotations
 

@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from streamq.testing.patterns.set_definitions import Query, Relation
 
 Make = Callable[[Sequence[Part]], PatternOperator]
-"""What makes an operator of its parts."""
+"""Makes an operator of its parts."""
 
 
 class Drawing(Protocol):
-    """What draws the arguments of an operator."""
+    """Draws the arguments of an operator."""
 
     def part(self, *, negated: bool = False) -> Part:
         """Return a part that is drawn, with a pattern of its own."""
@@ -56,7 +56,7 @@ class OperatorRoom(TreeRoom[O]):
     """One kind of operator: its rule, its set definition, its draws, its verbs."""
 
     bounds_negation: ClassVar[bool] = False
-    """Whether a NOT may be drawn over it."""
+    """True if a NOT may be drawn over it."""
 
     functions: ClassVar[Mapping[str, Callable[..., tuple[Sequence[Any], Make]]]] = {}
     """The functions that make it, read a second time: of what they are called with, the parts and what makes the operator."""
@@ -65,7 +65,7 @@ class OperatorRoom(TreeRoom[O]):
     """The verbs of patterns that make it, read a second time."""
 
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
-    """How arguments of those are drawn, by verb and name."""
+    """Draws of the arguments of those, by verb and name."""
 
     @abstractmethod
     def matches(self, tree: O, evaluation: Evaluation) -> list[Match]:
@@ -102,7 +102,7 @@ def scope_read(within: Any) -> Duration:
 
 
 SCOPES = lengths_of_time(1, 9)
-"""How scopes of verbs are drawn."""
+"""Draws scopes of verbs."""
 
 
 def counts(least: int, most: int) -> Argument:

@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Source)
 
 @dataclass(frozen=True)
 class Reach:
-    """How far a source has come: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
+    """The position of a source: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
 
     c: int = MINUS_INFINITY
     promised: int = MINUS_INFINITY

@@ -33,7 +33,7 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 @dataclass(frozen=True)
 class Arriving:
-    """How what arrives at a source is drawn: payloads, an intent at a scale, and how ids are made of numbers.
+    """The draws of what arrives at a source: payloads, an intent at a scale, and how ids are made of numbers.
 
     ``id`` is the column of ids, if there is one; ``explicit``: CTIs come as items; ``causal`` as in
     :func:`streamq.testing.events.physical`.
@@ -69,13 +69,13 @@ class SourceRoom(ABC, Generic[S]):
     """The model of what it admits."""
 
     usual_progress: ClassVar[ProgressPolicy] = GeneratedCtis()
-    """How it makes progress unless the user says it."""
+    """Its progress unless the user says it."""
 
     goes_by_key: ClassVar[bool] = False
-    """Whether its first column of payload is a key by which items belong together."""
+    """True if its first column of payload is a key by which items belong together."""
 
     late_by_start: ClassVar[bool] = True
-    """Whether items are late by their instants alone, so that they have to come out of order."""
+    """True if items are late by their instants alone, so that they have to come out of order."""
 
     # rows
 
@@ -96,7 +96,7 @@ class SourceRoom(ABC, Generic[S]):
         return contradictions(source, events)
 
     def is_plain(self, source: S, events: Sequence[Item]) -> bool:
-        """Whether the model holds for these items."""
+        """Return True if the model holds for these items."""
         return True
 
     # the oracle
@@ -171,7 +171,7 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
 
 
 def is_plain(source: Source, items: Sequence[Item]) -> bool:
-    """Whether the model of late items holds for what arrives at a source."""
+    """True if the model of late items holds for what arrives at a source."""
     return room_of(source).is_plain(source, [item for item in items if item.kind != CTI and is_event(item)])
 
 
