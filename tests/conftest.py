@@ -92,7 +92,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture(scope="session")
 def connect_url(spark: SparkSession) -> str:
     """The address of a Spark Connect server that runs beside the session of this run, in the same JVM."""
-    server: Any = spark._jvm.org.apache.spark.sql.connect.service  # type: ignore[union-attr]
+    server: Any = spark._jvm.org.apache.spark.sql.connect.service
     server.SparkConnectService.start(spark.sparkContext._jsc.sc())
     port = getattr(getattr(server, "SparkConnectService$"), "MODULE$").localPort()
     return f"sc://127.0.0.1:{port}"

@@ -36,7 +36,7 @@ def test_what_is_no_sink() -> None:
     with pytest.raises(
         PlanError, match="run: not a sink; found 5. A path, {'format': ...}, 'memory', 'console', 'noop'"
     ):
-        sink_of(5, "run")  # type: ignore[arg-type]
+        sink_of(5, "run")
 
 
 def test_the_memory_sink_needs_a_name_and_cannot_be_started_twice() -> None:

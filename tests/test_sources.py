@@ -71,7 +71,7 @@ def test_signal_is_points_made_a_signal_and_its_policy_is_the_sources() -> None:
     policy = {"progress": sq.generate(5), "late": "fail", "invalid": "drop"}
     signal = sq.signal(df, "t", "k", name="s", **policy)
     assert signal.plan.digest == sq.points(df, "t", name="s", **policy).to_signal("k").plan.digest
-    assert signal.plan.input.policy == SourcePolicy(progress=GeneratedCtis(5), late="fail", invalid="drop")  # type: ignore[attr-defined]
+    assert signal.plan.input.policy == SourcePolicy(progress=GeneratedCtis(5), late="fail", invalid="drop")
 
 
 @pytest.mark.parametrize(

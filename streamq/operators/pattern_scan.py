@@ -54,6 +54,7 @@ class PatternScan(EventOperator):
     in_order: ClassVar[bool] = False
     """True if the last part's event is the last in time."""
 
+    # an attribute in the base class, which nobody sets
     @property
     def name(self) -> str:  # type: ignore[override]
         """The operator of the language."""

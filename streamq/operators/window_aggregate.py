@@ -37,7 +37,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.user_code.udo import UserOperator
-from streamq.user_code.window_module import ModuleReduction, WindowModule
+from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
 from streamq.windows.batch import ENDS, STARTS, stamped
 from streamq.windows.grid_columns import window_lifetime
@@ -207,7 +207,7 @@ class WindowAggregate(OverWindows):
             payload=payload,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        calls_modules = any(isinstance(r, ModuleReduction) for r in reductions)
+        calls_modules = any(reduction.calls_module for reduction in reductions)
         return self._over_windows(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),

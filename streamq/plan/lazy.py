@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, overload
 
 T = TypeVar("T")
 
@@ -15,9 +15,15 @@ class lazy(Generic[T]):
         self.function = function
         self.__doc__ = function.__doc__
 
-    def __get__(self, instance: Any, owner: type) -> T:
+    @overload
+    def __get__(self, instance: None, owner: type) -> lazy[T]: ...
+
+    @overload
+    def __get__(self, instance: Any, owner: type) -> T: ...
+
+    def __get__(self, instance: Any, owner: type) -> lazy[T] | T:
         if instance is None:
-            return self  # type: ignore[return-value]
+            return self
         value = self.function(instance)
         # a frozen dataclass refuses assignments; what stands there is found before this is
         instance.__dict__[self.function.__name__] = value

@@ -106,6 +106,11 @@ class Reduction(ABC):
         """True if a window with members may have no row at all."""
         return False
 
+    @property
+    def calls_module(self) -> bool:
+        """True if it calls code of a user's."""
+        return False
+
     def passes(self, rows: pa.Table) -> Mask:
         """Which rows the filter lets through."""
         if self.column.where is None:

@@ -205,6 +205,10 @@ class ModuleReduction(RangeReduction):
     calling: WindowCall
 
     @property
+    def calls_module(self) -> bool:
+        return True
+
+    @property
     def depends_on_order(self) -> bool:
         return self.calling.module.any_order and not self.calling.module.in_parts
 
@@ -243,4 +247,4 @@ def decorate(kind: type[M], code: Any, **fields: Any) -> M:
     return modules.register(kind.of(code, **fields))
 
 
-__all__ = ["ModuleReduction", "WindowModule", "decorate"]
+__all__ = ["WindowModule", "decorate"]

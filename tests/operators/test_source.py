@@ -36,7 +36,7 @@ def test_policies() -> None:
     with pytest.raises(
         PlanError, match=r"progress is sq.explicit\(...\), sq.follow\(...\) or sq.generate\(...\); found 5"
     ):
-        source_policy("points", "integer", 5, "drop", None)  # type: ignore[arg-type]
+        source_policy("points", "integer", 5, "drop", None)
     with pytest.raises(PlanError, match="late is 'drop', 'adjust' or 'fail'; found 'ignore'"):
         source_policy("points", "integer", None, "ignore", None)
     with pytest.raises(PlanError, match="invalid is 'drop' or 'fail'"):

@@ -112,7 +112,7 @@ def test_what_does_not_fit_the_event_types_is_an_error_when_the_pattern_is_used(
     pattern = PAIR.where("x.n = 1")
     for use in (lambda: pattern.columns, lambda: pattern.show(), lambda: pattern.group_by("x_m")):
         with pytest.raises(PlanError, match="^pattern: no field 'n' of x; there are: m, Vs"):
-            use()  # type: ignore[no-untyped-call]
+            use()
 
 
 def test_events_of_one_type_in_any_order_are_a_warning() -> None:
