@@ -52,6 +52,7 @@ from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least
 from .patterns.operators.at_most import at_most as at_most
+from .patterns.operators.repeat import repeat as repeat
 from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
 from .policies import level as level

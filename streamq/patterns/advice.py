@@ -94,6 +94,8 @@ def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, s
         return offset, "", _TWO_SIDES
     before = text[max(0, offset - _LOOK_BACK) : offset]
     for ends, stands, hint in _BEFORE:
+        if hint == _NO_DURATION and "PLUS" not in legal:
+            continue
         if stands.match(text, offset) and ends.search(before):
             return offset, "", hint
     return offset, "", _OF_CHARACTERS.get(text[offset : offset + 1], "")

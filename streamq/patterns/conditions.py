@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -15,6 +15,7 @@ from streamq.functions.builder import builder
 from streamq.patterns.advice import of_name, refused
 from streamq.patterns.matches import (
     Matches,
+    RunAggregate,
     VariableColumns,
     as_written,
     at,
@@ -51,6 +52,9 @@ OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_o
 
 The start of its match, that of the earliest event below it, what tells it from all others, and what tells its contributors.
 """
+
+OF_RUNS = ("count", "sum", "min", "max", "avg", "first", "last", "collect")
+"""The aggregates of a repeated variable."""
 
 OPERATORS: Mapping[str, Callable[..., Expr]] = {
     "=": lambda a, b: a == b,
@@ -94,12 +98,15 @@ class Variables:
     """The variables of a definition.
 
     below: those of events that each stands for, by name; fields: the payload's columns of those that are events; negated:
-    those of events that no match has.
+    those of events that no match has; repeated: those of which a match has several; runs: the aggregates of these that have been
+    read, by their columns.
     """
 
     below: Mapping[str, frozenset[str]]
     fields: Mapping[str, tuple[str, ...]]
     negated: frozenset[str]
+    repeated: frozenset[str] = frozenset()
+    runs: dict[str, RunAggregate] = field(default_factory=dict)
 
     # conditions of WHERE
 
@@ -113,6 +120,11 @@ class Variables:
                 case AttributeEquals(attribute, value):
                     for name in self.events_with(attribute, condition.place):
                         yield self.conjunct(Col(of(name, attribute)) == Lit(value.value), condition.place)
+                case CorrelationKey(_, False) if self.repeated:
+                    names = ", ".join(sorted(self.repeated & self.fields.keys()))
+                    raise Refusal(
+                        condition.place, "CorrelationKey UNIQUE where events repeat", f"found REPEAT of {names}"
+                    )
                 case CorrelationKey(attributes, False):
                     for attribute in attributes:
                         columns = [Col(of(name, attribute)) for name in self.events_with(attribute, condition.place)]
@@ -160,9 +172,38 @@ class Variables:
                 raise Refusal(expression.place, "LIKE takes a text as its pattern")
             case Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
+            case Apply(function, (Field() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:
+                return aggregate
             case Apply(function, arguments):
                 call = _function(function, expression.place)
                 return call([self.read(a) for a in arguments])
+
+    def _run_aggregate(self, function: str, of: Field) -> Expr | None:
+        """The column of an aggregate of a repeated variable or a field of it; None if that is none."""
+        if of.variable in self.repeated and function.lower() in {*AGGREGATES, *built_in()} - {*OF_RUNS}:
+            raise Refusal(
+                of.place, f"{function!r} is no aggregate of what repeats", "", f"There are: {', '.join(OF_RUNS)}."
+            )
+        if function.lower() not in OF_RUNS:
+            return None
+        if of.variable is None and of.name in self.repeated:
+            if function.lower() != "count":
+                raise Refusal(
+                    of.place, f"{function} of events", f"found {of.name}", f"Write {function}({of.name}.v), of a field."
+                )
+            return self.of_run("count", of.name, None, of.place)
+        owner = self._owner(of.variable, of.name, of.place)
+        if owner not in self.repeated:
+            return None
+        return self.of_run(function.lower(), owner, of.name, of.place)
+
+    def of_run(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
+        """The column of an aggregate of a repeated variable, or of a field of it."""
+        read = None if name is None else self.column(variable, name, place)
+        column = read.name if isinstance(read, Col) else None
+        aggregate = RunAggregate(function, variable, column, place)
+        self.runs.setdefault(aggregate.name, aggregate)
+        return Col(aggregate.name)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
         """The column of a variable's field, or of what every variable has beside its payload."""

@@ -18,7 +18,18 @@ from streamq.operators.select import Select
 from streamq.patterns.conditions import Unplaced
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
-from streamq.patterns.matches import Matches, altered, at, contributor_of, id_of, key, of, root_of, so_many
+from streamq.patterns.matches import (
+    Matches,
+    RunAggregate,
+    altered,
+    at,
+    contributor_of,
+    id_of,
+    key,
+    of,
+    root_of,
+    so_many,
+)
 from streamq.patterns.part_scan import PartScan, shared_events
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_pairs import Pair
@@ -52,10 +63,13 @@ class DefinitionLowering:
         types: Mapping[str, EventType],
         correlation: CorrelationKeys,
         conditions: Unplaced,
+        runs: Mapping[str, RunAggregate],
         *,
         has_ids: bool,
     ):
-        self.types, self.correlation, self.conditions, self.has_ids = types, correlation, conditions, has_ids
+        """``runs`` are the aggregates that conditions and OUTPUT ask for, by their columns."""
+        self.types, self.correlation, self.conditions = types, correlation, conditions
+        self.runs, self.has_ids = runs, has_ids
 
     def lowered(self, part: Part) -> Matches:
         """Return the matches of a part for which the conditions hold that are about them, with its variable among theirs."""

@@ -16,7 +16,18 @@ from streamq.patterns.advice import refused
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.definition_lowering import DefinitionLowering, EventType
-from streamq.patterns.matches import Matches, altered, contributor_of, filtered, greatest, least, of, so_many
+from streamq.patterns.matches import (
+    Matches,
+    RunAggregate,
+    altered,
+    contributor_of,
+    filtered,
+    greatest,
+    least,
+    of,
+    run_of,
+    so_many,
+)
 from streamq.patterns.pattern_tree import (
     Type,
     extent_of,
@@ -24,10 +35,11 @@ from streamq.patterns.pattern_tree import (
     negated_below,
     optional_below,
     parts_of,
+    repeated_below,
     variables_below,
 )
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Definition, Part, Program
+from streamq.patterns.syntax import NOWHERE, Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import check_names
@@ -39,6 +51,8 @@ ROOT, ID = "@.root", "@.id"
 
 
 _AXIS = {INTEGER: "an integer axis", TIMESTAMP: "a timestamp axis"}
+
+AGGREGATES_OF_RUNS = "Take an aggregate, as max(f.v) or first(f.v); that events agree says CorrelationKey."
 
 Where = Callable[[Variables], Iterable[Conjunct]]
 """Conditions that come from no text, by the variables that they may name."""
@@ -112,9 +126,11 @@ def _defined(
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
     keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional, definition.pattern)
     read = _read_outputs(definition, variables)
+    if not read:
+        variables.runs.update(_listed_runs(variables))
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
     conditions = Unplaced(c for c in conjuncts if c.variables)
-    lowering = DefinitionLowering(types, keys, conditions, has_ids=has_ids)
+    lowering = DefinitionLowering(types, keys, conditions, variables.runs, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below
@@ -176,13 +192,19 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
             if part.variable in below:
                 raise Refusal(part.place, f"{part.variable!r} stands for two patterns")
             below[part.variable] = frozenset(variables_below(part)) - negated_below(part)
+    repeated = repeated_below(whole)
+    below |= {run_of(name): below[name] for name in repeated}
     fields = {name: types[kind.name].fields for name, kind in events.items()}
-    return Variables(below, fields, negated_below(whole))
+    return Variables(below, fields, negated_below(whole), repeated)
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:
     """Raise Refusal for a condition on a negated event and on events outside of what is negated with it."""
     if left:
+        repeated = sorted(left[0].variables & variables.repeated)
+        if repeated:
+            wrong = f"a condition on {', '.join(repeated)}, which is repeated, and on another"
+            raise Refusal(left[0].place, wrong, "", AGGREGATES_OF_RUNS)
         negated = sorted(left[0].names & variables.negated)
         others = sorted(left[0].names - variables.negated)
         wrong = f"a condition on {', '.join(negated)}, which is negated, and on {', '.join(others) or 'another'}"
@@ -244,6 +266,8 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
     for field in definition.output:
         place = field.expression.place
         output = variables.conjunct(variables.read(field.expression), place)
+        for name in sorted(output.variables & variables.repeated):
+            raise Refusal(place, f"OUTPUT of {name}, which is repeated", "", AGGREGATES_OF_RUNS)
         for name in sorted(output.names & variables.negated):
             raise Refusal(place, f"OUTPUT of {name}, which is negated", "", "No match has an event of it.")
         try:
@@ -257,9 +281,19 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
 def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Variables) -> dict[str, Expr]:
     """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
     if not outputs:
-        fields: dict[str, Expr] = {f"{v}_{f}": Col(of(v, f)) for v in matches.events for f in variables.fields[v]}
+        lists = {(a.variable, a.column): Col(name) for name, a in _listed_runs(variables).items()}
+        fields: dict[str, Expr] = {
+            f"{v}_{f}": lists.get((v, of(v, f)), Col(of(v, f))) for v in matches.events for f in variables.fields[v]
+        }
         return {**fields, "root": matches.root}
     return {n: typed(o.condition, matches.variables, matches.schema, o.place) for n, o in outputs.items()}
+
+
+def _listed_runs(variables: Variables) -> dict[str, RunAggregate]:
+    """The lists that a match has without OUTPUT, for each field of an event that is repeated."""
+    events = [name for name in variables.fields if name in variables.repeated]
+    lists = (RunAggregate("collect", v, of(v, f), NOWHERE) for v in events for f in variables.fields[v])
+    return {aggregate.name: aggregate for aggregate in lists}
 
 
 def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]]) -> bool:

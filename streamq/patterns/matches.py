@@ -18,6 +18,7 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.where import Where
+from streamq.patterns.syntax import Place
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import rewrite
@@ -57,6 +58,27 @@ def contributor_of(variable: str, number: int) -> str:
     return f"{variable}.@.{number}"
 
 
+def run_of(variable: str) -> str:
+    """The variable that stands for all occurrences of another one in a run: it has their aggregates."""
+    return f"{variable}@"
+
+
+@dataclass(frozen=True)
+class RunAggregate:
+    """An aggregate of a ``column`` of the occurrences of a variable in a run, without one of the occurrences themselves."""
+
+    function: str
+    variable: str
+    column: str | None
+    place: Place
+
+    @property
+    def name(self) -> str:
+        """The column of its value."""
+        argument = self.variable if self.column is None else written_name(self.column)
+        return f"{run_of(self.variable)}.{self.function}({argument})"
+
+
 def as_written(expr: Expr) -> Expr:
     """An expression over columns of matches with the names that a text has for them: ``x.Vs``, ``x.id``, ``x.v``."""
     return rewrite(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
@@ -65,6 +87,8 @@ def as_written(expr: Expr) -> Expr:
 def written_name(column: str) -> str:
     """The name that a text has for a column of matches."""
     variable, _, name = column.partition(".")
+    if variable.endswith("@"):
+        return name
     return f"{variable}.Vs" if name == "@" else f"{variable}.{name.removeprefix('@.')}"
 
 
@@ -88,7 +112,8 @@ class Matches:
     variables: those that a condition may name; events: those of them that are events, in their order; optional: those of these
     that a match may be without; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest
     start of all events below; lasts: how long a match lives, in ticks; id, ids: that of a match, and those of its contributors,
-    NULL for one that it has not; where somebody asks for ids.
+    NULL for one that it has not; where somebody asks for ids; listed_ids: the latter as a list, where their number differs from
+    match to match.
     """
 
     stream: Stream
@@ -101,6 +126,7 @@ class Matches:
     id: Expr | None = None
     ids: tuple[Expr, ...] = ()
     optional: frozenset[str] = frozenset()
+    listed_ids: Expr | None = None
 
     @property
     def schema(self) -> Schema:
@@ -111,7 +137,8 @@ class Matches:
         """What a variable for these matches stands for."""
         columns = {at(variable): self.starts, root_of(variable): self.root}
         if self.id is not None:
-            columns |= {id_of(variable): self.id, contributors_of(variable): listed(self.ids)}
+            ids = listed(self.ids) if self.listed_ids is None else self.listed_ids
+            columns |= {id_of(variable): self.id, contributors_of(variable): ids}
         return VariableColumns(self.starts, columns)
 
     def ticks(self, instant: Expr) -> Expr:
@@ -187,6 +214,7 @@ def conjunction(conditions: Iterable[Expr]) -> Expr | None:
 __all__ = [
     "POINT",
     "Matches",
+    "RunAggregate",
     "VariableColumns",
     "altered",
     "at",
@@ -202,5 +230,6 @@ __all__ = [
     "opened",
     "rest_of_scope",
     "root_of",
+    "run_of",
     "so_many",
 ]

@@ -125,7 +125,7 @@ class PartScan:
         conditions: dict[int, Expr] = {}
         for number in numbers:
             matches = self.matches[number]
-            same: dict[str, Expr] = dict(zip(_columns(matches), map(Col, _columns(first)), strict=True))
+            same: dict[str, Expr] = dict(zip(event_columns(matches), map(Col, event_columns(first)), strict=True))
             keys = {_key_of(number, k): self._value(k, number, same) for k in self.others}
             columns |= same | keys
             own[number] = (*same, *keys)
@@ -171,7 +171,7 @@ class PartScan:
         columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
         for k in self.others:
             columns[key(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
-        columns |= {name: Col(name) for m in self.matches for name in _columns(m)}
+        columns |= {name: Col(name) for m in self.matches for name in event_columns(m)}
         stream = events._derive(Select(scan, tuple(columns.items())))
         if self.scan.counts_others and self.grouped:
             alone = [self._uncrowded(number, whole, columns) for number in range(len(self.parts))]
@@ -257,7 +257,7 @@ def _key_of(number: int, name: str) -> str:
     return f"{number}{key(name)}"
 
 
-def _columns(matches: Matches) -> list[str]:
+def event_columns(matches: Matches) -> list[str]:
     """The columns of matches but for the keys, event by event, each with its start first: in their order matches have theirs."""
     names = [n for n in matches.schema.names if not n.startswith(key(""))]
     owners = {name: at for at, event in enumerate(matches.events) for name in names if name.startswith(of(event, ""))}
@@ -273,4 +273,4 @@ def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
         raise Refusal(conjunct.place, wrong, f"found {show_to_user(as_written(conjunct.condition))}") from error
 
 
-__all__ = ["PartScan", "shared_events"]
+__all__ = ["PartScan", "event_columns", "shared_events"]

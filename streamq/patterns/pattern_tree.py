@@ -84,6 +84,9 @@ class PatternTree(Placed, ABC):
     bounds_negation: ClassVar[bool] = False
     """True if its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
 
+    repeats: ClassVar[bool] = False
+    """Whether a match has several events of a part, so that above it the variables of that take aggregates."""
+
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
     # its parts
@@ -197,6 +200,15 @@ def optional_below(whole: Part) -> frozenset[str]:
     return frozenset(name for part in several for name in variables_below(part))
 
 
+def repeated_below(whole: Part) -> frozenset[str]:
+    """Return the variables, of events and of patterns, that stand for several of their matches in one of a part's."""
+    several = (
+        p for part in parts_of(whole) if part.pattern.repeats for one in part.pattern.positive for p in parts_of(one)
+    )
+    named = ((p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None)) for p in several)
+    return frozenset(name for name in named if name is not None)
+
+
 def chooses(parts: Iterable[Part]) -> bool:
     """Return whether a part does not just take each event, again and again."""
     return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
@@ -238,5 +250,6 @@ __all__ = [
     "negated_below",
     "optional_below",
     "parts_of",
+    "repeated_below",
     "variables_below",
 ]

@@ -75,6 +75,37 @@ def answer_of(text: str, histories: dict[str, pa.Table]) -> pa.Table:
     return sq.cedr(text, **streams).to_arrow()
 
 
+RUNS = ("REPEAT({x}, 2, {w})", "REPEAT({x}, 1, 2, {w})", "SEQUENCE(REPEAT({x}, 2, 3, {w}) AS r, C AS y {mode}, 4)")
+OF_RUNS = ("x.v > 0", "sum(x.v) > 1", "first(x.v) = last(x.v)", "CorrelationKey(k, EQUAL)", "x.v < 2 AND count(x) = 2")
+
+
+@st.composite
+def runs(draw: Any, output: str = "count(x) AS n, sum(x.v) AS s, collect(x.v) AS l, first(x.k) AS k") -> str:
+    mode, w = draw(st.sampled_from(MODES)), draw(st.sampled_from([2, 4, 8]))
+    pattern = draw(st.sampled_from(RUNS)).format(x=f"A AS x {mode}", w=w, mode=draw(st.sampled_from(MODES)))
+    where = draw(st.sampled_from(["", *(f" WHERE {condition}" for condition in OF_RUNS)]))
+    return f"EVENT E WHEN {pattern} AS whole{where} OUTPUT {output}"
+
+
+@given(runs(), DRAWN)
+def test_runs_are_what_the_rules_say(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
+    histories = histories_of(events)
+    expected = brute_force(text, histories)
+    event("runs" if expected else "no run")
+    answer = t.history(answer_of(text, histories)).to_pylist()
+    assert sorted(map(repr, map(sorted, map(dict.items, answer)))) == sorted(
+        map(repr, map(sorted, map(dict.items, expected)))
+    )
+
+
+@pytest.mark.slow
+@given(runs("whole.id AS id, count(x) AS n, whole.contributors AS c"), DRAWN)
+def test_no_two_runs_have_one_id(text: str, events: dict[str, list[dict[str, Any]]]) -> None:
+    rows = answer_of(text, histories_of(events)).to_pylist()
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert all(len(row["c"]) == (2 if "SEQUENCE" in text else row["n"]) for row in rows)
+
+
 @pytest.mark.slow
 @given(texts((*SHAPES, *CROWDED), " AS whole", " OUTPUT whole.id AS id"), DRAWN)
 def test_no_two_matches_have_one_id(text: str, events: dict[str, list[dict[str, Any]]]) -> None:

@@ -73,7 +73,8 @@ def histories(case: Case) -> Mapping[str, pa.Table]:
 
 def bag(rows: Iterable[Mapping[str, Any]]) -> Counter[tuple[Any, ...]]:
     """Rows as a bag, whatever the order of their columns."""
-    return Counter(tuple(sorted(row.items())) for row in rows)
+    lists_as_tuples = ({n: tuple(v) if isinstance(v, list) else v for n, v in row.items()} for row in rows)
+    return Counter(tuple(sorted(row.items())) for row in lists_as_tuples)
 
 
 PATTERNS: Mapping[str, str] = {
@@ -177,6 +178,25 @@ PATTERNS: Mapping[str, str] = {
     "WHERE C.k = A.k AND q.v = B.v",
     "cancel by an unless before": "CANCEL_WHEN(UNLESS_BEFORE(SEQUENCE(A, B, 8), C, 3), UNLESS_BEFORE(C p, A q, 3)) "
     "WHERE C.k = A.k AND p.v = B.v",
+    "repeat": "REPEAT(A, 2, 5) WHERE A.v > 0",
+    "repeat, by key": "REPEAT(A AS f, 2, 4, 6) WHERE CorrelationKey(k, EQUAL) "
+    "OUTPUT count(f) AS n, sum(f.v) AS s, avg(f.v) AS m, "
+    "min(f.v) AS lo, max(f.v) AS hi, first(f.v) AS a, last(f.v) AS z, collect(f.v) AS l, first(f.k) AS k, count(f.v) AS c",
+    "repeat, by its run": "REPEAT(A AS f, 2, 6) AS r WHERE sum(f.v) > 3 AND first(f.v) <> last(f.v) AND r.Vs - r.root > 1 "
+    "OUTPUT count(f) AS n, max(f.Vs) - min(f.Vs) AS span",
+    "repeat, then another": "SEQUENCE(REPEAT(A AS f, 2, 5), B, 9) WHERE CorrelationKey(k, EQUAL) AND max(f.v) > B.v",
+    "another, then repeat": "SEQUENCE(B, REPEAT(A AS f, 2, 3, 5) AS r, 9) WHERE r.Vs - B.Vs > 1 AND count(f) < 3 "
+    "OUTPUT B.v AS b, collect(f.v) AS l",
+    "at least and all of repeat": "ATLEAST(2, REPEAT(A AS f, 2, 4), B, ALL(REPEAT(C AS g, 1, 3), B d, 5), 7) "
+    "WHERE count(f) = 2 AND min(g.v) >= 0 OUTPUT sum(f.v) AS f, B.v AS b, count(g) AS g",
+    "any and at most of repeat": "ANY(REPEAT(A AS f, 2, 5), ATMOST(1, REPEAT(B AS g, 2, 5), C, 3)) "
+    "OUTPUT count(f) AS f, count(g) AS g",
+    "unless a repeat": "UNLESS(REPEAT(A AS f, 2, 4), REPEAT(B AS g, 2, 4), 2, 5) WHERE sum(g.v) > sum(f.v) OUTPUT count(f) AS n",
+    "unless before a repeat": "UNLESS_BEFORE(REPEAT(A AS f, 2, 4), REPEAT(B AS g, 2, 4), 5) WHERE max(g.v) > min(f.v) "
+    "OUTPUT last(f.v) AS v",
+    "not a repeat": "NOT(REPEAT(C AS g, 2, 4), SEQUENCE(A, REPEAT(B AS f, 1, 3), 9)) WHERE max(g.v) > A.v OUTPUT count(f) AS n",
+    "cancel a repeat": "CANCEL_WHEN(REPEAT(A AS f, 2, 5), REPEAT(C AS g, 1, 3)) WHERE CorrelationKey(k, EQUAL) "
+    "OUTPUT sum(f.v) AS s",
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
@@ -218,6 +238,13 @@ CHOICES = {
         "SEQUENCE(SEQUENCE(A, B, 4) s FIRST, C, 9)",
         "SEQUENCE(UNLESS(A, B, 3) FIRST CONSUME, C, 9) WHERE A.k = B.k",
         "SEQUENCE(A, ATLEAST(2, B, C FIRST, 4) s LAST, 9)",
+        "REPEAT(A CONSUME, 2, 6)",
+        "REPEAT(A AS f CONSUME, 2, 3, 6) WHERE CorrelationKey(k, EQUAL) AND f.v >= 0",
+        "REPEAT(SEQUENCE(A, B, 4) AS s CONSUME, 2, 9) OUTPUT count(s) AS n, sum(A.v) AS a, last(s.root) AS r",
+        "REPEAT(ANY(A, B) AS e, 2, 2, 4) WHERE A.v > 0 OUTPUT count(e) AS n, count(A.v) AS a, sum(B.v) AS b",
+        "REPEAT(UNLESS(A, B, 3), 2, 9) WHERE CorrelationKey(k, EQUAL)",
+        "SEQUENCE(REPEAT(A AS f CONSUME, 2, 5) r FIRST CONSUME, B, 9) WHERE count(f) < 4",
+        "ALL(REPEAT(A AS f, 2, 4) LAST, B CONSUME, 7)",
         "SEQUENCE(A FIRST, B p, B q LAST CONSUME, C, 9) WHERE p.v <> A.v AND q.k = C.k",
     )
 }

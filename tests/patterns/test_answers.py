@@ -131,6 +131,61 @@ AT_MOST = {
         {"A": [(1, 10)], "B": [(2, 16), (0, 2)]}, [(1, 10, 10, None), (2, 11, None, 16)]),
 }  # fmt: skip
 
+REPEATED = {
+    # (6 - 5, 6] has 2, 4, 6: with each event from the second on a run ends; 12 is alone
+    "runs of two": (
+        "EVENT E WHEN REPEAT(A AS f, 2, 5) OUTPUT collect(f.v) AS l",
+        {"A": [(2, 10), (4, 11), (6, 12), (12, 13)]}, [(4, 7, [10, 11]), (6, 7, [10, 11, 12])]),
+    # just w apart they are in no run
+    "a run of w": ("EVENT E WHEN REPEAT(A AS f, 2, 5) OUTPUT count(f) AS n", {"A": [(1, 10), (6, 11), (10, 12)]}, [(10, 11, 2)]),
+    "runs of two at most": (
+        "EVENT E WHEN REPEAT(A AS f, 1, 2, 5) OUTPUT count(f) AS n", {"A": [(1, 10), (2, 11), (3, 12)]}, [(1, 6, 1), (2, 6, 2)]),
+    # of one instant they go by their payload, and each is the last of its own run
+    "at once": (
+        "EVENT E WHEN REPEAT(A AS f, 1, 5) OUTPUT collect(f.v) AS l",
+        {"A": [(1, 11), (1, 10)]}, [(1, 6, [10]), (1, 6, [10, 11])]),
+    "equal events repeat": ("EVENT E WHEN REPEAT(A AS f, 2, 5) OUTPUT count(f) AS n", {"A": [(1, 10), (1, 10)]}, [(1, 6, 2)]),
+    # a NULL is no value, but an event
+    "of nothing": (
+        "EVENT E WHEN REPEAT(A AS f, 2, 5) OUTPUT count(f) AS n, count(f.v) AS c, sum(f.v) AS s, first(f.v) AS a, "
+        "collect(f.v) AS l",
+        {"A": [(1, None), (2, None)]}, [(2, 6, 2, 0, None, None, [])]),
+    # the condition on each event comes before the run, that on the run behind it
+    "conditions on events and on the run": (
+        "EVENT E WHEN REPEAT(A AS f, 2, 9) WHERE f.v > 0 AND sum(f.v) > 25 OUTPUT count(f) AS n",
+        {"A": [(1, 10), (2, -5), (3, 11), (4, 12)]}, [(4, 10, 3)]),
+    # a key of NULL is equal to nothing
+    "runs of a key": (
+        "EVENT E WHEN REPEAT(A AS f, 1, 9) WHERE CorrelationKey(k, EQUAL) OUTPUT collect(f.v) AS l",
+        {"A": [(1, 10, "p"), (2, 11, "q"), (3, 12, None), (4, 13, "p")]}, [(1, 10, [10]), (2, 11, [11]), (4, 10, [10, 13])]),
+    # an event that is A or B; of an absent one there is no value
+    "runs of two types": (
+        "EVENT E WHEN REPEAT(ANY(A, B) AS e, 2, 5) OUTPUT count(e) AS n, count(A.v) AS a, sum(B.v) AS b, collect(e.Vs) AS at",
+        {"A": [(1, 10), (4, 11)], "B": [(3, 20)]}, [(3, 6, 2, 1, 20, [1, 3]), (4, 6, 3, 2, 20, [1, 3, 4])]),
+    "runs of a definition": (
+        "EVENT P WHEN SEQUENCE(A, B, 4) OUTPUT A.v + B.v AS v; "
+        "EVENT E WHEN REPEAT(P AS p, 2, 9) OUTPUT count(p) AS n, max(p.v) AS v",
+        {"A": [(1, 10), (4, 11)], "B": [(3, 20), (6, 21)]}, [(6, 12, 2, 32)]),
+    # the second of the run is at 3: C at 5 follows it by less than 4
+    "unless, from the second of a run": (
+        "EVENT E WHEN UNLESS(REPEAT(A AS f, 2, 2, 4), C, 2, 4) OUTPUT sum(f.v) AS s",
+        {"A": [(1, 1), (3, 2), (6, 4)], "C": [(5, 30), (10, 31)]}, [(6, 10, 6)]),
+}  # fmt: skip
+
+CONSUMED = {
+    # the run of the third is gone, so that of the sixth is the next
+    "three of six, consumed": (
+        "EVENT E WHEN REPEAT(A AS f CONSUME, 3, 9) OUTPUT sum(f.v) AS s",
+        {"A": [(1, 1), (2, 2), (3, 3), (4, 4), (5, 5), (6, 6)]}, [(3, 10, 6), (6, 13, 15)]),
+    # three failures, then a success, within 4 of the third
+    "three failures and a success": (
+        "EVENT E WHEN SEQUENCE(REPEAT(A AS f CONSUME, 3, 5) AS r, B, 4) WHERE CorrelationKey(k, EQUAL) "
+        "OUTPUT B.k AS k, count(f) AS n, r.root AS since, first(f.v) AS a",
+        {"A": [(1, 10, "p"), (2, 11, "p"), (3, 12, "q"), (4, 13, "p"), (5, 14, "p")], "B": [(6, 20, "p"), (7, 21, "q")]},
+        [(6, 8, "p", 3, 1, 10)]),
+}  # fmt: skip
+"""What consumes, of which there are no set definitions."""
+
 NEGATED = {
     # the scope of A at 1 is (1, 6)
     "unless: at the match": ("EVENT E WHEN UNLESS(A, B, 5) OUTPUT A.v", {"A": [(1, 10)], "B": [(1, 20)]}, [(1, 6, 10)]),
@@ -297,12 +352,19 @@ DEFINITIONS = {
         {"A": [(1, 10), (4, 11)], "B": [], "C": [(3, 30)]}, [(8, 13, 11)]),
 }  # fmt: skip
 
-CASES = {**ORDERED, **AT_MOST, **NEGATED, **CONDITIONS, **DEFINITIONS}
+CASES = {**ORDERED, **AT_MOST, **REPEATED, **NEGATED, **CONDITIONS, **DEFINITIONS}
 
 
 @pytest.mark.parametrize("name", CASES)
 def test_answer(name: str) -> None:
     check(*CASES[name])
+
+
+@pytest.mark.parametrize("name", CONSUMED)
+def test_answer_of_what_consumes(name: str) -> None:
+    text, inputs, expected = CONSUMED[name]
+    judged = answers(text, inputs)
+    assert judged["streamq"] == judged["rules"] == sorted(expected, key=repr)
 
 
 def test_a_primitive_is_never_cancelled() -> None:

@@ -311,6 +311,24 @@ for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, '
     assert done.stdout.splitlines() == ["[]", "[]", "[('a', 'c')]", "[]"], done.stderr
 
 
+@pytest.mark.slow
+def test_runs_reach_workers_without_streamq(tmp_path: Path) -> None:
+    ship_runtime()
+    runs = sq.cedr("EVENT E WHEN REPEAT(A AS x CONSUME, 2, 3) OUTPUT sum(x.v) AS s", A=stream(A))
+    operator = next(n.operator for n in nodes(expanded(runs.plan)) if isinstance(n, Scan))
+    (tmp_path / "shipped").write_bytes(dumps(operator.calling(4)))
+    use = """
+calling = pickle.load(open(sys.argv[1], 'rb'))
+state = calling.initial()
+for start, v in ((1, 5), (2, 7), (3, 8), (9, 9)):
+    state, rows = calling.after(pickle.loads(pickle.dumps(state)), (start, *[v] * len(calling.names[1:])))
+    print([row['x.v'] for row in rows])
+"""
+    code = READ.rpartition("pickle.load")[0] + use
+    done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
+    assert done.stdout.splitlines() == ["[]", "[5, 7]", "[]", "[]"], done.stderr
+
+
 def test_a_condition_that_only_spark_evaluates_is_refused() -> None:
     with pytest.raises(CedrError, match="a condition between parts that select or consume calls what only Spark has"):
         query("SEQUENCE(A AS x FIRST, B AS y, 9)", "soundex(x.n) = soundex(y.n)", A=A, B=B)

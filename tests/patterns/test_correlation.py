@@ -57,6 +57,11 @@ def test_equations_that_connect_all_events_are_a_key(pattern: str, where: str) -
     assert unkeyed(f"EVENT E WHEN {pattern} WHERE {where}") == []
 
 
+def test_runs_are_of_what_a_correlation_key_names_and_of_nothing_else() -> None:
+    assert unkeyed("EVENT E WHEN SEQUENCE(REPEAT(A AS f, 2, 5), B, 9) WHERE CorrelationKey(k, EQUAL)") == []
+    assert len(unkeyed("EVENT E WHEN SEQUENCE(REPEAT(A AS f, 2, 5), B, C, 9) WHERE B.k = C.k AND max(f.v) > B.v")) == 2
+
+
 def test_what_is_not_correlated_is_compared_over_all() -> None:
     assert len(unkeyed("EVENT E WHEN SEQUENCE(A, B, C, 9) WHERE A.v < B.v")) == 2
 

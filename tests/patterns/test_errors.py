@@ -60,6 +60,20 @@ CASES = {
     "atleast without a scope": when("ATLEAST(1, A, B)"),
     "atmost without a scope": when("ATMOST(1, A, B)"),
     "unless without a scope": when("UNLESS(A, B)"),
+    "repeat without a count": when("REPEAT(A, 5 minutes)"),
+    "repeat without a scope": when("REPEAT(A, 3)"),
+    "repeat of two patterns": when("REPEAT(A, B, 3, 5)"),
+    "repeat of none": when("REPEAT(A, 0, 5)"),
+    "repeat of fewer at most": when("REPEAT(A, 3, 2, 5)"),
+    "repeat with three counts": when("REPEAT(A, 3, 4, 5, 6)"),
+    "a repeat inside a repeat": when("REPEAT(REPEAT(A, 2, 5) AS r, 2, 9)"),
+    "output of what is repeated": "EVENT E WHEN REPEAT(A AS f, 3, 5) OUTPUT f.v",
+    "a condition on what is repeated": when("SEQUENCE(REPEAT(A AS f, 3, 5), B, 5)\nWHERE f.v = B.v"),
+    "a sum of repeated texts": when("REPEAT(A AS f, 3, 5)\nWHERE count(f) > 3 AND sum(f.k) > 3"),
+    "an aggregate that runs have not": when("REPEAT(A AS f, 3, 5)\nWHERE median(f.v) > 3"),
+    "a sum of events": when("REPEAT(A AS f, 3, 5)\nWHERE sum(f) > 3"),
+    "different keys of what is repeated": when("REPEAT(A AS f, 3, 5)\nWHERE CorrelationKey(k, UNIQUE)"),
+    "unless from behind the least of a run": when("UNLESS(REPEAT(A, 3, 5), B, 4, 5)"),
     "unless_before without a scope": when("UNLESS_BEFORE(A, B)"),
     "unless_before with a count": when("UNLESS_BEFORE(A, B, 2, 5 minutes)"),
     "a misspelt unless_before": when("UNLESS_BEFOR(A, B, 5)"),
@@ -206,10 +220,15 @@ def test_advice_is_for_a_text_and_in_its_words(name: str) -> None:
     assert not message.rpartition("; found ")[2].startswith("array_compact")
 
 
+def claim(name: str) -> str:
+    """What an error says is wrong, without what was found and what to write."""
+    return str(error(CASES[name])).partition(";")[0].partition(". ")[0]
+
+
 COUNTS_AND_SCOPES = re.compile(r"\b(count|scope|duration)\b|contributor that is not there")
 
 
-@pytest.mark.parametrize("name", [n for n in CASES if COUNTS_AND_SCOPES.search(str(error(CASES[n])).partition(";")[0])])
+@pytest.mark.parametrize("name", [n for n in CASES if COUNTS_AND_SCOPES.search(claim(n))])
 def test_what_is_wrong_with_a_count_or_a_scope_is_shown_there(name: str) -> None:
     e = error(CASES[name])
     at = CASES[name].splitlines()[e.line - 1][e.column - 1 :]

@@ -34,6 +34,11 @@ def of_text(pattern: str) -> Pattern:
         (PAIR, "SEQUENCE(x, y, 12)"),
         (PAIR.unless(Z, 5), "UNLESS(SEQUENCE(x, y, 12), z, 5)"),
         (PAIR.unless(Z, 5, nth=1), "UNLESS(SEQUENCE(x, y, 12), z, 1, 5)"),
+        (sq.repeat(X, 3, within=12), "REPEAT(x, 3, 12)"),
+        (
+            sq.sequence(sq.repeat(X.consume(), 2, 4, within=12), Y, within=9).where("count(x) < y.m"),
+            "SEQUENCE(REPEAT(x CONSUME, 2, 4, 12), y, 9) WHERE count(x) < y.m",
+        ),
         (PAIR.unless_before(Z, 5), "UNLESS_BEFORE(SEQUENCE(x, y, 12), z, 5)"),
         (PAIR.without(Z), "NOT(z, SEQUENCE(x, y, 12))"),
         (PAIR.cancel_when(Z), "CANCEL_WHEN(SEQUENCE(x, y, 12), z)"),

@@ -11,6 +11,7 @@ from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
 from streamq.patterns.operators.at_most import AtMost
 from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.operators.not_between import Not
+from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.operators.unless import Unless
 from streamq.patterns.operators.unless_before import UnlessBefore
@@ -89,6 +90,8 @@ def test_the_shorthands_of_the_paper() -> None:
         ("UNLESS(A, B, 5)", Unless(A, B, 5)),
         ("UNLESS(A, B, 1, 5)", Unless(A, B, 5, 1)),
         ("UNLESS(SEQUENCE(A, B, 5), C, 2, 6)", Unless(Part(Sequence((A, B), 5)), C, 6, 2)),
+        ("REPEAT(A, 3, 5)", Repeat(A, 3, 5)),
+        ("REPEAT(A, 3, 4, 5 minutes)", Repeat(A, 3, "5 minutes", 4)),
         ("UNLESS_BEFORE(A, B, 5)", UnlessBefore(A, B, 5)),
         ("unless-before(A, B, 5)", UnlessBefore(A, B, 5)),
         ("NOT(A, SEQUENCE(B, C, 5))", Not(A, Part(Sequence((B, C), 5)))),

@@ -40,6 +40,12 @@ def test_a_sequence_behind_it_waits_for_no_more() -> None:
     assert ctis(text, [({}, 50), ({"a": [60]}, 66), ({}, 70)]) == [50, 61, 70]
 
 
+def test_a_run_promises_what_its_inputs_do() -> None:
+    assert ctis(
+        "EVENT E WHEN REPEAT(A AS f, 2, 10) OUTPUT count(f) AS n", [({}, 50), ({"a": [60, 62]}, 66), ({}, 70)]
+    ) == [50, 66, 70]
+
+
 def test_unless_before_promises_what_its_inputs_do() -> None:
     steps = [({}, 50), ({"a": [60], "b": [45]}, 66), ({"b": [68]}, 70)]
     assert ctis("EVENT E WHEN UNLESS_BEFORE(A AS x, B AS y, 10)", steps) == [50, 66, 70]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from streamq.patterns import syntax as s
+from streamq.testing.patterns.trees import together
 
 
 class Unjudged(Exception):
@@ -32,8 +33,47 @@ class Condition:
     variables: frozenset[str]
 
 
+RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
+    "count": len,
+    "sum": lambda there: sum(there) if there else None,
+    "min": lambda there: min(there, key=order_key, default=None),
+    "max": lambda there: max(there, key=order_key, default=None),
+    "avg": lambda there: sum(there) / len(there) if there else None,
+    "collect": list,
+}
+"""Aggregates of what is not NULL in a run."""
+
+
+def of_run(function: str, values: list[Any]) -> Any:
+    """The aggregate of the values of a run, in order."""
+    if function in ("first", "last"):
+        return values[0 if function == "first" else -1]
+    there = [v for v in values if v is not None]
+    if function in ("sum", "avg") and any(type(v) is not int for v in there):
+        raise Unjudged(f"a {function} of other values than integers")
+    return RUNS[function](there)
+
+
+def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[str, str | None] | None:
+    """The repeated variable that an aggregate is of, and its field, if there is one; None for another expression."""
+    match expression:
+        case s.Apply(function, (s.Field(variable, name),)) if function.lower() in (*RUNS, "first", "last"):
+            if variable in repeated:
+                return str(variable), name
+            if variable is None and name in repeated:
+                return name, None
+    return None
+
+
 def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
     """The value of an expression; ``functions`` are those of one's own."""
+    if (of := run_argument(expression, [v[:-1] for v in bound if v.endswith("@")])) is not None:
+        assert isinstance(expression, s.Apply)
+        run = bound[f"{of[0]}@"]
+        if run is None:
+            return None
+        one = [evaluated(s.Field(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]]
+        return of_run(expression.function.lower(), one)
     match expression:
         case s.Field(variable, name):
             fields = bound.get(variable or "")
@@ -119,25 +159,31 @@ STRICT: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def conditions(where: Sequence[s.Condition], events: Sequence[str]) -> Iterator[Condition]:
+def conditions(where: Sequence[s.Condition], events: Sequence[str], repeated: Mapping[str, int]) -> Iterator[Condition]:
+    """The conditions of WHERE; a variable that is repeated is ``f@`` in those of its runs, and ``f`` in those of each event."""
     for condition in where:
         match condition:
             case s.AttributeEquals(attribute, literal):
                 for name in events:
                     yield Condition(s.Apply("=", (s.Field(name, attribute), literal)), frozenset({name}))
             case s.CorrelationKey(attributes, equal):
-                for (one, other), attribute in itertools.product(itertools.combinations(events, 2), attributes):
+                for pair, attribute in itertools.product(itertools.combinations(events, 2), attributes):
+                    one, other = together(*pair, repeated)
                     fields = s.Field(one, attribute), s.Field(other, attribute)
                     yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
             case expression:
-                yield Condition(expression, frozenset(named(expression)))
+                yield Condition(expression, frozenset(named(expression, repeated)))
 
 
-def named(expression: s.Expression) -> Iterator[str]:
+def named(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:
+    """The variables of an expression."""
+    if (of := run_argument(expression, repeated)) is not None:
+        yield f"{of[0]}@"
+        return
     match expression:
         case s.Field(variable):
             assert variable is not None, "a field without its variable"
             yield variable
         case s.Apply(_, arguments):
             for argument in arguments:
-                yield from named(argument)
+                yield from named(argument, repeated)

@@ -92,9 +92,10 @@ class ProgramDrawing:
     draw: Draw
     names: Iterator[str]
     depth: int
+    may_repeat: bool = True
 
-    def part(self, *, negated: bool = False) -> Part:
-        pattern = self.pattern()
+    def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
+        pattern = replace(self, may_repeat=self.may_repeat and may_repeat).pattern()
         variable = next(self.names) if self.draw(st.booleans()) else None
         if negated:
             return Part(pattern, variable)
@@ -113,7 +114,8 @@ class ProgramDrawing:
         return Part(self._operator([room for room in rooms().values() if room.bounds_negation]))
 
     def _operator(self, several: Sequence[OperatorRoom[Any]]) -> PatternOperator:
-        drawn: PatternOperator = self.draw(st.sampled_from(several)).drawn(replace(self, depth=max(0, self.depth - 1)))
+        legal = [room for room in several if self.may_repeat or not room.repeats]
+        drawn: PatternOperator = self.draw(st.sampled_from(legal)).drawn(replace(self, depth=max(0, self.depth - 1)))
         return drawn
 
     def scope(self) -> int | str:

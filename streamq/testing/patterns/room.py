@@ -26,8 +26,8 @@ Make = Callable[[Sequence[Part]], PatternOperator]
 class Drawing(Protocol):
     """Draws the arguments of an operator."""
 
-    def part(self, *, negated: bool = False) -> Part:
-        """Return a part that is drawn, with a pattern of its own."""
+    def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
+        """Return a part that is drawn, with a pattern of its own; ``may_repeat``: whether there may be a REPEAT in it."""
 
     def parts(self, least: int, most: int) -> tuple[Part, ...]:
         """Return some parts that are drawn."""

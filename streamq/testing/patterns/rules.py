@@ -27,7 +27,7 @@ from streamq.testing.patterns.conditions import (
     order_key,
 )
 from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.trees import event_types, seen_events, variables
+from streamq.testing.patterns.trees import event_types, repeated, seen_events, variables
 from streamq.time import INTEGER, ticks
 
 
@@ -163,7 +163,9 @@ class Evaluation:
                 yield from self.chains(inputs, tuple(before), ((i, e), *chain), {**bound, **e.bound}, within, consumed)
 
 
-def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[list[tuple[int, Match]]]:
+def instants(
+    events: list[tuple[int, Match]], parts: Sequence[s.Part], *, are_ordered: bool = False
+) -> list[list[tuple[int, Match]]]:
     """The events of all inputs in (Vs, id) order: one occurrence each, with the inputs that it comes from."""
     occurrences: dict[Any, list[tuple[int, Match]]] = {}
     for i, e in events:
@@ -172,7 +174,7 @@ def instants(events: list[tuple[int, Match]], parts: Sequence[s.Part]) -> list[l
     result = []
     for _, group in itertools.groupby(ordered, key=lambda same: same[0][1].vs):
         at_once = list(group)
-        if len(at_once) > 1 and any(part.consumption == Consumption.CONSUME for part in parts):
+        if len(at_once) > 1 and (are_ordered or any(part.consumption == Consumption.CONSUME for part in parts)):
             at_once.sort(key=lambda same: rank(same[0][1]))
         result += at_once
     return result
@@ -228,13 +230,15 @@ def defined(
     definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any], axis: str
 ) -> EventType:
     """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
-    where = list(conditions(definition.where, [name for name, _ in event_types(definition.pattern)]))
+    many = repeated(definition.pattern)
+    where = list(conditions(definition.where, [name for name, _ in event_types(definition.pattern)], many))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
     evaluation = Evaluation(types, where, functions, keys, axis)
     outputs: dict[str, s.Expression] = {field.name: field.expression for field in definition.output}
     if not outputs:
         own = [(v, f) for v, kind in seen_events(definition.pattern) for f in types[kind.name].fields]
-        outputs |= {f"{v}_{f}": s.Field(v, f) for v, f in own} | {"root": s.Field("@root", "root")}
+        lists = {(v, f): s.Apply("collect", (s.Field(v, f),)) for v, f in own if v in many}
+        outputs |= {f"{v}_{f}": lists.get((v, f), s.Field(v, f)) for v, f in own} | {"root": s.Field("@root", "root")}
     events = []
     for e in evaluation.part(definition.pattern):
         root = {"@root": moment(e.root, axis)}

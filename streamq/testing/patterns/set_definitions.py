@@ -20,7 +20,7 @@ from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_tree import Type
 from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.sql_conditions import Condition, conjuncts, equal_keys, guarded, sql, value
+from streamq.testing.patterns.sql_conditions import OF_LISTS, Condition, conjuncts, equal_keys, guarded, sql, value
 from streamq.testing.patterns.trees import event_types
 
 HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
@@ -143,7 +143,7 @@ class Query:
             visible = dict.fromkeys(relation.fields, "e")
             outputs = {f.name: sql(f.expression, visible) for f in definition.output}
         else:
-            outputs = {f"{v}_{f}": f'e."{v}.{f}"' for v in relation.events for f in relation.fields[v]}
+            outputs = {f"{v.rstrip('@')}_{f}": shown_field(v, f) for v in relation.events for f in relation.fields[v]}
             outputs["root"] = "e._root"
         starts, ends = "e._vs", "e._till"
         tests = [whole, *within_slice(definition.occurrence, "e._vs")]
@@ -156,6 +156,12 @@ class Query:
         body = f"SELECT {header}, {columns} FROM {relation.name} e WHERE {' AND '.join(tests)}"
         self.clauses.append(f'"{definition.name}" AS ({body})')
         self.types[definition.name] = (f'"{definition.name}"', tuple(outputs))
+
+
+def shown_field(variable: str, name: str) -> str:
+    """The column of a field without OUTPUT: of what repeats the list of its values, as collect gives it."""
+    column = f'e."{variable}.{name}"'
+    return OF_LISTS["collect"].format(column) if variable.endswith("@") else column
 
 
 def columns_of(inputs: Sequence[Relation]) -> list[str]:

@@ -7,7 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.trees import negated, parts_below, positive, seen_events
+from streamq.testing.patterns.conditions import named, run_argument
+from streamq.testing.patterns.trees import negated, parts_below, positive, repeated, seen_events
+from streamq.testing.patterns.trees import together as met
 
 INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%")}
 
@@ -36,7 +38,7 @@ def _seen_together(whole: s.Part) -> list[frozenset[str]]:
 
 def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
     """What WHERE says, condition by condition; equality of all is that of every two which an operator sees together."""
-    together = _seen_together(definition.pattern)
+    together, many = _seen_together(definition.pattern), repeated(definition.pattern)
     for condition in definition.where:
         match condition:
             case s.AttributeEquals(attribute, literal):
@@ -46,10 +48,11 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
                 for attribute in attributes:
                     for one, other in itertools.combinations(events, 2):
                         if any({one, other} <= group for group in together):
-                            fields = s.Field(one, attribute), s.Field(other, attribute)
-                            yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
+                            pair = met(one, other, many)
+                            fields = tuple(s.Field(name, attribute) for name in pair)
+                            yield Condition(s.Apply("=" if equal else "<>", fields), frozenset(pair))
             case _:
-                yield Condition(condition, frozenset(named(condition)))
+                yield Condition(condition, frozenset(named(condition, many)))
 
 
 def equal_keys(definition: s.Definition) -> tuple[str, ...]:
@@ -58,26 +61,36 @@ def equal_keys(definition: s.Definition) -> tuple[str, ...]:
     return tuple(key for attributes in keys for key in attributes)
 
 
-def named(expression: s.Expression) -> Iterator[str]:
-    match expression:
-        case s.Field(variable):
-            assert variable is not None, "a field without its variable"
-            yield variable
-        case s.Apply(_, arguments):
-            for argument in arguments:
-                yield from named(argument)
-
-
 def guarded(condition: Condition, visible: Mapping[str, str]) -> str:
     """A condition, skipped for a match without one of its variables."""
     missing = [f'NOT {visible[v]}."{v}."' for v in sorted(condition.variables)]
     return f"({' OR '.join([*missing, sql(condition.expression, visible)])})"
 
 
+OF_LISTS = {
+    "count": "len(list_filter({}, lambda v: v IS NOT NULL))",
+    "sum": "CAST(list_sum({}) AS BIGINT)",
+    "min": "list_min({})",
+    "max": "list_max({})",
+    "avg": "list_avg({})",
+    "first": "({})[1]",
+    "last": "({})[-1]",
+    "collect": "list_filter({}, lambda v: v IS NOT NULL)",
+}
+"""The aggregates of a run as functions of the list of its values."""
+
+
 def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
+    if (of := run_argument(expression, [v[:-1] for v in visible if v.endswith("@")])) is not None:
+        assert isinstance(expression, s.Apply)
+        run = f"{of[0]}@"
+        return OF_LISTS[expression.function.lower()].format(f'{visible[run]}."{run}.{of[1] or "Vs"}"')
     match expression:
         case s.Field(variable, name):
             assert variable is not None
+            if variable.endswith("@"):
+                # what is equal in all of a run
+                return f'{visible[variable]}."{variable}.{name}"[1]'
             return f'{visible[variable]}."{variable}.{name}"'
         case s.Literal():
             return value(expression)

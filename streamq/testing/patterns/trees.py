@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Generic, TypeVar
@@ -23,6 +24,9 @@ class TreeRoom(ABC, Generic[O]):
     @abstractmethod
     def positive(self, tree: O) -> tuple[Part, ...]:
         """Return the parts whose events a match has."""
+
+    repeats: ClassVar[bool] = False
+    """Whether a match has several events of its positive parts, which then take aggregates."""
 
     def negated(self, tree: O) -> tuple[Part, ...]:
         """Return the parts of which no event must be there."""
@@ -90,10 +94,31 @@ def seen_events(whole: Part) -> Iterator[tuple[str, Type]]:
             yield part.variable or part.pattern.name, part.pattern
 
 
+def repeated(whole: Part) -> dict[str, int]:
+    """Return the variables, of events and of patterns, of which a match has several, with the number of what repeats them."""
+    trees = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
+    repeating = (part for part in trees if tree_rooms()[type(part.pattern)].repeats)
+    return {
+        name: number
+        for number, part in enumerate(repeating)
+        for p in itertools.chain(*map(parts_below, positive(part)))
+        if (name := p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None)) is not None
+    }
+
+
+def together(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
+    """Return what two variables are called where they meet: one of a run by a name of its own, unless both are of one run."""
+    if one in many and many.get(one) == many.get(other):
+        return one, other
+    first, second = (f"{name}@" if name in many else name for name in (one, other))
+    return first, second
+
+
 def variables(whole: Part) -> list[str]:
     """Return the variables that a match of a part has: those of events and of sub-patterns."""
     own = (p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None) for p in seen_parts(whole))
-    return [name for name in own if name is not None]
+    many = repeated(whole)
+    return [f"{name}@" if name in many else name for name in own if name is not None]
 
 
 __all__ = [
@@ -103,8 +128,10 @@ __all__ = [
     "negated",
     "parts_below",
     "positive",
+    "repeated",
     "seen_events",
     "seen_parts",
+    "together",
     "tree_rooms",
     "variables",
 ]
