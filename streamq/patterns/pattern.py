@@ -152,6 +152,25 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         this, other = _contributor(self), _contributor(negated)
         return _pattern(make(this.part, other.part), [this, other])
 
+    def consume(self) -> Pattern:
+        """Use up the events of runs: those of a run that is a match are in no later one, REPEAT(E CONSUME, ...).
+
+        Raises PlanError for a pattern in which nothing repeats; as a part of another one it consumes by ``alias``.
+
+        >>> import streamq as sq
+        >>> a = sq.events([(n, n + 1, {"v": n}) for n in range(1, 7)])
+        >>> sq.repeat(a.alias("x"), 3, within=9).consume().show()
+              x_v  root  start  end
+        [1, 2, 3]     1      3   10
+        [4, 5, 6]     4      6   13
+        """
+        last = self.written.last
+        tree = last.pattern.pattern
+        if not tree.repeats:
+            hint = 'As a part of another one a pattern consumes: pattern.alias("x").consume().'
+            raise PlanError(sentence("consume", "a pattern in which nothing repeats", f"found {tree.keyword}", hint))
+        return Pattern(self.written.with_last(replace(last, pattern=replace(last.pattern, pattern=tree.consuming()))))
+
     def where(self, condition: Any) -> Pattern:
         """The matches for which a condition holds; one that names a negated variable says which events are looked for.
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.syntax import NOWHERE, Definition, Duration, Part, Place, Placed
@@ -112,6 +112,12 @@ class PatternTree(Placed, ABC):
                 yield getattr(self, argument.field)
             elif argument.form == Form.PARTS:
                 yield from getattr(self, argument.field)
+
+    def consuming(self) -> Self:
+        """Return the same with positive parts that consume."""
+        single = [a.field for a in self.signature if a.form == Form.PART and not a.is_negated]
+        parts = {name: replace(getattr(self, name), consumption=Consumption.CONSUME) for name in single}
+        return replace(self, **parts)
 
     @property
     def lacks_events(self) -> bool:

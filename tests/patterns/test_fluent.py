@@ -35,6 +35,7 @@ def of_text(pattern: str) -> Pattern:
         (PAIR.unless(Z, 5), "UNLESS(SEQUENCE(x, y, 12), z, 5)"),
         (PAIR.unless(Z, 5, nth=1), "UNLESS(SEQUENCE(x, y, 12), z, 1, 5)"),
         (sq.repeat(X, 3, within=12), "REPEAT(x, 3, 12)"),
+        (sq.repeat(X, 3, within=12).where("sum(x.m) > 1").consume(), "REPEAT(x CONSUME, 3, 12) WHERE sum(x.m) > 1"),
         (
             sq.sequence(sq.repeat(X.consume(), 2, 4, within=12), Y, within=9).where("count(x) < y.m"),
             "SEQUENCE(REPEAT(x CONSUME, 2, 4, 12), y, 9) WHERE count(x) < y.m",
@@ -154,6 +155,10 @@ def test_what_has_output_is_an_event_of_its_own() -> None:
         (lambda: sq.sequence(X, Y, within=0), "sequence: a scope is positive; found 0"),
         (lambda: PAIR.where(lambda x, q: x.m == q.m), "where: no variable 'q'; there are: x, y"),
         (lambda: PAIR.where(lambda x: x.n == 1).columns, "pattern: no field 'n' of x; there are: m, Vs, root"),
+        (
+            lambda: PAIR.consume(),
+            "consume: a pattern in which nothing repeats; found SEQUENCE. As a part of another one",
+        ),
         (lambda: PAIR.where(7), "where: not a condition of a pattern; found int"),
         (lambda: INSTALLS.alias(""), "alias: a name is a string; found ''"),
         (lambda: sq.cedr("EVENT E WHEN A", A=7), "cedr, A: not a stream; found int"),

@@ -160,6 +160,7 @@ CALLS: dict[str, Any] = {
     "two texts": sq.all_of(x, y, within=8).where("x.k = y.k").where("x.v < y.v AND y.v < 5"),
     "at_least": sq.at_least(1, x, y, within=8),
     "at_most": sq.at_most(2, x, y, within=8),
+    "consume": sq.repeat(x, 2, within=8).where("x.v > 0").consume(),
     "repeat": sq.repeat(part=x.consume(), count=2, most=3, within=8).where("CorrelationKey(k, EQUAL)"),
     "unless": sq.sequence(x, y, within=8).unless(negated=z, within=5, nth=1).alias(name="m"),
     "unless of a pattern": sq.any_of(x).unless(sq.any_of(y).alias("m"), 5).where("x.k = y.k"),

@@ -48,6 +48,9 @@ class Drawing(Protocol):
 class Reading(Protocol):
     """The matches of a pattern in the second reading of the verbs."""
 
+    def with_tree(self, make: Callable[[Any], Any]) -> Any:
+        """Return the matches of what is made of the last definition's operator."""
+
     def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Any:
         """Return the matches of an operator over this pattern and another, which is negated."""
 

@@ -55,6 +55,12 @@ class Matches(Events):
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return self.written.narrowed(more).matches()
 
+    def with_tree(self, make: Callable[[Any], Any]) -> Matches:
+        """The matches of what is made of the last definition's operator."""
+        *others, last = self.written.program.definitions
+        changed = replace(last, pattern=replace(last.pattern, pattern=make(last.pattern.pattern)))
+        return replace(self.written, program=Program((*others, changed)), source=None).matches()
+
     def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Matches:
         """The matches of an operator over this pattern and another, which is negated."""
         return _of([self, negated], lambda parts: make(*parts))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from streamq.choices import Consumption
 from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
-from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
+from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, Reading, counts, scope_read
 from streamq.testing.patterns.rules import Evaluation, Match, instants
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
@@ -21,12 +22,17 @@ def repeat(part: Any, count: int, most: int | None = None, *, within: Any) -> tu
     return [part], lambda trees: Repeat(trees[0], count, scope_read(within), most)
 
 
+def consume(of: Reading) -> Any:
+    return of.with_tree(lambda tree: replace(tree, pattern=replace(tree.pattern, consumption=Consumption.CONSUME)))
+
+
 class RepeatRoom(OperatorRoom[Repeat]):
     """The room of :class:`Repeat`."""
 
     kind = Repeat
     repeats = True
     functions = {"repeat": repeat}
+    verbs = {"consume": consume}
     arguments = {("repeat", "within"): SCOPES, ("repeat", "count"): counts(1, 3), ("repeat", "most"): counts(3, 4)}
 
     def positive(self, tree: Repeat) -> tuple[Part, ...]:
