@@ -37,8 +37,8 @@ _OF_CHARACTERS: Final = {
 }
 """What to write instead of a character that cannot stand anywhere, or not there."""
 
-NO_CAST: Final = "A text has no CAST: give the stream a column of that type first, by with_columns."
-_NO_CASE: Final = "A text has no CASE and no IF: give the stream a column of it first, by with_columns."
+CAST: Final = "Write a CAST, as CAST(x.v AS bigint)."
+_CASE: Final = "Write a CASE, as CASE WHEN x.v > 1 THEN 'high' ELSE 'low' END."
 _NO_AGGREGATE: Final = "An aggregate is of a window's events: put a window over the matches, .tumbling_window(...)."
 _NO_DURATION: Final = (
     "A condition has no durations: unix_seconds(b.Vs) - unix_seconds(a.Vs) < 120 compares instants, in seconds."
@@ -46,8 +46,9 @@ _NO_DURATION: Final = (
 _NO_STAR: Final = "Without OUTPUT a match has all fields of its events."
 
 _BEFORE: Final = (
-    (re.compile(r"\b(?:TRY_)?CAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r"AS\b", re.IGNORECASE), NO_CAST),
-    (re.compile(r"\bCASE\s*\Z", re.IGNORECASE), re.compile(r""), _NO_CASE),
+    (re.compile(r"\bTRY_CAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r"AS\b", re.IGNORECASE), CAST),
+    (re.compile(r"\bCAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r","), CAST),
+    (re.compile(r"\bCASE\s*\Z", re.IGNORECASE), re.compile(r""), _CASE),
     (re.compile(r"\bcount\s*\(\s*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_AGGREGATE),
     (re.compile(r"\bOUTPUT\b[^@#]*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_STAR),
     (re.compile(r"\bIN\s*\Z", re.IGNORECASE), re.compile(r"[\[{]"), "Write IN (1, 2)."),
@@ -66,7 +67,7 @@ _BEFORE: Final = (
 
 _COMPARISON: Final = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 _TWO_SIDES: Final = "A comparison has two sides: write a = b AND b = c."
-_ONLY_IN_PYTHON: Final = re.compile(r"\bsq\.|\.\w+\(|\btimedelta\b|\bschema=")
+_ONLY_IN_PYTHON: Final = re.compile(r"\bsq\.|\.\w+\(|\btimedelta\b|\bschema=|\bDataType\b")
 _CASTS: Final = re.compile(r"\bcast\b", re.IGNORECASE)
 _LOOK_BACK: Final = 100
 
@@ -103,9 +104,7 @@ def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, s
 
 def of_name(name: str) -> str:
     """Return what to write instead of a call that other languages have; nothing for another name."""
-    return {"cast": NO_CAST, "try_cast": NO_CAST, "if": _NO_CASE, "iff": _NO_CASE, "iif": _NO_CASE}.get(
-        name.lower(), ""
-    )
+    return {"cast": CAST, "try_cast": CAST, "if": _CASE, "iff": _CASE, "iif": _CASE}.get(name.lower(), "")
 
 
 def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
@@ -114,11 +113,11 @@ def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> 
     assert isinstance(said, Sentence)
     hint = said.hint
     if _CASTS.search(hint):
-        hint = NO_CAST
+        hint = CAST
     elif _ONLY_IN_PYTHON.search(hint):
         hint = instead
     claim = said.claim.removeprefix(f"{verb}: ").removesuffix(".")
     return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
 
 
-__all__ = ["NO_CAST", "of_name", "refused", "unexpected_at"]
+__all__ = ["CAST", "of_name", "refused", "unexpected_at"]

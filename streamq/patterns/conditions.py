@@ -10,7 +10,7 @@ from typing import Any
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.errors import StreamqError, nearest
+from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
 from streamq.patterns.advice import of_name, refused
 from streamq.patterns.matches import (
@@ -38,6 +38,7 @@ from streamq.patterns.syntax import (
     Literal,
     Place,
 )
+from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.passes import columns as columns_of
@@ -53,6 +54,7 @@ OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_o
 The start of its match, that of the earliest event below it, what tells it from all others, and what tells its contributors.
 """
 
+TYPES = "There are bigint, double, decimal(10, 2), string, boolean, timestamp, 'array<bigint>' and others of Spark's."
 OF_RUNS = ("count", "sum", "min", "max", "avg", "first", "last", "collect")
 """The aggregates of a repeated variable."""
 
@@ -170,6 +172,14 @@ class Variables:
                 return self.read(value).like(pattern)
             case Apply("like"):
                 raise Refusal(expression.place, "LIKE takes a text as its pattern")
+            case Apply("case when", arguments):
+                parts = tuple(map(self.read, arguments))
+                return Case(parts if len(parts) % 2 else (*parts, Lit(None)))
+            case Apply("cast as", (value, Literal(str() as kind) as written)):
+                try:
+                    return self.read(value).cast(kind)
+                except PlanError as error:
+                    raise refused(written.place, error, "cast", TYPES) from error
             case Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
             case Apply(function, (Field() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:

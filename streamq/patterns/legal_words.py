@@ -14,7 +14,10 @@ RESERVED: Final = (
     "EVENT", "WHEN", "WHERE", "OUTPUT", "AS", "AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "TRUE", "FALSE", "NULL",
 )  # fmt: skip
 """Keywords that are no name anywhere but after a dot, unless in backticks."""
-OTHERS: Final = ("EACH", "FIRST", "LAST", "REUSE", "CONSUME", "CorrelationKey", "EQUAL", "UNIQUE")
+OTHERS: Final = (
+    "EACH", "FIRST", "LAST", "REUSE", "CONSUME", "CorrelationKey", "EQUAL", "UNIQUE",
+    "CASE", "THEN", "ELSE", "END", "CAST",
+)  # fmt: skip
 """Keywords that are names wherever none of them can stand; so are those of operators."""
 
 
@@ -33,9 +36,11 @@ def _spellings() -> Mapping[str, str]:
 _GROUPS: Final = (
     ({"OPERATOR", "NAME", "QUOTED"},
      "an event type, a pattern ({operators})"),
-    ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "NOT", "MINUS", "LPAR", "LSQB", "LBRACE"},
+    ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "NOT", "MINUS", "LPAR", "LSQB", "LBRACE",
+      "CASE", "CAST"},
      "a condition or an expression"),
-    ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "MINUS", "LPAR", "LSQB", "LBRACE"},
+    ({"CORRELATIONKEY", "NAME", "QUOTED", "NUMBER", "STRING", "TRUE", "FALSE", "NULL", "MINUS", "LPAR", "LSQB", "LBRACE",
+      "CASE", "CAST"},
      "an expression"),
     ({"COMPARISON", "_IS", "_IN", "_BETWEEN", "_LIKE", "NOT"}, "a comparison (=, <>, <, <=, >, >=, IS, IN, BETWEEN, LIKE)"),
     ({"_IN", "_BETWEEN", "_LIKE"}, "IN, BETWEEN, LIKE"),
@@ -43,6 +48,7 @@ _GROUPS: Final = (
     ({"PLUS", "MINUS"}, "an arithmetic operator"),
     ({"TRUE", "FALSE", "NULL", "NUMBER", "STRING", "MINUS"}, "a value"),
     ({"_AS", "NAME", "QUOTED"}, "AS and a variable"),
+    ({"NAME", "STRING"}, "a type such as bigint"),
     ({"NAME", "QUOTED"}, "a name"),
     ({"WORD", "QUOTED"}, "a name"),
     ({"COMMA", "NUMBER", "STRING", "MINUS"}, "a number, a quoted timestamp, ','"),

@@ -32,6 +32,7 @@ OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
 _BINARY: Final = dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), COMPARISON) | {
     "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT,
 }  # fmt: skip
+_PLAIN_TYPE = re.compile(r"[a-z_]\w*(\([0-9]+(, [0-9]+)?\))?")
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 
 
@@ -148,6 +149,14 @@ def _operation(node: Apply) -> tuple[str, int]:
             return f"{_expression(operand, SUM)} {test.upper()}", COMPARISON
         case "negative", (operand,) if not _is_positive_number(operand):
             return f"- {_expression(operand, SIGN)}", SIGN
+        case "case when", parts:
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            branches = "".join(f" WHEN {_expression(c, OR)} THEN {_expression(v, OR)}" for c, v in pairs)
+            default = f" ELSE {_expression(parts[-1], OR)}" if len(parts) % 2 else ""
+            return f"CASE{branches}{default} END", PRIMARY
+        case "cast as", (value, Literal(str() as kind)):
+            shown = kind if _PLAIN_TYPE.fullmatch(kind) else shown_text(kind)
+            return f"CAST({_expression(value, OR)} AS {shown})", PRIMARY
         case function, (left, right) if function in _BINARY:
             binding = _BINARY[function]
             before = SUM if binding == COMPARISON else binding

@@ -67,7 +67,8 @@ class Apply(Placed):
     """A function of some arguments.
 
     Operators are functions too: ``= <> < <= > >= + - * / %``, ``and`` and ``or`` of two or more arguments (none of them of
-    the same function), ``not``, ``is null``, ``is not null``, ``in`` (the value first), ``between``, ``like``, ``negative``.
+    the same function), ``not``, ``is null``, ``is not null``, ``in`` (the value first), ``between``, ``like``, ``negative``,
+    ``case when`` of conditions and values in turn and perhaps a default, ``cast as`` of a value and the name of a type.
     Other functions have their names as written.
     """
 

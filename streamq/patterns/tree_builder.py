@@ -153,6 +153,24 @@ class TreeBuilder(Transformer[Token, Program]):
     def call(self, name: Token, *arguments: Expression | None) -> Apply:
         return applied(str(name), tuple(a for a in arguments if a is not None), place_of(name))
 
+    def case(self, children: list[Any]) -> Apply:
+        keyword, *branches, default = children
+        parts = [part for branch in branches for part in branch]
+        return applied("case when", (*parts, *([] if default is None else [default])), place_of(keyword))
+
+    def branch(self, children: list[Any]) -> tuple[Any, ...]:
+        return tuple(children)
+
+    @v_args(inline=True)
+    def cast(self, keyword: Token, operand: Expression, kind: Literal) -> Apply:
+        return applied("cast as", (operand, kind), place_of(keyword))
+
+    def kind(self, tokens: list[Token | None]) -> Literal:
+        first, *sizes = (token for token in tokens if token is not None)
+        name = unquoted(first) if first.type == "STRING" else first
+        shown = f"({', '.join(sizes)})" if sizes else ""
+        return Literal(f"{name.lower()}{shown}", place=place_of(first))
+
     @v_args(inline=True)
     def correlation_key(self, keyword: Token, *arguments: Token | None) -> CorrelationKey:
         *attributes, equality = arguments

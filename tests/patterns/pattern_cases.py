@@ -198,6 +198,8 @@ PATTERNS: Mapping[str, str] = {
     "cancel a repeat": "CANCEL_WHEN(REPEAT(A AS f, 2, 5), REPEAT(C AS g, 1, 3)) WHERE CorrelationKey(k, EQUAL) "
     "OUTPUT sum(f.v) AS s",
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
+    "case and cast": "SEQUENCE(A, B, 6) WHERE CASE WHEN A.v > 1 THEN B.v > 1 WHEN A.v IS NULL THEN FALSE ELSE B.v < 2 END "
+    "AND CAST(A.v AS double) < 3 OUTPUT CASE WHEN A.v > B.v THEN 'more' END AS c, CAST(B.v AS string) AS s",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
     "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 1, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",

@@ -256,6 +256,15 @@ NEGATED = {
 }  # fmt: skip
 
 CONDITIONS = {
+    # the first branch that is true counts; where none is, ELSE, or NULL
+    "case": (
+        "EVENT E WHEN ANY(A) OUTPUT CASE WHEN A.v > 10 THEN 'high' WHEN A.v > 5 THEN 'middle' ELSE A.k END AS c, "
+        "CASE WHEN A.v > 5 THEN A.v END AS v",
+        {"A": [(1, 11, "p"), (2, 6, "q"), (3, 5, "r"), (4, None, "s")]},
+        [(1, 2, "high", 11), (2, 3, "middle", 6), (3, 4, "r", None), (4, 5, "s", None)]),
+    "cast": (
+        "EVENT E WHEN SEQUENCE(A, B, 9) WHERE CAST(A.v AS string) = B.k OUTPUT CAST(A.v AS double) AS d",
+        {"A": [(1, 7), (2, None)], "B": [(3, 1, "7"), (4, 1, "8")]}, [(3, 10, 7.0)]),
     # NULL equals nothing, NULL neither
     "keys of NULL": (
         "EVENT E WHEN SEQUENCE(A, B, 9) WHERE CorrelationKey(k, EQUAL)" + AB,

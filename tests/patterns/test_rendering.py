@@ -45,6 +45,8 @@ def test_a_text_in_normal_form_stays_as_it_is() -> None:
         ("x * (y * z)", "x * (y * z)"),
         ("-(-x)", "- - x"),
         ("negative(1)", "negative(1)"),
+        ("(case when x then (y) else z end) in (1)", "CASE WHEN x THEN y ELSE z END IN (1)"),
+        ("cast((x) as STRING) = 'a'", "CAST(x AS string) = 'a'"),
         ("a.`first` = `first`", "a.first = `first`"),
         ("1e3 = .5", "1000.0 = 0.5"),
         ("not not x in (1)", "NOT x NOT IN (1)"),

@@ -85,6 +85,16 @@ def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, An
             return fields[own]
         case s.Literal(value):
             return value
+        case s.Apply("case when", parts):
+            for condition, chosen in zip(parts[::2], parts[1::2], strict=False):
+                if evaluated(condition, bound, functions) is True:
+                    return evaluated(chosen, bound, functions)
+            return evaluated(parts[-1], bound, functions) if len(parts) % 2 else None
+        case s.Apply("cast as", (operand, s.Literal(kind))):
+            operand_value = evaluated(operand, bound, functions)
+            if operand_value is not None and (kind not in CASTS or type(operand_value) is not int):
+                raise Unjudged(f"a cast to {kind}")
+            return None if operand_value is None else CASTS[kind](operand_value)
         case s.Apply(function, arguments):
             return applied(function, [evaluated(a, bound, functions) for a in arguments], functions)
     raise AssertionError(expression)
@@ -148,6 +158,9 @@ COMPARED: Mapping[str, Callable[..., Any]] = {
     ">": lambda a, b: a > b,
     ">=": lambda a, b: a >= b,
 }
+
+CASTS: Mapping[Any, Callable[[int], Any]] = {"string": str, "double": float, "bigint": int}
+"""What an integer is in other types."""
 
 STRICT: Mapping[str, Callable[..., Any]] = {
     **COMPARED,

@@ -36,6 +36,7 @@ NUMBERS = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infi
 LITERALS = st.builds(Literal, NUMBERS | st.text(CHARACTERS, max_size=5) | st.booleans() | st.none())
 FIELDS = st.builds(Field, st.none() | NAMES, NAMES)
 FUNCTIONS = st.sampled_from(["f", "first", "negative", "Sequence", "größe"])
+TYPES = st.builds(Literal, st.sampled_from(["bigint", "string", "decimal(10, 2)", "array<bigint>", "double"]))
 DURATIONS = st.integers(1, 2**40) | st.sampled_from(
     ["5 minutes", "12 h", "12h", "1.5 hours", "1 hour 30 min", "1 hour, 30 min", "1 h -1 ms"]
 )
@@ -63,6 +64,9 @@ def functions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         st.builds(applied, st.sampled_from(["and", "or", "between", "in"]), inner, inner, inner),
         st.builds(applied, st.sampled_from(["not", "is null", "is not null"]), inner),
         st.builds(applied, st.just("negative"), negated),
+        st.builds(applied, st.just("case when"), inner, inner, inner),
+        st.builds(applied, st.just("case when"), inner, inner, inner, inner),
+        st.builds(applied, st.just("cast as"), inner, TYPES),
         st.tuples(FUNCTIONS, st.lists(inner, max_size=3)).map(lambda call: Apply(call[0], tuple(call[1]))),
     )
 

@@ -94,6 +94,12 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
             return f'{visible[variable]}."{variable}.{name}"'
         case s.Literal():
             return value(expression)
+        case s.Apply("case when", parts):
+            pairs = zip(parts[::2], parts[1::2], strict=False)
+            branches = " ".join(f"WHEN {sql(c, visible)} THEN {sql(v, visible)}" for c, v in pairs)
+            return f"(CASE {branches} ELSE {sql(parts[-1], visible) if len(parts) % 2 else 'NULL'} END)"
+        case s.Apply("cast as", (operand, s.Literal(kind))):
+            return f"CAST({sql(operand, visible)} AS {kind})"
         case s.Apply(function, arguments):
             values = [sql(a, visible) for a in arguments]
             return f"({applied(function, values)})"
