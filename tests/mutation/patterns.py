@@ -41,8 +41,8 @@ def crowd_a_tick_longer(right: Any, step: PatternStep, state: Any, start: int) -
     return right(step, state, start - isinstance(step, CrowdStep))
 
 
-def unless_closed(right: Any, pattern: Unless, low: DefinitionLowering, variable: str | None) -> Any:
-    return right(replace(pattern, within=pattern.scope + 1), low, variable)
+def unless_closed(right: Any, pattern: Unless, low: DefinitionLowering) -> Any:
+    return right(replace(pattern, within=pattern.scope + 1), low)
 
 
 def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Expr | None]:
@@ -50,7 +50,7 @@ def slice_with_its_end(right: Any, cut: Any, axis: str) -> tuple[Expr | None, Ex
     return low, high + 1 if isinstance(high, Lit) and isinstance(high.value, int) else high
 
 
-def cancelled_from_the_last(right: Any, pattern: CancelWhen, low: DefinitionLowering, variable: str | None) -> Any:
+def cancelled_from_the_last(right: Any, pattern: CancelWhen, low: DefinitionLowering) -> Any:
     matches, negated = low.lowered(pattern.pattern), low.lowered(pattern.negated)
     return low.without_between(matches, negated, matches.contributors[0], low.extent(pattern.pattern).span)
 
