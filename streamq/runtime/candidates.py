@@ -1,4 +1,4 @@
-"""The events of the parts of a pattern's operator, as a scan goes over them: those are kept whose scope can still be completed."""
+"""The events of the parts of a pattern's operator, as a scan goes over them: it keeps those whose scope can be completed yet."""
 
 from __future__ import annotations
 

@@ -102,7 +102,13 @@ def every_plan() -> list[Node]:
     bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
     attempted = sq.udf("double", name="attempted", on_error="quarantine")(lambda v: 1 / v)
     more.append(s.select(x=attempted("v")))
-    more.append(sq.cedr("EVENT E WHEN SEQUENCE(A AS x FIRST, A AS y CONSUME, 5) WHERE x.v < y.v", A=s))
+    patterns = (
+        "SEQUENCE(A AS x FIRST, A AS y CONSUME, 5) WHERE x.v < y.v",
+        "ATLEAST(2, A AS x FIRST, A AS y, A AS z, 5)",
+        "ATMOST(2, A AS x, A AS y, 5)",
+        "REPEAT(A AS x, 2, 5)",
+    )
+    more += [sq.cedr(f"EVENT E WHEN {pattern}", A=s) for pattern in patterns]
     return plans + [q.plan for q in more] + [named, late.plan, early, bound]
 
 
