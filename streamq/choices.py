@@ -79,7 +79,7 @@ class JoinKind(Word):
     """The parts of a left lifetime without one."""
 
 
-class Clip(Word):
+class ClipInput(Word):
     """How members' lifetimes are cut to their window before a time-sensitive aggregate reads them."""
 
     FULL = "full"
@@ -90,12 +90,12 @@ class Clip(Word):
     @property
     def cuts_starts(self) -> bool:
         """Whether no member starts before its window."""
-        return self in (Clip.FULL, Clip.LEFT)
+        return self in (ClipInput.FULL, ClipInput.LEFT)
 
     @property
     def cuts_ends(self) -> bool:
         """Whether no member ends after its window."""
-        return self in (Clip.FULL, Clip.RIGHT)
+        return self in (ClipInput.FULL, ClipInput.RIGHT)
 
 
 class Stamp(Word):
@@ -232,7 +232,7 @@ class Verdict(Word):
 
 __all__ = [
     "Anchor",
-    "Clip",
+    "ClipInput",
     "Consumption",
     "CountedAs",
     "JoinKind",

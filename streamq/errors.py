@@ -120,7 +120,7 @@ class SessionError(StreamqError):
 
 
 @dataclass(frozen=True)
-class Line:
+class CodeLine:
     """A line of code that warnings point at; ``registry`` is where Python notes which of its warnings it has shown."""
 
     file: str
@@ -129,7 +129,7 @@ class Line:
     registry: dict[Any, Any]
 
 
-def users_line() -> Line:
+def users_line() -> CodeLine:
     """Return the line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
     # a context manager that decorates one of streamq's functions, or a cached property, stands between it and its caller
     own = (__name__.partition(".")[0], "contextlib", "functools")
@@ -137,10 +137,10 @@ def users_line() -> Line:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
         frame = frame.f_back
     registry = frame.f_globals.setdefault("__warningregistry__", {})
-    return Line(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
+    return CodeLine(frame.f_code.co_filename, frame.f_lineno, frame.f_globals.get("__name__", ""), registry)
 
 
-def warn(text: str, line: Line | None = None) -> None:
+def warn(text: str, line: CodeLine | None = None) -> None:
     """Warn at a line; by default at the user's."""
     at = line or users_line()
     warnings.warn_explicit(shortened_text(text), StreamqWarning, at.file, at.number, at.module, at.registry)

@@ -27,7 +27,7 @@ from streamq.patterns.contributor import AliasVerbs
 from streamq.plan.expr import Expr
 from streamq.plan.hints import for_verb
 from streamq.plan.node import Node
-from streamq.plan.resolve import Row
+from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
 from streamq.plan.verbs import Verbs, tables_behind
 from streamq.policies import Consistency, consistency_of
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-    from streamq.compiler.explain_html import Part
+    from streamq.compiler.explain_html import Section
     from streamq.run.quarantine import Quarantine
 
 P = ParamSpec("P")
@@ -87,7 +87,7 @@ class Stream(
         return list(self.plan.schema.names)
 
     def __getitem__(self, name: str) -> Expr:
-        return Row(self.plan, "column")[name]
+        return EventProxy(self.plan, "column")[name]
 
     def __iter__(self) -> Iterator[Any]:
         hint = "Its rows are stream.to_arrow().to_pylist(), its columns' names stream.columns."
@@ -159,7 +159,7 @@ class Stream(
         options = Options(egresses=(out,), level=level, early=early)
         return explain(Results((self.plan,)), mode, format, options, self._explained_first())
 
-    def _explained_first(self) -> Sequence[Part]:
+    def _explained_first(self) -> Sequence[Section]:
         """Parts of an explanation that come before those of the plan."""
         return ()
 

@@ -7,7 +7,7 @@ from typing import Any
 from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
 from streamq.compiler.options import Options
-from streamq.compiler.program import Program
+from streamq.compiler.program import StagedPlan
 from streamq.compiler.results import Results
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node
@@ -16,7 +16,7 @@ from streamq.policies import MIDDLE, Level
 
 def compiled(
     plan: Node, output: str = OutputForm.FINAL, *, ctis: bool = False, level: Level = MIDDLE, **options: Any
-) -> Program:
+) -> StagedPlan:
     """A plan compiled as it stands, with the default options but for those given."""
     out = Egress(OutputForm(output), ctis=ctis)
     return compile_stages(Results((plan,)), Options(egresses=(out,), level=level, **options))

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-class Count(AggregateFunction):
+class CountAggregate(AggregateFunction):
     """The number of members, or of an argument's values."""
 
     name = "count"
@@ -55,7 +55,7 @@ class Count(AggregateFunction):
         return F.count(members.values[0] if members.values else F.lit(1))
 
 
-COUNT = Count()
+COUNT = CountAggregate()
 
 
 def count(column: Any = None, *, where: Any = None) -> Aggregate:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import OutputForm, check_word
-from streamq.compiler.explain_html import Part, page
+from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
@@ -37,7 +37,7 @@ Notes = dict[str, str | list[str]]
 
 
 @dataclass(frozen=True)
-class Line:
+class PlanLine:
     """A node of a plan: ``label`` if it is read more than once, ``again`` where it is only named, ``notes`` below."""
 
     prefix: str
@@ -53,7 +53,7 @@ def explain(
     mode: str | None = None,
     format: str = "text",
     options: Options = RUN,
-    before: Sequence[Part] = (),
+    before: Sequence[Section] = (),
 ) -> str:
     """Explain what becomes of plans; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
@@ -73,11 +73,11 @@ def explain(
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Part]:
+def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Section]:
     """Return the parts of an explanation, in the order of MODES."""
     plan = numbered(plan)[0]
     done = rewrite(plan)
-    makers: dict[str, Callable[[], Part]] = {
+    makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
         "rules": lambda: _rules_part(done),
         "incremental": lambda: _plan_part(
@@ -91,14 +91,14 @@ def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = 
 # plans
 
 
-def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Part:
+def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Section:
     # the root over a single plan says nothing
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
-    return Part(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
+    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
 
 
-def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[Line]:
+def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
     """Yield the nodes from the result down; an only input stands right below, several are branches."""
     shared = _read_twice(plan)
     labels: dict[str, str] = {}
@@ -106,12 +106,12 @@ def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[Line]:
     while todo:
         node, first, rest = todo.pop()
         if node.digest in labels:
-            yield Line(first, node, described(node), labels[node.digest], again=True)
+            yield PlanLine(first, node, described(node), labels[node.digest], again=True)
             continue
         label = ""
         if node.digest in shared:
             label = labels[node.digest] = f"@{len(labels) + 1}"
-        yield Line(first, node, described(node), label, notes=notes(node))
+        yield PlanLine(first, node, described(node), label, notes=notes(node))
         inputs = node.children
         if len(inputs) == 1:
             todo.append((inputs[0], rest, rest))
@@ -120,14 +120,14 @@ def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[Line]:
             todo.append((child, rest + "├ ", rest + "│ ") if i else (child, rest + "└ ", rest + "  "))
 
 
-def _lines(line: Line) -> Iterator[str]:
+def _lines(line: PlanLine) -> Iterator[str]:
     yield line.prefix + (line.label if line.again else f"{line.label + ' ' if line.label else ''}{line.text}")
     below = line.prefix.replace("├", "│").replace("└", " ") + ("│     " if len(line.node.children) > 1 else "      ")
     for name, note in line.notes.items():
         yield from (f"{below}{text}" for text in ([f"{name}: {note}"] if isinstance(note, str) else note))
 
 
-def _tree_data(plan: Node, tree: list[Line]) -> list[dict[str, Any]]:
+def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
     numbers = {line.node.digest: i for i, line in enumerate((first for first in tree if not first.again), 1)}
     return [
         {
@@ -184,7 +184,7 @@ def _notes(node: Node) -> Notes:
 # rules
 
 
-def _rules_part(done: Rewritten) -> Part:
+def _rules_part(done: Rewritten) -> Section:
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
@@ -196,7 +196,7 @@ def _rules_part(done: Rewritten) -> Part:
         "fired": [{"rule": f.rule.name, "law": f.rule.law, "before": f.before, "after": f.after} for f in done.firings],
         "did not fire": [{"rule": s.rule.name, "at": described(s.node), "reason": s.reason} for s in done.skipped],
     }
-    return Part("rules", "rules", lines, data)
+    return Section("rules", "rules", lines, data)
 
 
 def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
@@ -211,7 +211,7 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(plan: Results, options: Options) -> Part:
+def _physical_part(plan: Results, options: Options) -> Section:
     """Explain outputs, their level of consistency, the policies of sources, and the stages.
 
     Of each stage buckets, baskets and their bound, CTI rule, finality and cost are shown.
@@ -234,7 +234,7 @@ def _physical_part(plan: Results, options: Options) -> Part:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in rest]
-    return Part("physical", "stages", lines, lines)
+    return Section("physical", "stages", lines, lines)
 
 
 def _level(options: Options, axis: str) -> str:
@@ -252,4 +252,4 @@ def _level(options: Options, axis: str) -> str:
     return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
-__all__ = ["FORMATS", "MODES", "Part", "explain", "explained"]
+__all__ = ["FORMATS", "MODES", "Section", "explain", "explained"]

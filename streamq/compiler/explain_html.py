@@ -16,7 +16,7 @@ STYLE = """
 
 
 @dataclass(frozen=True)
-class Part:
+class Section:
     """One part of an explanation: a heading, its lines, and the same as data; ``picture``: what a page shows for the lines."""
 
     mode: str
@@ -26,11 +26,11 @@ class Part:
     picture: str = ""
 
 
-def page(parts: Sequence[Part]) -> str:
+def page(parts: Sequence[Section]) -> str:
     """The parts, each under its heading; fits into a notebook's output or stands by itself."""
     bodies = [f"<h2>{escape(part.heading)}</h2>\n{part.picture or _lines(part)}" for part in parts]
     return "\n".join(['<div class="streamq">', f"<style>{STYLE}</style>", *bodies, "</div>"])
 
 
-def _lines(part: Part) -> str:
+def _lines(part: Section) -> str:
     return f"<pre>{escape(chr(10).join(part.lines))}</pre>"

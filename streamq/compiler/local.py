@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.program import Feed, Program, Relation
+from streamq.compiler.program import Feed, Relation, StagedPlan
 from streamq.compiler.results import Result
 from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.observer import NOBODY, Observer
@@ -38,7 +38,7 @@ class LocalRun:
     everything but what a checkpoint would hold.
     """
 
-    program: Program
+    program: StagedPlan
     stores: dict[tuple[int, int], dict[str, bytes]] = field(default_factory=dict)
     late: list[pa.Table] = field(default_factory=list)
     totals: dict[tuple[int, int], dict[str, int]] = field(default_factory=dict)

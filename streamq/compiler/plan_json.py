@@ -54,12 +54,12 @@ def plan_to_json(plan: Node) -> dict[str, Any]:
     what cannot be written: a pyspark Column, a value :func:`encoded` does not take, a function of a user's own that has
     no name or shares it with other code of the plan.
     """
-    writer = _Writer(plan)
+    writer = _PlanWriter(plan)
     entries = [writer.entry(node, NODES) for node in writer.nodes]
     return {"streamq": VERSION, "digest": plan.digest, "expressions": writer.expressions, "nodes": entries}
 
 
-class _Writer:
+class _PlanWriter:
     """The entries of one plan: where each node and expression stands, and the expressions so far."""
 
     def __init__(self, plan: Node) -> None:
@@ -161,7 +161,7 @@ def plan_from_json(document: Any) -> Node:
             hint = "Write it anew with this version of streamq, or read it with the one that wrote it."
             raise PlanError(sentence(_READ, f"format {version}", f"this version reads {VERSION}", hint))
         case {"streamq": int(), "digest": str(digest), "expressions": list(expressions), "nodes": list(entries)}:
-            reader = _Reader()
+            reader = _PlanReader()
         case _:
             raise PlanError(sentence(_READ, "not a plan", _lack(document), "Give what to_json() returned."))
     if not entries:
@@ -198,7 +198,7 @@ def _lack(document: Any) -> str:
     return f"{wrong!r} is no {parts[wrong][1]}"
 
 
-class _Reader:
+class _PlanReader:
     """The nodes and expressions of a document that have been read so far, which later entries refer to."""
 
     def __init__(self) -> None:

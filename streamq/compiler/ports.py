@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streamq.compiler.program import Feed, Path, Program, Relation
+from streamq.compiler.program import Feed, Path, Relation, StagedPlan
 from streamq.compiler.results import Result
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
@@ -63,7 +63,7 @@ class Port:
         return [p for i in self.inputs for p in i.paths]
 
 
-def host(program: Program, ports: Sequence[Port]) -> None:
+def host(program: StagedPlan, ports: Sequence[Port]) -> None:
     """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
     stages = max((p.stage for p in ports), default=-1) + 1
     hosted: list[list[Hosted]] = [[] for _ in range(stages)]
@@ -115,7 +115,7 @@ def host(program: Program, ports: Sequence[Port]) -> None:
         )
 
 
-def _leaders(program: Program) -> dict[str, str]:
+def _leaders(program: StagedPlan) -> dict[str, str]:
     """Return the source whose progress each following source has, by relation; of a chain of followers, the last.
 
     Raises PlanError if a source follows itself, or one that is not in the query.
@@ -141,7 +141,7 @@ def _leaders(program: Program) -> dict[str, str]:
     return leaders
 
 
-def host_ctis(program: Program, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
+def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
     """Add a kernel behind a whole result that writes the result's CTIs; return the path of its output.
 
     It runs in a single bucket, because only one that reads every path and hears from every bucket knows the result's CTI; so
@@ -171,7 +171,7 @@ def host_ctis(program: Program, ports: list[Port], result: Result, paths: list[P
     return Path(name, port.stage + 1, schema, retracts=True)
 
 
-def feed_result(program: Program, result: Result, paths: Sequence[Path]) -> None:
+def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> None:
     """Add the feeds that bring the rows of ``paths`` to a result, behind the last stage."""
     columns = all_columns(result.plan.schema)
     names = (*result.plan.schema.names, LE, RE, WEIGHT)
@@ -181,7 +181,7 @@ def feed_result(program: Program, result: Result, paths: Sequence[Path]) -> None
         program.feeds.append(Feed(path, channel, columns, result=result.number))
 
 
-def _judge(program: Program, path: Path) -> Judge | None:
+def _judge(program: StagedPlan, path: Path) -> Judge | None:
     """The policies on late and invalid items that a kernel applies to a path from a source; None for any other path."""
     source = program.relations[path.relation].source
     if source is None:

@@ -143,7 +143,7 @@ class Relation:
 
 
 @dataclass
-class Program:
+class StagedPlan:
     """Plans compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number.
 
     ``patterns`` are those that the plans had before they were rewritten.

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 from streamq.choices import OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
-from streamq.compiler.program import INGRESS, Path, Program, Relation
+from streamq.compiler.program import INGRESS, Path, Relation, StagedPlan
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.strategy import JudgedAt
@@ -54,7 +54,7 @@ class _Compiler:
         if all(egress.output == OutputForm.FINAL for egress in options.egresses):
             # rows wait until they are final, which is as long as input can be blocked
             options = replace(options, level=replace(options.level, block=0))
-        self.program = Program(plan, options)
+        self.program = StagedPlan(plan, options)
         self.options = options
         self.policies = policies
         self.ports: list[Port] = []
@@ -62,7 +62,7 @@ class _Compiler:
         self.unsettled = _read_unsettled(self.program)
         self.result_paths: list[list[Path]] = []
 
-    def compile(self) -> Program:
+    def compile(self) -> StagedPlan:
         """Compile the plans; to be called once."""
         fold(self.program.plan, self._visit)
         results = self.program.results
@@ -336,13 +336,13 @@ def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
     return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
-def _read_unsettled(program: Program) -> frozenset[str]:
+def _read_unsettled(program: StagedPlan) -> frozenset[str]:
     """The nodes, by digest, whose rows reach a result before they are final."""
     early = [result.plan for result in program.results if result.egress.output != OutputForm.FINAL]
     return frozenset(node.digest for plan in early for node in nodes(plan))
 
 
-def compile_stages(plan: Results, options: Options, written: Node | None = None) -> Program:
+def compile_stages(plan: Results, options: Options, written: Node | None = None) -> StagedPlan:
     """Compile (rewritten) plans to one chain of stages. Raises PlanError for a plan that has no streaming form.
 
     ``written``: the plans before they were rewritten, whose patterns ``why()`` names.

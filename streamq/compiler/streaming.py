@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.flagged_rows import FlaggedRows, guarded
-from streamq.compiler.program import Feed, Program, Relation
+from streamq.compiler.program import Feed, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.source import Source
@@ -43,7 +43,7 @@ COPY = "__copy"
 class Lowering:
     """What becomes of a program: over which tables, and who is told of every node's DataFrames."""
 
-    program: Program
+    program: StagedPlan
     tables: Mapping[str, DataFrame]
     observer: Observer = NOBODY
 
@@ -77,7 +77,7 @@ def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> 
     return _result(lowering, _observed(program, df) if program.stages else df)
 
 
-def _observed(program: Program, df: DataFrame) -> DataFrame:
+def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
     """The envelopes of the last stage, a few a bucket, with what is read off those that hold readings."""
     from pyspark.sql import functions as F
 
@@ -366,19 +366,19 @@ def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
     return rows.select(*meta, "__out.*")
 
 
-def _passing(program: Program, feed: Feed) -> Relation:
+def _passing(program: StagedPlan, feed: Feed) -> Relation:
     """A relation of rows that are in the columns of a result already; its number is negative, as no kernel's is."""
     assert feed.result is not None
     number, behind = feed.channel.number, len(program.stages)
     return Relation(f"result{number}", behind, program.results[feed.result].plan.schema, None, -1 - number)
 
 
-def _result_names(program: Program, feed: Feed) -> list[str]:
+def _result_names(program: StagedPlan, feed: Feed) -> list[str]:
     assert feed.result is not None
     return [LE, RE, WEIGHT, *program.results[feed.result].plan.schema.names]
 
 
-def _result_struct(program: Program, feed: Feed) -> Column:
+def _result_struct(program: StagedPlan, feed: Feed) -> Column:
     """A row of a feed's result as a struct; where there are several results, as the field of its own in a struct of all."""
     assert feed.result is not None
     from pyspark.sql import functions as F

@@ -148,7 +148,7 @@ def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
         print(f"warning: {harm}", file=sys.stderr)
 
 
-def _labels(stages: dict[int, eventlog.Stage]) -> dict[int, str]:
+def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
     return {
         number: f"{number} {stage.description or stage.name}".replace("\n", " ")[:40]
         for number, stage in stages.items()

@@ -35,7 +35,7 @@ class App:
 
 
 @dataclass(frozen=True)
-class Stage:
+class SparkStage:
     """A stage: its name, the description of its job (if any), the tasks its first attempt has, how many were tried."""
 
     id: int
@@ -136,9 +136,9 @@ def find_log(path: str | Path) -> EventLog:
     return log
 
 
-def stages(log: EventLog) -> dict[int, Stage]:
+def stages(log: EventLog) -> dict[int, SparkStage]:
     """The stages that were submitted, by id."""
-    by_id: dict[int, Stage] = {}
+    by_id: dict[int, SparkStage] = {}
     for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
         info = part_of(event, "Stage Info")
         if not is_within(info.get("Stage ID"), 2**63):
@@ -149,7 +149,7 @@ def stages(log: EventLog) -> dict[int, Stage]:
         )
         tasks = earlier_attempt.tasks if earlier_attempt else info.get("Number of Tasks", 0)
         attempts = max(info.get("Stage Attempt ID", 0) + 1, earlier_attempt.attempts if earlier_attempt else 0)
-        by_id[number] = Stage(number, info.get("Stage Name", ""), description, tasks, attempts)
+        by_id[number] = SparkStage(number, info.get("Stage Name", ""), description, tasks, attempts)
     return by_id
 
 

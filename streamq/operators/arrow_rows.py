@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.operators.step import Rows
+from streamq.operators.step import StepRows
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate, lifetime_part
@@ -18,7 +18,7 @@ from streamq.runtime.event import LE, RE
 
 
 @dataclass(frozen=True)
-class ArrowRows(Rows[pa.Array]):
+class ArrowRows(StepRows[pa.Array]):
     """``count`` rows: ``payload`` columns as in ``schema``, and beside them ``technical`` ones, such as ``__le``, ``__re``.
 
     ``tables``: the static tables of the query, by name.

@@ -13,7 +13,7 @@ from streamq.plan.keys import check_key
 from streamq.plan.node import Node
 from streamq.plan.passes import reads_lifetime, rewrite
 from streamq.plan.plain import hint_for
-from streamq.plan.resolve import Row, no_expression
+from streamq.plan.resolve import EventProxy, no_expression
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import wider
 from streamq.plan.tree import show
@@ -188,7 +188,7 @@ def over_pair(
 _PAIR = "pair"
 
 
-class _Side(Row):
+class _Side(EventProxy):
     """One event of a pair in a lambda."""
 
     def __init__(self, plan: Node, verb: str, names: Mapping[str, str]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.bounded import events_of
@@ -117,7 +117,7 @@ class MergePartials(Operator):
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(
             evaluator=WindowEvaluator(
-                part.window.assigner(()), part.keys, Clip.FULL, Stamp.ALIGN, False, part.partials
+                part.window.assigner(()), part.keys, ClipInput.FULL, Stamp.ALIGN, False, part.partials
             ),
             inputs=(PortColumns(columns, part.keys),),
             schema=self.schema,

@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType
 
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.plan.partial import Algebra, Frame, SparkPartial
-from streamq.runtime.merging_sql import Subtractable, Total
+from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -121,7 +121,7 @@ class _Layout:
     def of(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> _Layout:
         types = {field.name: field.dataType for field in df.schema.fields}
         fields = {"__n": ("__n", types["__n"])}
-        parts = [_Part(Total(), ("__n",))]
+        parts = [_Part(CountAlgebra(), ("__n",))]
         nulls: dict[str, str] = {}
         for number, partial in enumerate(partials):
             inside = {name: f"__{number}_{at}" for at, name in enumerate(partial.columns)}
@@ -226,7 +226,7 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     running = {
         part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far)
         for part in layout.parts
-        if isinstance(part.algebra, Subtractable)
+        if isinstance(part.algebra, SubtractableAlgebra)
     }
     ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
     nulls = layout.nulls

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Columns, Evaluation, Moves, PortColumns
 from streamq.plan.keys import check_key
@@ -26,7 +26,7 @@ class OverWindows(EvaluatedOperator):
     input: Node
     keys: tuple[str, ...]
     window: Window
-    clip: Clip
+    clip: ClipInput
     stamp: Stamp
 
     @property

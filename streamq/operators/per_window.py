@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Self, TypeVar
 
-from streamq.choices import Clip
+from streamq.choices import ClipInput
 from streamq.errors import warn
 from streamq.operators.over_windows import BOUNDS
 from streamq.operators.select import Select
@@ -33,7 +33,7 @@ class PerWindow(Windowed[S]):
         plan = stream.plan
         payload = [(name, Col(name)) for name in plan.schema.names]
         timed = stream._derive(Select(plan, (*payload, *BOUNDS.items())))
-        return cls(timed, (*keys, *BOUNDS), Snapshot(), Clip.FULL, None)
+        return cls(timed, (*keys, *BOUNDS), Snapshot(), ClipInput.FULL, None)
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
         """One row a lifetime: the group's keys, then a column a keyword; see :meth:`Windowed.select`."""

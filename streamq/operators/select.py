@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from streamq.errors import PlanError, sentence
 from streamq.operators.attempt import attempted, check_attempts
 from streamq.operators.row_key import RowKey
-from streamq.operators.step import ExpressionStep, Rows, V
+from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -84,7 +84,7 @@ class Select(ExpressionStep):
             for name, e in self.columns
         )
 
-    def apply(self, rows: Rows[V]) -> Rows[V]:
+    def apply(self, rows: StepRows[V]) -> StepRows[V]:
         return rows.with_payload({name: rows.evaluate(expr) for name, expr in self.columns}, self.schema)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 
-class Rows(ABC, Generic[V]):
+class StepRows(ABC, Generic[V]):
     """Rows that steps are applied to; a ``V`` holds the values of one column: a Column of Spark's, or an Arrow array."""
 
     @abstractmethod
@@ -30,15 +30,15 @@ class Rows(ABC, Generic[V]):
         """Return the values of an expression, one a row."""
 
     @abstractmethod
-    def filter(self, is_kept: V) -> Rows[V]:
+    def filter(self, is_kept: V) -> StepRows[V]:
         """Return the rows where ``is_kept`` is true, without those where it is false or NULL."""
 
     @abstractmethod
-    def with_payload(self, columns: Mapping[str, V], schema: Schema) -> Rows[V]:
+    def with_payload(self, columns: Mapping[str, V], schema: Schema) -> StepRows[V]:
         """Return the same rows with ``columns`` as their whole payload; ``schema`` has the types of those."""
 
 
-class SparkRows(Rows["Column"]):
+class SparkRows(StepRows["Column"]):
     """Rows in a DataFrame ``frame``, with ``__le`` and, unless they are declared points, ``__re``; payload as in ``schema``.
 
     A batch removes the rows that a step drops; a stream only marks them, because a row may be on several paths at once.
@@ -153,7 +153,7 @@ class ExpressionStep(Step):
     """A step that is written once, in expressions, for Spark and Arrow alike."""
 
     @abstractmethod
-    def apply(self, rows: Rows[V]) -> Rows[V]:
+    def apply(self, rows: StepRows[V]) -> StepRows[V]:
         """Apply the step to rows of either kind."""
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
@@ -202,4 +202,4 @@ class BatchRows(SparkRows):
         return BatchRows(frame.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
 
 
-__all__ = ["BatchRows", "ExpressionStep", "Rows", "SparkRows", "Step"]
+__all__ = ["BatchRows", "ExpressionStep", "StepRows", "SparkRows", "Step"]

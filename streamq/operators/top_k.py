@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
@@ -53,7 +53,7 @@ class TopK(OverWindows):
     by: Expr
     desc: bool
     ties: str
-    clip: Clip
+    clip: ClipInput
     stamp: Stamp
     row_number: bool = field(default=False, metadata=ADDED)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamq.choices import Anchor, Clip, LengthKind, Stamp
+from streamq.choices import Anchor, ClipInput, LengthKind, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.explode import Explode
@@ -29,7 +29,7 @@ ROWS = "__rows"
 
 
 def rows_of(
-    applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: Clip, asked_stamp: Stamp | None
+    applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: ClipInput, asked_stamp: Stamp | None
 ) -> Node:
     """Return the plan of an operator's rows over windows; raises PlanError for a stamp that it cannot have."""
     operator = applied.function

@@ -13,7 +13,7 @@ from streamq.operators.attempt import attempted, check_attempts
 from streamq.operators.evaluation import all_columns
 from streamq.operators.row_key import RowKey
 from streamq.operators.select import Select
-from streamq.operators.step import ExpressionStep, Rows, V
+from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
@@ -66,7 +66,7 @@ class Where(ExpressionStep):
     def detail(self) -> str:
         return show(self.predicate)
 
-    def apply(self, rows: Rows[V]) -> Rows[V]:
+    def apply(self, rows: StepRows[V]) -> StepRows[V]:
         return rows.filter(rows.evaluate(self.predicate))
 
 

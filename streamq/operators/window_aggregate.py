@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
@@ -65,7 +65,7 @@ class WindowAggregate(OverWindows):
     keys: tuple[str, ...]
     window: Window
     aggregates: tuple[tuple[str, Aggregate], ...]
-    clip: Clip = Clip.FULL
+    clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
     cases = ("time-sensitive", "mergeable")
@@ -305,7 +305,7 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
     return reduction
 
 
-def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: Clip = Clip.FULL) -> Column:
+def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: ClipInput = ClipInput.FULL) -> Column:
     """Spark's own aggregate of a window's members, which there must be; their windows' intervals stand beside them."""
     from pyspark.sql import functions as F
 

@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
-from streamq.choices import Clip, Stamp, check_word, chosen
+from streamq.choices import ClipInput, Stamp, check_word, chosen
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
@@ -50,7 +50,7 @@ class Windowed(Generic[S]):
     stream: S
     keys: tuple[str, ...]
     window: Window
-    clip: Clip
+    clip: ClipInput
     asked_stamp: Stamp | None
     """What the user has said; None: nothing."""
 
@@ -293,7 +293,7 @@ def windowed(
 
     ``verb`` is what the user has called, for messages.
     """
-    clipped = chosen(Clip, clip, "clip_input", verb)
+    clipped = chosen(ClipInput, clip, "clip_input", verb)
     stamped = None if stamp is None else chosen(Stamp, stamp, "stamp", verb)
     window.check(stream.plan.schema, verb)
     return Windowed(stream, keys, window, clipped, stamped)

@@ -33,8 +33,8 @@ from streamq.patterns.syntax import (
     AttributeEquals,
     Condition,
     CorrelationKey,
+    EventField,
     Expression,
-    Field,
     Literal,
     Place,
 )
@@ -166,7 +166,7 @@ class Variables:
         match expression:
             case Literal(value):
                 return Lit(value)
-            case Field(variable, name):
+            case EventField(variable, name):
                 return self.column(self._owner(variable, name, expression.place), name, expression.place)
             case Apply("like", (value, Literal(str() as pattern))):
                 return self.read(value).like(pattern)
@@ -182,13 +182,13 @@ class Variables:
                     raise refused(written.place, error, "cast", TYPES) from error
             case Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
-            case Apply(function, (Field() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:
+            case Apply(function, (EventField() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:
                 return aggregate
             case Apply(function, arguments):
                 call = _function(function, expression.place)
                 return call([self.read(a) for a in arguments])
 
-    def _run_aggregate(self, function: str, of: Field) -> Expr | None:
+    def _run_aggregate(self, function: str, of: EventField) -> Expr | None:
         """The column of an aggregate of a repeated variable or a field of it; None if that is none."""
         if of.variable in self.repeated and function.lower() in {*AGGREGATES, *built_in()} - {*OF_RUNS}:
             raise Refusal(

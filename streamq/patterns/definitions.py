@@ -305,7 +305,7 @@ def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]])
     waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]
     while waiting:
         match waiting.pop():
-            case syntax.Field(variable, name) if name.lower() in ("id", "contributors"):
+            case syntax.EventField(variable, name) if name.lower() in ("id", "contributors"):
                 own = {f.lower() for f in fields.get(kinds.get(variable or "", ""), ())}
                 if name.lower() not in own:
                     return True

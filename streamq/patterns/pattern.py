@@ -9,8 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from streamq.compiler.explain_html import Part as Explained
-from streamq.compiler.explain_html import page
+from streamq.compiler.explain_html import Section, page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
 from streamq.patterns.checks import advice_of, check_program
 from streamq.patterns.conditions import Variables
@@ -27,7 +26,16 @@ from streamq.patterns.pattern_text import render
 from streamq.patterns.pattern_tree import parts_of, variables_below
 from streamq.patterns.picture import explained
 from streamq.patterns.source_text import Refusal, SourceText, source_text
-from streamq.patterns.syntax import Apply, AttributeEquals, Condition, CorrelationKey, Definition, Field, Part, Program
+from streamq.patterns.syntax import (
+    Apply,
+    AttributeEquals,
+    Condition,
+    CorrelationKey,
+    Definition,
+    EventField,
+    Part,
+    Program,
+)
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.verbs import Verbs, accepts_placeholders, not_a_stream, tables_behind
@@ -130,7 +138,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
     def _derive(self, plan: Node, *others: Verbs) -> Any:
         return Stream(plan, tables_behind((self, *others), "union"))
 
-    def _explained_first(self) -> Sequence[Explained]:
+    def _explained_first(self) -> Sequence[Section]:
         return [explained(self.written.program, self.text)]
 
     def _repr_html_(self) -> str:
@@ -269,12 +277,12 @@ def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
     for condition in where:
         match condition:
             case AttributeEquals(attribute, value):
-                yield from (Apply("=", (Field(n, attribute), value)) for n in names)
+                yield from (Apply("=", (EventField(n, attribute), value)) for n in names)
             case CorrelationKey(attributes, equal):
                 pairs = [(a, b) for i, b in enumerate(names) for a in names[max(0, i - 1) if equal else 0 : i]]
                 sign = "=" if equal else "<>"
                 for attribute in attributes:
-                    fields = ((Field(a, attribute), Field(b, attribute)) for a, b in pairs)
+                    fields = ((EventField(a, attribute), EventField(b, attribute)) for a, b in pairs)
                     yield from (Apply(sign, two) for two in fields)
             case _:
                 yield condition

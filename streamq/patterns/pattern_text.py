@@ -15,8 +15,8 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
+    EventField,
     Expression,
-    Field,
     Literal,
     OutputField,
     Part,
@@ -106,7 +106,7 @@ def shown_expression(node: Condition) -> str:
 def _output_field(field: OutputField) -> str:
     text = _expression(field.expression, OR)
     match field.expression:
-        case Field(_, name) if name == field.name:
+        case EventField(_, name) if name == field.name:
             return text
     return f"{text} AS {_word(field.name)}"
 
@@ -119,7 +119,7 @@ def _slice(bounds: Slice) -> str:
 def _expression(node: Condition, least: int) -> str:
     """Return an expression, in parentheses if it binds less tightly than ``least``."""
     match node:
-        case Field(variable, name):
+        case EventField(variable, name):
             return _name(name) if variable is None else f"{_name(variable)}.{_word(name)}"
         case Literal():
             return _literal(node)

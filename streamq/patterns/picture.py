@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final
 
-from streamq.compiler.explain_html import Part as Explained
+from streamq.compiler.explain_html import Section
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import render, shown_part, shown_pattern
 from streamq.patterns.picture_words import PictureWords
@@ -44,7 +44,7 @@ class Box:
     is_ordered: bool = False
 
 
-def explained(program: Program, text: str) -> Explained:
+def explained(program: Program, text: str) -> Section:
     """The pattern, which is written so, as a part of an explanation."""
     definitions = {d.name: d for d in program.definitions}
     words = PictureWords(definitions)
@@ -56,7 +56,7 @@ def explained(program: Program, text: str) -> Explained:
         below = f'<div class="keeps">{"<br>".join(map(escape, rest))}</div>' if rest else ""
         pictures.append(f"<div>{escape(name)}</div>{_boxes(box)}{below}")
     data = {"text": text, "tree": lines}
-    return Explained("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(pictures))
+    return Section("pattern", "pattern", lines, data, f"<style>{STYLE}</style>\n" + "\n".join(pictures))
 
 
 # lines

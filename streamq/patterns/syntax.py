@@ -38,7 +38,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class Field(Placed):
+class EventField(Placed):
     """A field of an event, ``x.machine``; without a variable, ``machine``."""
 
     variable: str | None
@@ -98,7 +98,7 @@ class AttributeEquals(Placed):
     value: Literal
 
 
-Expression = Field | Literal | Apply
+Expression = EventField | Literal | Apply
 Condition = Expression | CorrelationKey | AttributeEquals
 
 # --- patterns

@@ -18,8 +18,8 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
+    EventField,
     Expression,
-    Field,
     Literal,
     OutputField,
     Part,
@@ -144,10 +144,10 @@ class TreeBuilder(Transformer[Token, Program]):
         return applied("negative", (operand,), place_of(sign))
 
     @v_args(inline=True)
-    def field(self, first: Token, second: Token | None) -> Field:
+    def field(self, first: Token, second: Token | None) -> EventField:
         if second is None:
-            return Field(None, str(first), place=place_of(first))
-        return Field(str(first), str(second), place=place_of(first))
+            return EventField(None, str(first), place=place_of(first))
+        return EventField(str(first), str(second), place=place_of(first))
 
     @v_args(inline=True)
     def call(self, name: Token, *arguments: Expression | None) -> Apply:
@@ -210,7 +210,7 @@ class TreeBuilder(Transformer[Token, Program]):
     def output_field(self, expression: Expression, name: Token | None) -> OutputField:
         if name is not None:
             return OutputField(expression, str(name), place=place_of(name))
-        if isinstance(expression, Field):
+        if isinstance(expression, EventField):
             return OutputField(expression, expression.name, place=expression.place)
         raise Refusal(expression.place, "an output field without a name", "", "Write AS and a name behind it.")
 

@@ -22,7 +22,7 @@ def fingerprint(code: Any) -> str:
     It holds defaults, what it has from around it, a class's attributes, and the global names that it reads: functions and classes
     of the user's own by their code, those that are installed by their name, values by themselves.
     """
-    return hashlib.sha256(_Reader().text(code).encode()).hexdigest()[:16]
+    return hashlib.sha256(_CodeReader().text(code).encode()).hexdigest()[:16]
 
 
 def text_of(value: Any) -> str:
@@ -45,7 +45,7 @@ def _plain_text(value: Any, text: Any) -> str:
     return repr(value) if type(value) in _PLAIN else ""
 
 
-class _Reader:
+class _CodeReader:
     """Reads code; ``_seen`` are the functions, classes and objects that it has begun to read, which may name each other."""
 
     def __init__(self) -> None:

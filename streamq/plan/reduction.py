@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import Clip
+from streamq.choices import ClipInput
 from streamq.plan.partial import Ints
 
 Floats = np.ndarray[Any, np.dtype[np.float64]]
@@ -34,7 +34,7 @@ class RangedMembers:
     n: int
     place: Ints | None
     lifetime: tuple[Ints, Ints]
-    clip: Clip
+    clip: ClipInput
     window: tuple[Ints, Ints]
     groups: pa.Table
     memory: Any = None

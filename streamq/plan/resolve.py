@@ -17,7 +17,7 @@ from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 
 
-class Row:
+class EventProxy:
     """Stands for an event in a lambda: ``lambda e: e.fare > 5``; an attribute or item is a payload column."""
 
     def __init__(self, plan: Node, verb: str):
@@ -58,7 +58,7 @@ class Row:
 
 
 Given = Any
-"""An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`Row`."""
+"""An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`EventProxy`."""
 
 
 def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
@@ -69,10 +69,10 @@ def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> 
     PlanError for a window's bound where there is no window.
     """
     _check_called(argument, verb)
-    result = argument(Row(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument
+    result = argument(EventProxy(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument
     if isinstance(result, bool | None) and callable(argument):
         raise no_expression(result, verb)
-    if isinstance(result, Row):
+    if isinstance(result, EventProxy):
         result._refused()
     expr = as_expr(result)
     _check_bounds(expr, plan, verb, of_events)

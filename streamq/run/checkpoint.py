@@ -20,7 +20,7 @@ from streamq.user_code.repository import called_modules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
     from streamq.compiler.results import Results
 
 
@@ -44,7 +44,7 @@ class EarlierRuns:
     readings: Readings = NO_READINGS
 
 
-def identity_of(plan: Results, program: Program) -> Identity:
+def identity_of(plan: Results, program: StagedPlan) -> Identity:
     """Return the identity of queries: ``plan`` are those as they were written, ``program`` what they were compiled to."""
     from streamq.compiler.explain import explained
 
@@ -114,7 +114,7 @@ class Checkpoint:
         """Note that the input has ended and all rows are out."""
         write_line(self.spark, self._ended, "ended")
 
-    def earlier_runs(self, program: Program) -> EarlierRuns:
+    def earlier_runs(self, program: StagedPlan) -> EarlierRuns:
         """Return what stands in the state of its last micro-batch, by Spark's reader of state."""
         from pyspark.sql import functions as F
 

@@ -11,14 +11,14 @@ SECONDS = 60.0
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CompletedCommand:
     """How a command ended: its exit code (-1 if it could not run or did not end) and all that it printed."""
 
     code: int
     output: str
 
 
-def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> Outcome:
+def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> CompletedCommand:
     """Run a command for at most so many seconds; it reads no input, and raises nothing if it fails."""
     try:
         completed = subprocess.run(
@@ -27,10 +27,10 @@ def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, st
             check=False,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
-        return Outcome(-1, f"nothing in {seconds:g} seconds")
+        return CompletedCommand(-1, f"nothing in {seconds:g} seconds")
     except OSError as error:
-        return Outcome(-1, str(error))
-    return Outcome(completed.returncode, completed.stdout)
+        return CompletedCommand(-1, str(error))
+    return CompletedCommand(completed.returncode, completed.stdout)
 
 
 def last_line(output: str) -> str:

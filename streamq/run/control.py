@@ -12,7 +12,7 @@ from streamq.time import INFINITY, instant_ticks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
 """The columns of the folder's rows; a NULL source stands for every source."""
@@ -59,7 +59,7 @@ class ControlFolder:
         return bool(ends.limit(1).collect())
 
 
-def outside_cti(program: Program, to: int | dt.datetime, source: str | None) -> OutsideCti:
+def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) -> OutsideCti:
     """Return the CTI that a user sends by ``advance``; raise PlanError for a wrong source, TimeError for a wrong instant."""
     cti = instant_ticks(to, program.axis, "advance")
     if cti is None:

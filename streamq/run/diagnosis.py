@@ -19,11 +19,11 @@ from streamq.run.why import Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
 
 
 def why(
-    program: Program,
+    program: StagedPlan,
     history: RunHistory,
     state: RunState = RunState.RUNNING,
     now: dt.datetime | None = None,

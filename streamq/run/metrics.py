@@ -13,14 +13,16 @@ from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
 from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
     from streamq.runtime.stage import Hosted, Stage
 
 VERSION = 1
 """Of the names in ``metrics``, ``progress`` and ``why().to_dict()``: changes when one changes its meaning or goes."""
 
 
-def metrics(program: Program, history: RunHistory, state: RunState, now: dt.datetime | None = None) -> dict[str, Any]:
+def metrics(
+    program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime | None = None
+) -> dict[str, Any]:
     """Return the metrics of a run, as ``docs/operations.md`` has them field by field."""
     axis, last, now = program.axis, history.last, now or dt.datetime.now(dt.UTC)
     spark: Mapping[str, Any] = {} if last is None else last.spark
@@ -65,7 +67,9 @@ def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[s
     }
 
 
-def _stage_metrics(stage: Stage, program: Program, history: RunHistory, operator: Mapping[str, Any]) -> dict[str, Any]:
+def _stage_metrics(
+    stage: Stage, program: StagedPlan, history: RunHistory, operator: Mapping[str, Any]
+) -> dict[str, Any]:
     """Return the metrics of a stage; ``operator`` is Spark's report on its stateful operator."""
     operators = [_operator_metrics(hosted, program, history) for hosted in stage.hosted]
     totals = {
@@ -83,7 +87,7 @@ def _stage_metrics(stage: Stage, program: Program, history: RunHistory, operator
     }
 
 
-def _operator_metrics(hosted: Hosted, program: Program, history: RunHistory) -> dict[str, Any]:
+def _operator_metrics(hosted: Hosted, program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     axis, readings = program.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],
@@ -103,7 +107,7 @@ def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mappi
     return operators[::-1] if len(operators) == stages else [{}] * stages
 
 
-def progress(program: Program, history: RunHistory) -> dict[str, Any]:
+def progress(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     """Return the last micro-batch, and where the sources' progress stands after it."""
     last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
@@ -127,7 +131,7 @@ def progress(program: Program, history: RunHistory) -> dict[str, Any]:
     }
 
 
-def line(program: Program, history: RunHistory, name: str | None) -> str:
+def line(program: StagedPlan, history: RunHistory, name: str | None) -> str:
     """Return one line on the last micro-batch; of rows late or delivered again it counts only those of that micro-batch."""
     last, axis = history.last, program.axis
     query = name or "query"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from streamq.choices import CountedAs
-from streamq.errors import Line, warn
+from streamq.errors import CodeLine, warn
 from streamq.run.instants import shown
 from streamq.run.source_status import SourceStatus
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
@@ -96,7 +96,7 @@ def _wrong_unit(source: SourceStatus, axis: str) -> Iterator[Oddity]:
     yield Oddity("unit", source.name, f"{source.name}: {text} {hint}")
 
 
-def warn_of_units(sources: Sequence[SourceStatus], axis: str, line: Line | None = None) -> None:
+def warn_of_units(sources: Sequence[SourceStatus], axis: str, line: CodeLine | None = None) -> None:
     """Warn, at a line or else at the user's, of sources whose instants look like seconds, ms or ns read as microseconds."""
     for source in sources:
         for oddity in _wrong_unit(source, axis) if _unit_of(source.watermark) else ():

@@ -25,7 +25,7 @@ from streamq.run.tables import is_dataframe
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
     from streamq.compiler.results import Results
     from streamq.operators import Source
     from streamq.runtime.identity import Identity
@@ -58,7 +58,7 @@ class PreparedStream:
 
     spark: SparkSession
     written: Results
-    program: Program
+    program: StagedPlan
     identity: Identity
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
@@ -76,7 +76,7 @@ class PreparedStream:
             return chain(Lowering(self.program, self.tables), control, self.identity)
 
 
-def _warn_of_quarantine(program: Program, verb: str) -> None:
+def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
     """Warn of modules that would set aside what they fail for, where nothing takes it: the first such event fails the query."""
     modules = program.quarantining
     if modules and not program.options.late_output:

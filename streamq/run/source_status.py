@@ -15,7 +15,7 @@ from streamq.runtime.readings import Readings
 from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program, Relation
+    from streamq.compiler.program import Relation, StagedPlan
     from streamq.runtime.stage import Hosted
 
 
@@ -73,28 +73,28 @@ class Progress:
     watermark: int
 
 
-def source_statuses(program: Program, history: RunHistory) -> dict[str, SourceStatus]:
+def source_statuses(program: StagedPlan, history: RunHistory) -> dict[str, SourceStatus]:
     """Return the status of each source, by relation."""
     return {relation.name: _status(program, relation, history) for relation in program.sources}
 
 
-def allowed_silence(program: Program) -> dict[str, int]:
+def allowed_silence(program: StagedPlan) -> dict[str, int]:
     """Return how long each source that may not be silent for ever may be: microseconds of the wall clock, by relation."""
     silences = {r.name: r.source.policy.progress.allowed_silence for r in program.sources if r.source}
     return {relation: silence for relation, silence in silences.items() if silence is not None}
 
 
-def followers(program: Program) -> Mapping[str, str]:
+def followers(program: StagedPlan) -> Mapping[str, str]:
     """Return the source that each following source has its progress from: the leader's relation by the follower's."""
     return program.stages[0].follows if program.stages else {}
 
 
-def tables_of(program: Program) -> dict[str, str]:
+def tables_of(program: StagedPlan) -> dict[str, str]:
     """Return the sources' tables by relation."""
     return {r.name: r.source.table for r in program.sources if r.source}
 
 
-def _status(program: Program, relation: Relation, history: RunHistory) -> SourceStatus:
+def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
     assert relation.source is not None
     name, progress = relation.source.shown_name(), relation.source.policy.progress
     readings = history.readings.source(relation.name)
@@ -117,12 +117,12 @@ def _status(program: Program, relation: Relation, history: RunHistory) -> Source
     )
 
 
-def kernels(program: Program) -> dict[str, Hosted]:
+def kernels(program: StagedPlan) -> dict[str, Hosted]:
     """Return the kernels of all stages by their output relations, in order of the stages."""
     return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
 
 
-def progress_of_sources(program: Program, readings: Readings) -> dict[str, Progress]:
+def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, Progress]:
     """Return how far each source has come as operators see it, at the run's level of consistency, by relation."""
     from streamq.runtime.consistency import paced
 
@@ -137,7 +137,7 @@ def progress_of_sources(program: Program, readings: Readings) -> dict[str, Progr
     return {relation: Progress(c, w) for relation, (c, w) in own.items()}
 
 
-def ctis_in(program: Program, hosted: Hosted, readings: Readings) -> dict[int, int]:
+def ctis_in(program: StagedPlan, hosted: Hosted, readings: Readings) -> dict[int, int]:
     """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
     from streamq.runtime.carried import carry
 

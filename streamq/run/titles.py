@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
     from streamq.runtime.stage import Hosted
 
 
-def title(program: Program, hosted: Hosted) -> str:
+def title(program: StagedPlan, hosted: Hosted) -> str:
     """Return a kernel's name as explain shows it; of one that computes a part of a pattern, the pattern as it is written."""
     node = program.nodes.get(hosted.number)
     columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
@@ -21,7 +21,7 @@ def title(program: Program, hosted: Hosted) -> str:
     return f"pattern {pattern.name}{part}: {pattern.text}"
 
 
-def input_title(program: Program, hosted: Hosted, port: int) -> str:
+def input_title(program: StagedPlan, hosted: Hosted, port: int) -> str:
     """Return where rows of an input of a join come from, its left or right, or which events of a pattern they are for."""
     columns = program.nodes[hosted.number].children[port].schema.names
     variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))

@@ -34,7 +34,7 @@ from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
     from streamq.runtime.stage import Channel, Hosted
 
 Needed = Mapping[str, int | None]
@@ -44,7 +44,7 @@ Needed = Mapping[str, int | None]
 class Waiting:
     """The operators of a run that hold rows, and the sources that they wait for, from the run's history."""
 
-    def __init__(self, program: Program, history: RunHistory, state: RunState, now: dt.datetime):
+    def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
         self.program, self.history, self.state = program, history, state
         self.axis = program.axis
         self.readings = history.readings

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from streamq.errors import Line
+from streamq.errors import CodeLine
 from streamq.run.checkpoint import Checkpoint, EarlierRuns
 from streamq.run.idle import ctis_for_silent
 from streamq.run.metrics import line
@@ -20,7 +20,7 @@ from streamq.run.source_status import allowed_silence, followers, source_statuse
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.compiler.program import Program
+    from streamq.compiler.program import StagedPlan
 
 
 def milliseconds_now() -> int:
@@ -36,10 +36,10 @@ class Watcher:
     micro-batch. ``user_line`` is where in the user's code warnings point at.
     """
 
-    program: Program
+    program: StagedPlan
     checkpoint: Checkpoint
     name: str | None
-    user_line: Line
+    user_line: CodeLine
     earlier: EarlierRuns | None
     log: Callable[[str], None] | None = None
     begun: int = field(default_factory=milliseconds_now)

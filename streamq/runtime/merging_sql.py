@@ -14,7 +14,7 @@ from streamq.plan.partial import Algebra, Frame, Sql
 _LOW = 2**32 - 1
 
 
-class _Single(Algebra):
+class _SingleColumnAlgebra(Algebra):
     """One column, which Spark has an aggregate for."""
 
     how: str
@@ -28,7 +28,7 @@ class _Single(Algebra):
         return {target: f"{self.how}({column}) {frame.span}"}, {}
 
 
-class Subtractable(_Single):
+class SubtractableAlgebra(_SingleColumnAlgebra):
     """A column whose parts may be taken off again."""
 
     how = "sum"
@@ -39,7 +39,7 @@ class Subtractable(_Single):
 
 
 @dataclass(frozen=True)
-class Total(Subtractable):
+class CountAlgebra(SubtractableAlgebra):
     """A count."""
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
@@ -47,7 +47,7 @@ class Total(Subtractable):
 
 
 @dataclass(frozen=True)
-class Added(Subtractable):
+class SumAlgebra(SubtractableAlgebra):
     """A sum; ``wide``: of bigints, which are to overflow only if the result does, not half-way through the rows of an instant."""
 
     wide: bool
@@ -68,7 +68,7 @@ def _signed(value: str, so_far: str) -> str:
 
 
 @dataclass(frozen=True)
-class Extreme(_Single):
+class ExtremeAlgebra(_SingleColumnAlgebra):
     """A least or greatest value: ``how`` is min or max."""
 
     how: str
@@ -78,7 +78,7 @@ class Extreme(_Single):
 
 
 @dataclass(frozen=True)
-class Moment(Algebra):
+class MomentsAlgebra(Algebra):
     """A number of values, their mean, and the sum of their squared deviations from it."""
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
@@ -123,4 +123,4 @@ class Moment(Algebra):
         return sums, steps
 
 
-__all__ = ["Added", "Extreme", "Moment", "Subtractable", "Total"]
+__all__ = ["SumAlgebra", "ExtremeAlgebra", "MomentsAlgebra", "SubtractableAlgebra", "CountAlgebra"]

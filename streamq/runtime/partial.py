@@ -72,9 +72,9 @@ class PartialCount(Summed):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import Total
+        from streamq.runtime.merging_sql import CountAlgebra
 
-        return ((Total(), (self.name,)),)
+        return ((CountAlgebra(), (self.name,)),)
 
     def swept(self, value: Column) -> list[Column]:
         """1 or 0."""
@@ -154,9 +154,9 @@ class PartialSum(Summed):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import Added, Total
+        from streamq.runtime.merging_sql import CountAlgebra, SumAlgebra
 
-        return (Added(isinstance(self.type, LongType)), (self.name,)), (Total(), (self.many,))
+        return (SumAlgebra(isinstance(self.type, LongType)), (self.name,)), (CountAlgebra(), (self.many,))
 
     def swept(self, value: Column) -> list[Column]:
         """The value or 0, and 1 or 0."""
@@ -209,9 +209,9 @@ class _Extreme(SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import Extreme
+        from streamq.runtime.merging_sql import ExtremeAlgebra
 
-        return ((Extreme(self.how), (self.name,)),)
+        return ((ExtremeAlgebra(self.how), (self.name,)),)
 
 
 class PartialMin(_Extreme):
@@ -314,9 +314,9 @@ class PartialMoments(_Deviations, SparkPartial):
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import Moment
+        from streamq.runtime.merging_sql import MomentsAlgebra
 
-        return ((Moment(), tuple(self.columns)),)
+        return ((MomentsAlgebra(), tuple(self.columns)),)
 
 
 class PartialComoments(_Deviations):

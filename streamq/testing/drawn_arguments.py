@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
@@ -92,7 +92,7 @@ COUNTS = ("n", "step", ("top_k", "k"))
 WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
     ("top_k", "row_number"): (False,),
-    "clip_input": tuple(Clip), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
+    "clip_input": tuple(ClipInput), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
 }  # fmt: skip
 """Arguments that are words."""

@@ -15,7 +15,7 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.window_bounds import WINDOW_EDGES
-from streamq.choices import Anchor, Clip, LengthKind, Stamp
+from streamq.choices import Anchor, ClipInput, LengthKind, Stamp
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration
 from streamq.operators import AlterLifetime, Points, Select, TopK, WindowAggregate
@@ -38,7 +38,7 @@ UNEVEN = ((5, 2), (7, 3), (8, 5), (3, 2))
 
 
 @st.composite
-def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, Clip, Stamp]:
+def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, ClipInput, Stamp]:
     """A window of any kind, with clip and stamp."""
     whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
@@ -46,8 +46,11 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
     kinds = [room for room in every if not room.needs_exact_columns for _ in range(room.weight)]
     kinds += [room for room in every if room.needs_exact_columns and whole for _ in range(room.weight)]
     room = draw(st.sampled_from(kinds))
-    stamp, clip = draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.POINT_AT_END])), draw(st.sampled_from(Clip))
-    drawn: tuple[Window, Clip, Stamp] = room.drawn(draw, clip, stamp, ordered)
+    stamp, clip = (
+        draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.POINT_AT_END])),
+        draw(st.sampled_from(ClipInput)),
+    )
+    drawn: tuple[Window, ClipInput, Stamp] = room.drawn(draw, clip, stamp, ordered)
     return drawn
 
 

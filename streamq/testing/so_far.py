@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import OutputForm
-from streamq.compiler.program import Program
+from streamq.compiler.program import StagedPlan
 from streamq.errors import InvalidEvent, QueryFailed
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.settle import SettleKernel
@@ -34,7 +34,7 @@ MOST = 4
 
 
 def check_so_far(
-    case: Case, how: Execution, program: Program, promised: Sequence[Any], out: Sequence[pa.Table]
+    case: Case, how: Execution, program: StagedPlan, promised: Sequence[Any], out: Sequence[pa.Table]
 ) -> None:
     """Raise WrongOutput where what has been told by the end of a micro-batch is not what the rows so far say.
 
@@ -85,7 +85,7 @@ def _ticks(answer: pa.Table) -> list[str]:
     return [{"start": LE, "end": RE}.get(name, name) for name in answer.column_names]
 
 
-def _release(program: Program, how: Execution) -> Release | None:
+def _release(program: StagedPlan, how: Execution) -> Release | None:
     """Return what lets the rows of a result go before they are final; None where that cannot be told of them.
 
     It cannot where rows wait before an operator until they are settled; and, if rows go by the watermark, where that is not the

@@ -10,7 +10,7 @@ from typing import Any
 
 from pyspark.sql import types as t
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators import Select, TopK, Union
 from streamq.operators.top_k import RANK
@@ -49,7 +49,9 @@ def speculative(stream: Node) -> Node:
     ordered = [f.name for f in fields if not isinstance(f.type, nested)]
     keys = [f.name for f in fields if not isinstance(f.type, (*nested, t.DecimalType))][:1]
     by = Col(ordered[-1]) if ordered else Lit(0)
-    top = TopK(stream, tuple(keys), Snapshot(), k=1, by=by, desc=True, ties="keep", clip=Clip.FULL, stamp=Stamp.ALIGN)
+    top = TopK(
+        stream, tuple(keys), Snapshot(), k=1, by=by, desc=True, ties="keep", clip=ClipInput.FULL, stamp=Stamp.ALIGN
+    )
     return Select(top, tuple((f.name, Col(f.name)) for f in fields))
 
 

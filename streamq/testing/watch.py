@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.program import Program
+from streamq.compiler.program import StagedPlan
 from streamq.grid import Grid
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -143,7 +143,7 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
-def watched(program: Program, held_to_ctis: bool = True) -> Program:
+def watched(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     """Return the program with kernels that forget, and rewrite, all they may in every micro-batch and merge ranges as if many.
 
     With ``held_to_ctis`` each is a :class:`Watched`, which raises where a CTI is broken.

@@ -45,7 +45,7 @@ class LoadFailure:
 
 
 @dataclass(frozen=True)
-class Row:
+class ModuleEntry:
     """A module as the repository lists it."""
 
     name: str
@@ -191,12 +191,12 @@ class Repository:
     # what people read
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ModuleEntry]:
         """A row a module, by name."""
         return [self._row(self.get(name)) for name in self]
 
-    def _row(self, module: UserModule) -> Row:
-        return Row(
+    def _row(self, module: UserModule) -> ModuleEntry:
+        return ModuleEntry(
             module.name,
             module.kind,
             module.signature,

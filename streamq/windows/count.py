@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import Clip, Stamp, check_word
+from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, sentence
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
@@ -56,8 +56,8 @@ class Count(Window):
 
     def clip(self, asked: str | None) -> str:
         """Return how members are cut: full, by ends right, unless ``asked`` says otherwise; raises PlanError where it cannot."""
-        clip = asked or (Clip.RIGHT if self.by == "end" else Clip.FULL)
-        if self.by == "end" and clip not in (Clip.NONE, Clip.RIGHT):
+        clip = asked or (ClipInput.RIGHT if self.by == "end" else ClipInput.FULL)
+        if self.by == "end" and clip not in (ClipInput.NONE, ClipInput.RIGHT):
             wrong, hint = "windows of ends clip right or not at all", 'Say clip_input="none", or leave it out.'
             raise PlanError(sentence("count_window", wrong, f"found {clip!r}", hint))
         return clip

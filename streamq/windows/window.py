@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.plan.keys import check_key
 from streamq.plan.node import Traits
@@ -104,9 +104,9 @@ class Window(ABC):
     def shown(self, axis: str) -> str:
         """Return the lengths as explain shows them: ``size=1 hour, hop=5 minutes``."""
 
-    def shown_with(self, clip: Clip, stamp: Stamp, axis: str) -> str:
+    def shown_with(self, clip: ClipInput, stamp: Stamp, axis: str) -> str:
         """Return the lengths, and clip and stamp where they are not the default: ``gap=5, clip=left, stamp=align``."""
-        shown = self.shown(axis) + ("" if clip == Clip.FULL else f", clip={clip}")
+        shown = self.shown(axis) + ("" if clip == ClipInput.FULL else f", clip={clip}")
         return shown + ("" if stamp == self.default_stamp else f", stamp={stamp}")
 
     @abstractmethod

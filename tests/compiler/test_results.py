@@ -14,7 +14,7 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.explain import explain
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.program import Program
+from streamq.compiler.program import StagedPlan
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
@@ -31,12 +31,12 @@ STRONG = Level(None)
 FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputForm.CHANGELOG, ctis=True)
 
 
-def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> Program:
+def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> StagedPlan:
     root, _ = numbered(Results.of([query.plan for query in queries]))
     return compile_stages(rewritten(root), Options(egresses=tuple(egresses), buckets=2, level=level))
 
 
-def kernels(program: Program) -> list[str]:
+def kernels(program: StagedPlan) -> list[str]:
     return [hosted.name.partition(":")[0] for stage in program.stages for hosted in stage.hosted]
 
 

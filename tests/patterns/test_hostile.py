@@ -10,7 +10,7 @@ from streamq.errors import CedrError
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_text import render
 from streamq.patterns.source_text import MAX_DEPTH, MAX_LENGTH, MAX_SIGNS
-from streamq.patterns.syntax import Field
+from streamq.patterns.syntax import EventField
 
 WHERE = "EVENT E WHEN A WHERE "
 
@@ -83,7 +83,7 @@ def test_many_conditions_are_no_depth() -> None:
     program = parse(WHERE + " AND ".join(f"a{i}" for i in range(10_000)))
     where = program.definitions[0].where
     assert len(where) == 10_000
-    assert where[-1] == Field(None, "a9999")
+    assert where[-1] == EventField(None, "a9999")
     assert render(program).count("AND") == 9_999
     assert len(["{", "x", ".", "a", "=", "y", ".", "b", "}", "AND"]) * 10_000 < MAX_SIGNS
 

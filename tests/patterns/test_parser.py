@@ -24,8 +24,8 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
+    EventField,
     Expression,
-    Field,
     Literal,
     OutputField,
     Part,
@@ -41,7 +41,7 @@ WHERE {x.Machine_Id = y.Machine_Id} AND {x.Machine_Id = z.Machine_Id}
 """The running example of "Consistent Streaming Through Time" (CIDR 2007), section 3.1."""
 
 A, B, C = Part(Type("A")), Part(Type("B")), Part(Type("C"))
-X, Y, Z = Field(None, "x"), Field(None, "y"), Field(None, "z")
+X, Y, Z = EventField(None, "x"), EventField(None, "y"), EventField(None, "z")
 
 
 def definition(text: str) -> Definition:
@@ -63,7 +63,7 @@ def expression(text: str) -> Expression:
 
 
 def test_the_running_example_of_the_paper() -> None:
-    x, y, z = (Field(variable, "Machine_Id") for variable in "xyz")
+    x, y, z = (EventField(variable, "Machine_Id") for variable in "xyz")
     sequence = Sequence((Part(Type("INSTALL"), "x"), Part(Type("SHUTDOWN"), "y")), "12 hours")
     unless = Unless(Part(sequence), Part(Type("RESTART"), "z"), "5 minutes")
     same = Apply("=", (x, y)), Apply("=", (x, z))
@@ -199,16 +199,16 @@ def test_where(text: str, conditions: tuple[Condition, ...]) -> None:
         ("CAST(x + 1 AS bigint)", Apply("cast as", (Apply("+", (X, Literal(1))), Literal("bigint")))),
         ("cast (x as DECIMAL(10,2)) = y", Apply("=", (Apply("cast as", (X, Literal("decimal(10, 2)"))), Y))),
         ("CAST(x AS 'array<bigint>')", Apply("cast as", (X, Literal("array<bigint>")))),
-        ("case", Field(None, "case")), ("cast", Field(None, "cast")),
-        ("end = case(x)", Apply("=", (Field(None, "end"), Apply("case", (X,))))),
+        ("case", EventField(None, "case")), ("cast", EventField(None, "cast")),
+        ("end = case(x)", Apply("=", (EventField(None, "end"), Apply("case", (X,))))),
         ("f()", Apply("f", ())),
         ("f(x, g(y), 1 = 2)", Apply("f", (X, Apply("g", (Y,)), Apply("=", (Literal(1), Literal(2)))))),
         ("first(x)", Apply("first", (X,))),
         ("negative(1)", Apply("negative", (Literal(1),))),
-        ("a.first", Field("a", "first")),
-        ("a . event", Field("a", "event")),
-        ("`a b`.`c``d`", Field("a b", "c`d")),
-        ("größe", Field(None, "größe")),
+        ("a.first", EventField("a", "first")),
+        ("a . event", EventField("a", "event")),
+        ("`a b`.`c``d`", EventField("a b", "c`d")),
+        ("größe", EventField(None, "größe")),
     ],
 )  # fmt: skip
 def test_expression(text: str, tree: Expression) -> None:
@@ -236,7 +236,7 @@ def test_literals_of_different_types_differ() -> None:
 def test_output() -> None:
     fields = definition("EVENT E WHEN A AS x OUTPUT x.a, x.b AS c, x.a + 1 AS `next a`, y, 1 AS event").output
     assert [field.name for field in fields] == ["a", "c", "next a", "y", "event"]
-    assert fields[0] == OutputField(Field("x", "a"), "a")
+    assert fields[0] == OutputField(EventField("x", "a"), "a")
     assert definition("EVENT E WHEN A").output == ()
 
 
@@ -276,7 +276,7 @@ def test_comments_blanks_and_bytes() -> None:
 @pytest.mark.parametrize("word", keywords())
 def test_keywords_as_names(word: str) -> None:
     """Reserved words are names after a dot only; the others wherever no keyword can stand, or in backticks."""
-    assert where(f"x.{word} AND [{word} EQUAL 1]") == (Field("x", word), AttributeEquals(word, Literal(1)))
+    assert where(f"x.{word} AND [{word} EQUAL 1]") == (EventField("x", word), AttributeEquals(word, Literal(1)))
     assert pattern(f"ANY(`{word}`, A)") == AnyOf((Part(Type(word)), A))
     if word in RESERVED:
         with pytest.raises(CedrError, match=f"found the keyword {word}"):
@@ -289,7 +289,10 @@ def test_words_that_begin_with_keywords_are_names() -> None:
     text = "EVENT EVENTS WHEN SEQUENCE(ALLOWED ASK, ANYONE FIRSTS, 5) WHERE ORDERS.NOTE = INSIDE AND TRUEST"
     only = definition(text)
     assert only.pattern.pattern == Sequence((Part(Type("ALLOWED"), "ASK"), Part(Type("ANYONE"), "FIRSTS")), 5)
-    assert only.where == (Apply("=", (Field("ORDERS", "NOTE"), Field(None, "INSIDE"))), Field(None, "TRUEST"))
+    assert only.where == (
+        Apply("=", (EventField("ORDERS", "NOTE"), EventField(None, "INSIDE"))),
+        EventField(None, "TRUEST"),
+    )
 
 
 def test_places() -> None:

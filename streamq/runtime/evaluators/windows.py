@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.columnar import ints, matching, runs, with_column
@@ -62,7 +62,7 @@ class _OverWindows:
 
     assigner: Assigner
     keys: tuple[str, ...]
-    clip: Clip
+    clip: ClipInput
     stamp: Stamp
     sensitive: bool
     waits_for_members: bool = field(default=False, kw_only=True)

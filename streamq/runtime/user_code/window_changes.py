@@ -110,7 +110,7 @@ class Members:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallOutcome:
     """The outcome of a call: a result, the state behind it as a pickle, and, if it failed, why."""
 
     result: Any
@@ -184,7 +184,7 @@ class Changes:
             return None
         return Change(KeptState(call.state), come, gone)
 
-    def remember(self, now: Members, digest: int, of: Outcome) -> None:
+    def remember(self, now: Members, digest: int, of: CallOutcome) -> None:
         """Remember a call that has been made."""
         body = None if of.result is None else pickled(of.result)
         self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, of.state, of.failure)
@@ -239,4 +239,4 @@ def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 
-__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "Outcome", "KeptState", "Rows"]
+__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "CallOutcome", "KeptState", "Rows"]

@@ -27,11 +27,11 @@ from streamq.runtime.user_code.states import instants_of
 from streamq.runtime.user_code.window_changes import (
     Block,
     CallMemory,
+    CallOutcome,
     Change,
     Changes,
     KeptState,
     Members,
-    Outcome,
     Rows,
 )
 
@@ -105,7 +105,7 @@ class Walk:
         call = changes.unchanged(now, digest)
         if call is None:
             result = self._result(now, changes.since_last_call(now, digest))
-            changes.remember(now, digest, Outcome(result, self._body, self._failure))
+            changes.remember(now, digest, CallOutcome(result, self._body, self._failure))
             return result
         if call.failure is not None:
             self._set_aside(now, call.failure)

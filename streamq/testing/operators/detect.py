@@ -90,7 +90,7 @@ def meeting(node: Detect) -> Meeting:
             match condition:
                 case syntax.CorrelationKey(attributes, True):
                     fields |= set(attributes)
-                case syntax.Apply("=", (syntax.Field(_, one), syntax.Field(_, other))):
+                case syntax.Apply("=", (syntax.EventField(_, one), syntax.EventField(_, other))):
                     fields |= {one, other}
     # as often as the text names it, an event of a type may be needed
     leaves = (kind for d in node.definitions.program.definitions for _, kind in event_types(d.pattern))

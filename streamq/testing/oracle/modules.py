@@ -17,7 +17,7 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
@@ -45,7 +45,7 @@ class ModuleValue:
     aggregate: Aggregate
     kinds: tuple[t.DataType, ...]
     result: t.DataType
-    clip: Clip
+    clip: ClipInput
     instants: t.DataType
 
     def sql(self, values: Sequence[str], *, passes: str, order: str, functions: PythonFunctions) -> str:
@@ -106,9 +106,9 @@ class ModuleValue:
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
         """Events with their arguments by name, and their lifetimes, cut."""
         names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
-        if self.clip in (Clip.FULL, Clip.LEFT):
+        if self.clip in (ClipInput.FULL, ClipInput.LEFT):
             le = [max(at, window[0]) for at in le]
-        if self.clip in (Clip.FULL, Clip.RIGHT):
+        if self.clip in (ClipInput.FULL, ClipInput.RIGHT):
             re = [min(at, window[1]) for at in re]
         frame = {str(name): _series(column) for name, column in zip(names, columns, strict=True)}
         for name, ticks in (("start", le), ("end", re)):

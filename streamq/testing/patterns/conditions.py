@@ -57,7 +57,7 @@ def of_run(function: str, values: list[Any]) -> Any:
 def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[str, str | None] | None:
     """The repeated variable that an aggregate is of, and its field, if there is one; None for another expression."""
     match expression:
-        case s.Apply(function, (s.Field(variable, name),)) if function.lower() in (*RUNS, "first", "last"):
+        case s.Apply(function, (s.EventField(variable, name),)) if function.lower() in (*RUNS, "first", "last"):
             if variable in repeated:
                 return str(variable), name
             if variable is None and name in repeated:
@@ -72,10 +72,12 @@ def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, An
         run = bound[f"{of[0]}@"]
         if run is None:
             return None
-        one = [evaluated(s.Field(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]]
+        one = [
+            evaluated(s.EventField(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]
+        ]
         return of_run(expression.function.lower(), one)
     match expression:
-        case s.Field(variable, name):
+        case s.EventField(variable, name):
             fields = bound.get(variable or "")
             if fields is None:
                 return None
@@ -178,11 +180,11 @@ def conditions(where: Sequence[s.Condition], events: Sequence[str], repeated: Ma
         match condition:
             case s.AttributeEquals(attribute, literal):
                 for name in events:
-                    yield Condition(s.Apply("=", (s.Field(name, attribute), literal)), frozenset({name}))
+                    yield Condition(s.Apply("=", (s.EventField(name, attribute), literal)), frozenset({name}))
             case s.CorrelationKey(attributes, equal):
                 for pair, attribute in itertools.product(itertools.combinations(events, 2), attributes):
                     one, other = together(*pair, repeated)
-                    fields = s.Field(one, attribute), s.Field(other, attribute)
+                    fields = s.EventField(one, attribute), s.EventField(other, attribute)
                     yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
             case expression:
                 yield Condition(expression, frozenset(named(expression, repeated)))
@@ -194,7 +196,7 @@ def named(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[
         yield f"{of[0]}@"
         return
     match expression:
-        case s.Field(variable):
+        case s.EventField(variable):
             assert variable is not None, "a field without its variable"
             yield variable
         case s.Apply(_, arguments):

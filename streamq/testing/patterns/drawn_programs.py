@@ -18,8 +18,8 @@ from streamq.patterns.syntax import (
     AttributeEquals,
     CorrelationKey,
     Definition,
+    EventField,
     Expression,
-    Field,
     Literal,
     OutputField,
     Part,
@@ -34,7 +34,7 @@ CHARACTERS = st.characters(exclude_categories=["Cs"], exclude_characters="\0")
 NAMES = st.sampled_from(["a", "x1", "Ä", "_", *keywords()]) | st.text(CHARACTERS, min_size=1, max_size=5)
 NUMBERS = st.integers(-(10**20), 10**20) | st.floats(allow_nan=False, allow_infinity=False)
 LITERALS = st.builds(Literal, NUMBERS | st.text(CHARACTERS, max_size=5) | st.booleans() | st.none())
-FIELDS = st.builds(Field, st.none() | NAMES, NAMES)
+FIELDS = st.builds(EventField, st.none() | NAMES, NAMES)
 FUNCTIONS = st.sampled_from(["f", "first", "negative", "Sequence", "größe"])
 TYPES = st.builds(Literal, st.sampled_from(["bigint", "string", "decimal(10, 2)", "array<bigint>", "double"]))
 DURATIONS = st.integers(1, 2**40) | st.sampled_from(
@@ -138,7 +138,9 @@ class ProgramDrawing:
 def definitions(draw: Draw, name: str) -> Definition:
     whole = Part(ProgramDrawing(draw, variables(draw), 3).pattern(), draw(st.none() | st.just("whole")))
     where = draw(st.lists(CONJUNCTS, max_size=3))
-    output = [OutputField(e, e.name if isinstance(e, Field) else "f") for e in draw(st.lists(EXPRESSIONS, max_size=3))]
+    output = [
+        OutputField(e, e.name if isinstance(e, EventField) else "f") for e in draw(st.lists(EXPRESSIONS, max_size=3))
+    ]
     named = {field.name: field for field in output}
     return Definition(name, whole, tuple(where), tuple(named.values()), draw(SLICES), draw(SLICES))
 

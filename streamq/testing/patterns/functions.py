@@ -42,7 +42,7 @@ def in_text(expr: Expr) -> s.Expression:
     match expr:
         case Col(name=name):
             variable, _, field = name.partition(".")
-            return s.Field(variable, OWN.get(field, field))
+            return s.EventField(variable, OWN.get(field, field))
         case Lit(value=value, type=None):
             return s.Literal(value)
         case Call(function=function) if function.identity in IN_TEXTS:

@@ -237,8 +237,10 @@ def defined(
     outputs: dict[str, s.Expression] = {field.name: field.expression for field in definition.output}
     if not outputs:
         own = [(v, f) for v, kind in seen_events(definition.pattern) for f in types[kind.name].fields]
-        lists = {(v, f): s.Apply("collect", (s.Field(v, f),)) for v, f in own if v in many}
-        outputs |= {f"{v}_{f}": lists.get((v, f), s.Field(v, f)) for v, f in own} | {"root": s.Field("@root", "root")}
+        lists = {(v, f): s.Apply("collect", (s.EventField(v, f),)) for v, f in own if v in many}
+        outputs |= {f"{v}_{f}": lists.get((v, f), s.EventField(v, f)) for v, f in own} | {
+            "root": s.EventField("@root", "root")
+        }
     events = []
     for e in evaluation.part(definition.pattern):
         root = {"@root": moment(e.root, axis)}

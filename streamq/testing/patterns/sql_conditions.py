@@ -43,13 +43,13 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
         match condition:
             case s.AttributeEquals(attribute, literal):
                 for name in events:
-                    yield Condition(s.Apply("=", (s.Field(name, attribute), literal)), frozenset({name}))
+                    yield Condition(s.Apply("=", (s.EventField(name, attribute), literal)), frozenset({name}))
             case s.CorrelationKey(attributes, equal):
                 for attribute in attributes:
                     for one, other in itertools.combinations(events, 2):
                         if any({one, other} <= group for group in together):
                             pair = met(one, other, many)
-                            fields = tuple(s.Field(name, attribute) for name in pair)
+                            fields = tuple(s.EventField(name, attribute) for name in pair)
                             yield Condition(s.Apply("=" if equal else "<>", fields), frozenset(pair))
             case _:
                 yield Condition(condition, frozenset(named(condition, many)))
@@ -86,7 +86,7 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
         run = f"{of[0]}@"
         return OF_LISTS[expression.function.lower()].format(f'{visible[run]}."{run}.{of[1] or "Vs"}"')
     match expression:
-        case s.Field(variable, name):
+        case s.EventField(variable, name):
             assert variable is not None
             if variable.endswith("@"):
                 # what is equal in all of a run

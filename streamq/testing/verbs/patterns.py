@@ -21,7 +21,7 @@ from streamq.patterns.syntax import (
     Condition,
     CorrelationKey,
     Definition,
-    Field,
+    EventField,
     Part,
     Program,
 )
@@ -148,14 +148,17 @@ def _about(variables: Sequence[str], condition: Condition) -> Iterator[Condition
     match condition:
         case AttributeEquals(attribute, value):
             for variable in variables:
-                yield Apply("=", (Field(variable, attribute), value))
+                yield Apply("=", (EventField(variable, attribute), value))
         case CorrelationKey(attributes, equal):
             # equal ones go hand in hand; of unique ones each differs from each
             before = {i: variables[max(0, i - 1) : i] if equal else variables[:i] for i in range(len(variables))}
             for attribute in attributes:
                 for i, variable in enumerate(variables):
                     for other in before[i]:
-                        yield Apply("=" if equal else "<>", (Field(other, attribute), Field(variable, attribute)))
+                        yield Apply(
+                            "=" if equal else "<>",
+                            (EventField(other, attribute), EventField(variable, attribute)),
+                        )
         case _:
             yield condition
 

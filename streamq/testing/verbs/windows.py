@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.operators import Scan, Select, TopK, WindowAggregate
 from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate
@@ -39,14 +39,14 @@ class Windowable(ABC):
 
     def in_windows(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Windows:
         stamped = None if stamp is None else Stamp(stamp)
-        return Windows(self._events(plan or self.plan), self.keys, window, Clip(clip), stamped)
+        return Windows(self._events(plan or self.plan), self.keys, window, ClipInput(clip), stamped)
 
     def per_window(self) -> Windows:
         """Groups by lifetime, whose snapshots are those lifetimes; the columns of the lifetimes go again."""
         names = self.plan.schema.names
         bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         timed = Select(self.plan, (*((name, Col(name)) for name in names), *bounds.items()))
-        return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), Clip.FULL, None, tuple(bounds))
+        return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), ClipInput.FULL, None, tuple(bounds))
 
     def scan(self, operator: Any) -> Events:
         """From event to event of each group, in order."""
@@ -85,7 +85,7 @@ class Windows:
     events: Events
     keys: tuple[str, ...]
     window: Window
-    clip: Clip
+    clip: ClipInput
     asked: Stamp | None
     hidden: tuple[str, ...] = ()
 

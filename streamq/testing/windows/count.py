@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import string
@@ -41,13 +41,15 @@ class CountRoom(WindowRoom[Count]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} b ON {inside}"
         )
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Count, Clip, Stamp]:
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Count, ClipInput, Stamp]:
         by = draw(st.sampled_from(["start", "end"]))
-        clip = draw(st.sampled_from([Clip.NONE, Clip.RIGHT])) if by == "end" else clip
+        clip = draw(st.sampled_from([ClipInput.NONE, ClipInput.RIGHT])) if by == "end" else clip
         return Count(draw(st.integers(1, 3)), by), clip, stamp
 
     def written(self, window: Count, axis: str) -> tuple[str, list[str]]:
         return "count", [str(window.n), *([] if window.by == "start" else [f"by={string(window.by)}"])]
 
-    def usual_clip(self, window: Count) -> Clip:
-        return Clip.RIGHT if window.by == "end" else Clip.FULL
+    def usual_clip(self, window: Count) -> ClipInput:
+        return ClipInput.RIGHT if window.by == "end" else ClipInput.FULL

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import hopping_windows
@@ -49,7 +49,9 @@ class HoppingRoom(WindowRoom[Hopping]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Hopping, Clip, Stamp]:
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Hopping, ClipInput, Stamp]:
         return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
 
     def written(self, window: Hopping, axis: str) -> tuple[str, list[str]]:

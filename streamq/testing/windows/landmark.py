@@ -8,7 +8,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.testing.oracle.expressions import listed
 from streamq.testing.oracle.grids import bound
@@ -64,7 +64,9 @@ class LandmarkRoom(WindowRoom[Landmark]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Landmark, Clip, Stamp]:
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Landmark, ClipInput, Stamp]:
         period = draw(st.one_of(st.none(), st.integers(2, 15)))
         return Landmark(draw(st.integers(1, 6)), draw(st.integers(-5, 5)), period), clip, stamp
 

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.grid import Grid
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
@@ -98,7 +98,7 @@ class WindowRoom(ABC, Generic[W]):
     def members(self, window: W, of: Members, run: Run) -> str:
         """Return a table of events with ``w`` (which window), ``w_le`` and ``w_re``: a row for each window that they are in."""
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, Clip, Stamp]:
+    def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, ClipInput, Stamp]:
         """Return a window with clip and stamp, those given or others; ``ordered``: columns by which events can be ordered.
 
         A kind of weight 0 needs none.
@@ -112,9 +112,9 @@ class WindowRoom(ABC, Generic[W]):
     def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
         """Set those arguments of its verb that depend on each other; ``open`` stands for one that is still to be drawn."""
 
-    def usual_clip(self, window: W) -> Clip:
+    def usual_clip(self, window: W) -> ClipInput:
         """Return how members are cut unless the user says it."""
-        return Clip.FULL
+        return ClipInput.FULL
 
     def lengths(self, window: W) -> Iterator[int]:
         """Yield its lengths of time."""

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.errors import column_names
 from streamq.testing.oracle.expressions import listed, order_of, same
 from streamq.testing.oracle.run import Run
@@ -43,7 +43,7 @@ class RowsRoom(WindowRoom[Rows]):
         inside = f"{same(of.groups)} AND a.place BETWEEN b.w AND b.w + {window.n - 1}"
         return run.table(f"SELECT b.w, b.w_le, b.w_re, a.* FROM {rows} a JOIN {windows} b ON {inside}")
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, Clip, Stamp]:
+    def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, ClipInput, Stamp]:
         order = draw(st.lists(st.sampled_from(ordered), max_size=1)) if ordered else []
         return Rows(draw(st.integers(1, 3)), draw(st.integers(1, 4)), tuple(order)), clip, stamp
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.testing.oracle.expressions import listed, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.program_text import duration
@@ -38,7 +38,9 @@ class SessionRoom(WindowRoom[Session]):
         end = f"CAST(least({INFINITY}, {own}::HUGEINT - 1 + {window.gap}) AS BIGINT)"
         return run.table(f"SELECT 0 AS w, w_le, {end} AS w_re, * EXCLUDE (w_le) FROM {rows}")
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Session, Clip, Stamp]:
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Session, ClipInput, Stamp]:
         return Session(draw(st.integers(2, 6))), clip, stamp
 
     def written(self, window: Session, axis: str) -> tuple[str, list[str]]:

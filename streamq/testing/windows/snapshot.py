@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamq.choices import Clip, LengthKind, Stamp
+from streamq.choices import ClipInput, LengthKind, Stamp
 from streamq.operators import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.schema import POINT
@@ -44,7 +44,9 @@ class SnapshotRoom(WindowRoom[Snapshot]):
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} b ON {overlap}"
         )
 
-    def drawn(self, draw: Draw, clip: Clip, stamp: Stamp, ordered: Sequence[str]) -> tuple[Snapshot, Clip, Stamp]:
+    def drawn(
+        self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]
+    ) -> tuple[Snapshot, ClipInput, Stamp]:
         return Snapshot(), clip, stamp
 
     def written(self, window: Snapshot, axis: str) -> tuple[str, list[str]]:

@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 import streamq as sq
-from streamq.choices import Clip, Stamp
+from streamq.choices import ClipInput, Stamp
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules.push_where_below_udo import push_where_below_udo, why_not
 from streamq.expressions import start
@@ -82,7 +82,7 @@ def exploded(
     **options: Any,
 ) -> Explode:
     """The rows of an operator over windows, whose place in time is still in columns of their own."""
-    plan = rows_of(operator(*args, **options), source, keys, window, Clip.FULL, None)
+    plan = rows_of(operator(*args, **options), source, keys, window, ClipInput.FULL, None)
     while not isinstance(plan, Explode):
         (plan,) = plan.children
     return plan
@@ -160,7 +160,7 @@ def test_elements_of_other_arrays_are_left_alone() -> None:
 
 def test_a_filter_over_rows_with_lifetimes_of_their_own_comes_to_the_source() -> None:
     """It passes select, alter_lifetime and explode; the window then has the other events no more."""
-    rows = rows_of(firsts("k", "v"), TRIPS, ("w",), HOPPING, Clip.FULL, Stamp.CLIP)
+    rows = rows_of(firsts("k", "v"), TRIPS, ("w",), HOPPING, ClipInput.FULL, Stamp.CLIP)
     done = rewrite(Where(rows, K == "a"))
     (window,) = [n for n in nodes(done.plan) if isinstance(n, WindowAggregate)]
     assert isinstance(window.input, Where)

@@ -1,0 +1,31 @@
+"""One word, one name: no two classes of the product have one name, and no two files but rooms that mirror each other.
+
+The product is ``streamq/`` without ``streamq/testing``, which says the same things once more and mirrors their names.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from pathlib import Path
+
+from tests.parsed import parsed, python_files
+
+PACKAGE = Path(__file__).parents[1] / "streamq"
+
+
+def product_files() -> list[Path]:
+    return [path for path in python_files("streamq") if not path.is_relative_to(PACKAGE / "testing")]
+
+
+def shown(path: Path) -> str:
+    return path.relative_to(PACKAGE).as_posix()
+
+
+def test_no_two_classes_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in product_files():
+        for node in parsed(path).body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name].append(shown(path))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
