@@ -23,7 +23,7 @@ from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
 from streamq.operators.merging import choose_form
-from streamq.runtime.partial import PartialCount, PartialMax, PartialSum
+from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialSum
 
 KEYS = 1_000
 HOP = 60_000_000

@@ -16,18 +16,18 @@ from typing import Any, NamedTuple
 import streamq as sq
 from streamq import policies, reading, sources
 from streamq.operators import MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
-from streamq.operators.grouped import Grouped, GroupVerbs
+from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
-from streamq.operators.windowed import Windowed
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, stated_of
 from streamq.run import run_all
 from streamq.run.running import Run
-from streamq.run.verbs import RunVerbs
+from streamq.run.run_verbs import RunVerbs
 from streamq.stream import Stream
 from streamq.user_code.repository import Repository
-from streamq.windows import KINDS, EveryKind, Window
+from streamq.windows import KINDS, AllWindowVerbs, Window
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
 
@@ -82,9 +82,9 @@ def sections() -> dict[str, list[Entry]]:
             *(Entry(f"sq.{n}", f) for n, f in public(policies) if hasattr(sq, n)),
         ],
         "Verbs": [e for room in rooms if room not in (WindowVerbs, GroupVerbs) for e in verbs_of(room)],
-        "Windows": of_groups([e for room in (*EveryKind.__mro__, WindowVerbs) for e in methods("stream", room)]),
-        "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", Grouped.apply)],
-        "What a window makes of its members": methods("window", Windowed),
+        "Windows": of_groups([e for room in (*AllWindowVerbs.__mro__, WindowVerbs) for e in methods("stream", room)]),
+        "Groups": [Entry("stream.group_by", GroupVerbs.group_by), Entry("group.apply", GroupedStream.apply)],
+        "What a window makes of its members": methods("window", WindowedStream),
         "Aggregates": [Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(AGGREGATES)],
         "Code of your own": [
             Entry("sq.udf", sq.udf),
@@ -140,7 +140,7 @@ def methods(owner: str, cls: type) -> list[Entry]:
 
 def verbs_of(room: type) -> list[Entry]:
     """The verbs of a room, those that groups have as well called so."""
-    return of_groups(methods("stream", room)) if issubclass(Grouped, room) else methods("stream", room)
+    return of_groups(methods("stream", room)) if issubclass(GroupedStream, room) else methods("stream", room)
 
 
 def of_groups(entries: list[Entry]) -> list[Entry]:

@@ -1,6 +1,9 @@
 """The public names, and the modules that they are loaded from when first used (:mod:`lazy_loader`); type checkers read it too."""
 
 from . import functions as functions
+from .aggregates.correlations import corr as corr
+from .aggregates.correlations import covar as covar
+from .aggregates.correlations import covar_pop as covar_pop
 from .aggregates.counts import count as count
 from .aggregates.distinct import count_distinct as count_distinct
 from .aggregates.extremes import max as max
@@ -9,9 +12,6 @@ from .aggregates.first_last import first as first
 from .aggregates.first_last import last as last
 from .aggregates.lists import collect as collect
 from .aggregates.means import avg as avg
-from .aggregates.pairs import corr as corr
-from .aggregates.pairs import covar as covar
-from .aggregates.pairs import covar_pop as covar_pop
 from .aggregates.percentiles import median as median
 from .aggregates.percentiles import percentile as percentile
 from .aggregates.sums import sum as sum
@@ -64,7 +64,7 @@ from .reading import read_stream as read_stream
 from .run.doctor import doctor as doctor
 from .run.run_all import result as result
 from .run.run_all import run_all as run_all
-from .run.session import session as session
+from .run.spark_session import session as session
 from .sources import (
     changes as changes,
 )

@@ -209,6 +209,12 @@ def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
     return tuple(names)
 
 
+def check_whole_number(verb: str, name: str, number: Any) -> None:
+    """Raise PlanError for an argument that is no whole number of at least 1."""
+    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+        raise PlanError(sentence(verb, f"{name} is a whole number of at least 1", f"found {number!r}"))
+
+
 def unknown_column(
     verb: str, name: Any, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
 ) -> NoReturn:

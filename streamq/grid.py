@@ -1,7 +1,7 @@
 """Grids of windows as values: which intervals of the time axis they are, and which of them an instant lies in.
 
 An interval ``[a, b)`` contains a and not b. All lengths and instants are in ticks: microseconds since 1970 (UTC) on a timestamp
-axis, the column's own unit on an integer axis. The rule for Arrow arrays and Spark columns is in ``streamq/runtime/grid.py``.
+axis, the column's own unit on an integer axis. ``streamq/runtime/grid_ranges.py`` has the rule for arrays and columns.
 """
 
 from __future__ import annotations

@@ -12,9 +12,9 @@ from streamq.errors import PlanError, TypeMismatch, column_names, sentence
 from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.edges import edge_literal
+from streamq.operators.input_table import input_table, source_name, table_fields
 from streamq.operators.source import axis_of
 from streamq.operators.source_policy import source_policy
-from streamq.operators.tables import input_table, source_name, table_fields
 from streamq.plan.keys import check_key
 from streamq.plan.schema import Field, Schema, check_names, quote
 from streamq.progress.argument import ProgressArgument

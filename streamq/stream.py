@@ -14,7 +14,7 @@ from streamq.operators.clip import ClipVerbs
 from streamq.operators.distinct_ids import DistinctIdsVerbs
 from streamq.operators.except_ import ExceptVerbs
 from streamq.operators.explode import ExplodeVerbs
-from streamq.operators.grouped import GroupVerbs
+from streamq.operators.grouped_stream import GroupVerbs
 from streamq.operators.join import JoinVerbs
 from streamq.operators.join_table import JoinTableVerbs
 from streamq.operators.scan import ScanVerbs
@@ -31,7 +31,7 @@ from streamq.plan.resolve import EventProxy
 from streamq.plan.schema import Schema
 from streamq.plan.verbs import Verbs, tables_behind
 from streamq.policies import Consistency, consistency_of
-from streamq.run.verbs import RunVerbs
+from streamq.run.run_verbs import RunVerbs
 
 if TYPE_CHECKING:
     import pandas as pd

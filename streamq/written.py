@@ -8,7 +8,7 @@ from typing import Any
 from streamq.compiler.plan_json import from_text, plan_from_json
 from streamq.errors import PlanError, TypeMismatch, nearest, sentence, unknown_column
 from streamq.operators import JoinTable, Source
-from streamq.operators.tables import input_table, source_name, static_table
+from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import detect, operators  # noqa: F401  the node of detect is then among those that a text may name
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, renamed

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from streamq.run.session import session
+from streamq.run.spark_session import session
 from streamq.user_code.repository import modules
 
 if TYPE_CHECKING:

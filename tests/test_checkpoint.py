@@ -13,8 +13,8 @@ from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.operators import Union
 from streamq.policies import Level
-from streamq.run.arguments import ResultRequest, RunArguments
 from streamq.run.checkpoint import identity_of
+from streamq.run.run_arguments import ResultRequest, RunArguments
 from streamq.runtime.identity import STATE_VERSION, Identity, changes, read_identity
 from tests.programs import compiled
 

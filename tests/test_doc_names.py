@@ -17,8 +17,8 @@ import pytest
 
 import streamq
 import streamq.testing
-from streamq.operators.grouped import Grouped
-from streamq.operators.windowed import Windowed
+from streamq.operators.grouped_stream import GroupedStream
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.run.running import Run
 from streamq.stream import Stream
 from tests.parsed import python_files
@@ -47,8 +47,8 @@ OWNERS: dict[str, Any] = {
     "stream": Stream,
     "query": Stream,
     "run": Run,
-    "window": Windowed,
-    "group": Grouped,
+    "window": WindowedStream,
+    "group": GroupedStream,
 }
 """What the pages' variables are, as far as their attributes go; an attribute of another class is looked up by its name."""
 

@@ -17,9 +17,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import streamq
-from streamq.operators.grouped import Grouped
+from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.per_window import PerWindow
-from streamq.operators.windowed import Windowed
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.run.running import Run
@@ -113,8 +113,8 @@ def test_the_language_page_has_every_public_function_that_is_no_expression() -> 
 
 OWNERS: dict[type, tuple[str, ...]] = {
     Stream: ("stream",),
-    Grouped: ("group",),
-    Windowed: ("window",),
+    GroupedStream: ("group",),
+    WindowedStream: ("window",),
     PerWindow: ("window",),
     Pattern: ("pattern", "stream"),
     Contributor: ("contributor",),

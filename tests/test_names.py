@@ -29,3 +29,19 @@ def test_no_two_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef):
                 places[node.name].append(shown(path))
     assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
+
+
+MIRRORED = (
+    # an operator, what it means, and the kernel that runs it
+    {"operators", "runtime/evaluators", "runtime/kernels"},
+)
+"""Folders whose rooms mirror each other: a file of one name in them is about the same noun."""
+
+
+def test_no_two_files_have_one_name_but_rooms_that_mirror_each_other() -> None:
+    folders: dict[str, set[str]] = defaultdict(set)
+    for path in product_files():
+        if path.name != "__init__.py":
+            folders[path.name].add(shown(path.parent))
+    several = {name: places for name, places in folders.items() if len(places) > 1}
+    assert {name: sorted(places) for name, places in several.items() if not any(places <= m for m in MIRRORED)} == {}

@@ -19,9 +19,9 @@ from streamq.plan.node import numbered
 from streamq.progress import verbs
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.generate import GeneratedCtis
-from streamq.runtime.arithmetic import ARRAYS, INTEGERS
 from streamq.runtime.event import LE
 from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.grid_columns import COLUMNS
 from tests.programs import compiled

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, LongType
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import (
     Aggregate,
@@ -20,7 +20,7 @@ from streamq.plan.aggregate import (
 )
 from streamq.plan.expr import Col, Expr
 from streamq.plan.partial import COUNT as MEMBERS
-from streamq.runtime.partial import PartialCount
+from streamq.runtime.built_in_partials import PartialCount
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -71,4 +71,4 @@ def count(column: Any = None, *, where: Any = None) -> Aggregate:
     """
     if isinstance(column, str) and column == "*":
         raise PlanError(sentence("count", "'*' is no column", "", "All members are counted by sq.count()."))
-    return applied(COUNT, *(() if column is None else (column,)), where=where)
+    return apply_aggregate(COUNT, *(() if column is None else (column,)), where=where)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import DataType, LongType
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -80,4 +80,4 @@ def count_distinct(column: Any, *, where: Any = None) -> Aggregate:
     n  start  end
     2      0    5
     """
-    return applied(COUNT_DISTINCT, column, where=where)
+    return apply_aggregate(COUNT_DISTINCT, column, where=where)

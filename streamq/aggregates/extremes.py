@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantType
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.errors import TypeMismatch, sentence
 from streamq.plan.aggregate import (
     Aggregate,
@@ -20,7 +20,7 @@ from streamq.plan.aggregate import (
     SparkMembers,
 )
 from streamq.plan.expr import Col, Expr
-from streamq.runtime.partial import PartialMax, PartialMin
+from streamq.runtime.built_in_partials import PartialMax, PartialMin
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -66,7 +66,7 @@ def min(column: Any, *, where: Any = None) -> Aggregate:
     least  start  end
         1      0    5
     """
-    return applied(MIN, column, where=where)
+    return apply_aggregate(MIN, column, where=where)
 
 
 def max(column: Any, *, where: Any = None) -> Aggregate:
@@ -78,4 +78,4 @@ def max(column: Any, *, where: Any = None) -> Aggregate:
     most  start  end
        5      0    5
     """
-    return applied(MAX, column, where=where)
+    return apply_aggregate(MAX, column, where=where)

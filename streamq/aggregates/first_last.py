@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, LongType
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -21,15 +21,15 @@ from streamq.plan.aggregate import (
 )
 from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
-from streamq.runtime.partial import PartialMax, PartialMin
-from streamq.runtime.partials import INDEX, over_windows
+from streamq.runtime.built_in_partials import PartialMax, PartialMin
+from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
-class OutermostReduction(RangeReduction):
+class FirstOrLastReduction(RangeReduction):
     """The value at the first or last place among the rows that count, merged over the ranges."""
 
     is_first: bool
@@ -39,7 +39,7 @@ class OutermostReduction(RangeReduction):
         kind = PartialMin if self.is_first else PartialMax
         at = pa.array(members.place, mask=~self.passes(members.rows))
         table = pa.table({MEMBERS: np.ones(len(members.place), np.int64), "at": at})
-        best = over_windows(table, members.first, members.last, (), [kind("at", "at", LongType())])
+        best = merge_by_window(table, members.first, members.last, (), [kind("at", "at", LongType())])
         best = best.sort_by(INDEX).column("at").combine_chunks()
         row = np.zeros(int(members.place.max(initial=0)) + 1, np.int64)
         row[members.place] = np.arange(len(members.place))
@@ -49,7 +49,7 @@ class OutermostReduction(RangeReduction):
 
 
 @dataclass(frozen=True)
-class Outermost(AggregateFunction):
+class FirstOrLast(AggregateFunction):
     """The value of the first or the last member, NULL if that is NULL: a filter chooses members and not values."""
 
     name: str
@@ -68,7 +68,7 @@ class Outermost(AggregateFunction):
         return of.types[0]
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
-        return OutermostReduction(column, self.is_first)
+        return FirstOrLastReduction(column, self.is_first)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         from pyspark.sql import functions as F
@@ -77,8 +77,8 @@ class Outermost(AggregateFunction):
         return (F.min_by if self.is_first else F.max_by)(members.values[0], at)
 
 
-FIRST = Outermost("first", True)
-LAST = Outermost("last", False)
+FIRST = FirstOrLast("first", True)
+LAST = FirstOrLast("last", False)
 
 
 def first(column: Any, *, where: Any = None) -> Aggregate:
@@ -90,7 +90,7 @@ def first(column: Any, *, where: Any = None) -> Aggregate:
     v  start  end
     3      0    5
     """
-    return applied(FIRST, column, where=where)
+    return apply_aggregate(FIRST, column, where=where)
 
 
 def last(column: Any, *, where: Any = None) -> Aggregate:
@@ -102,4 +102,4 @@ def last(column: Any, *, where: Any = None) -> Aggregate:
     v  start  end
     5      0    5
     """
-    return applied(LAST, column, where=where)
+    return apply_aggregate(LAST, column, where=where)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computes, Drawing, SparkMembers
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 
@@ -65,4 +65,4 @@ def collect(column: Any, *, where: Any = None) -> Aggregate:
           all  start  end
     [3, 1, 5]      0    5
     """
-    return applied(COLLECT, column, where=where)
+    return apply_aggregate(COLLECT, column, where=where)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DecimalType, DoubleType
 
-from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
 from streamq.errors import StreamqError, sentence
@@ -22,8 +22,8 @@ from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn,
 from streamq.plan.spark_types import avg_type
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import Refused
-from streamq.runtime.partial import PartialSum
-from streamq.runtime.partials import INDEX, over_windows
+from streamq.runtime.built_in_partials import PartialSum
+from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -42,7 +42,7 @@ class MeanReduction(RangeReduction):
         total = PartialSum("p", "v", DecimalType(38, values.type.scale))
         table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
         partials = pa.table({MEMBERS: table.column(MEMBERS), **total.of_events(table)})
-        merged = over_windows(partials, members.first, members.last, (), [total]).sort_by(INDEX)
+        merged = merge_by_window(partials, members.first, members.last, (), [total]).sort_by(INDEX)
         to = DecimalType(self.column.type.precision, self.column.type.scale)
         sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
         try:
@@ -97,4 +97,4 @@ def avg(column: Any, *, where: Any = None) -> Aggregate:
     mean  start  end
      3.0      0    5
     """
-    return applied(AVG, column, where=where)
+    return apply_aggregate(AVG, column, where=where)

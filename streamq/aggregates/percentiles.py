@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.errors import PlanError, sentence
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Options, SparkMembers
 from streamq.plan.expr import Expr
@@ -115,4 +115,4 @@ def percentile(column: Any, fraction: float, *, where: Any = None) -> Aggregate:
     """
     if isinstance(fraction, bool) or not isinstance(fraction, int | float) or not 0 <= fraction <= 1:
         raise PlanError(sentence("percentile", "the fraction lies between 0 and 1", f"found {fraction!r}"))
-    return applied(PERCENTILE, column, where=where, options=(float(fraction),))
+    return apply_aggregate(PERCENTILE, column, where=where, options=(float(fraction),))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType
 
-from streamq.aggregates.arguments import applied, check_numbers
+from streamq.aggregates.application import apply_aggregate, check_numbers
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -19,7 +19,7 @@ from streamq.plan.aggregate import (
 )
 from streamq.plan.expr import Cast, Col, Expr
 from streamq.plan.spark_types import sum_type
-from streamq.runtime.partial import PartialSum
+from streamq.runtime.built_in_partials import PartialSum
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -61,4 +61,4 @@ def sum(column: Any, *, where: Any = None) -> Aggregate:
     total  big  start  end
         9    5      0    5
     """
-    return applied(SUM, column, where=where)
+    return apply_aggregate(SUM, column, where=where)

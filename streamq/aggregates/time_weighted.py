@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
@@ -78,4 +78,4 @@ def time_weighted_avg(column: Any, *, where: Any = None) -> Aggregate:
      2.0      0    5
      0.8      5   10
     """
-    return applied(TIME_WEIGHTED_AVG, column, where=where)
+    return apply_aggregate(TIME_WEIGHTED_AVG, column, where=where)

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.functions.numbers import SQRT
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.runtime.partial import PartialMoments
+from streamq.runtime.built_in_partials import PartialMoments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -75,7 +75,7 @@ def var(column: Any, *, where: Any = None) -> Aggregate:
      s2  start  end
     4.0      0    5
     """
-    return applied(VAR, column, where=where)
+    return apply_aggregate(VAR, column, where=where)
 
 
 def var_pop(column: Any, *, where: Any = None) -> Aggregate:
@@ -87,7 +87,7 @@ def var_pop(column: Any, *, where: Any = None) -> Aggregate:
      s2  start  end
     4.0      0    5
     """
-    return applied(VAR_POP, column, where=where)
+    return apply_aggregate(VAR_POP, column, where=where)
 
 
 def stddev(column: Any, *, where: Any = None) -> Aggregate:
@@ -99,7 +99,7 @@ def stddev(column: Any, *, where: Any = None) -> Aggregate:
       s  start  end
     2.0      0    5
     """
-    return applied(STDDEV, column, where=where)
+    return apply_aggregate(STDDEV, column, where=where)
 
 
 def stddev_pop(column: Any, *, where: Any = None) -> Aggregate:
@@ -111,4 +111,4 @@ def stddev_pop(column: Any, *, where: Any = None) -> Aggregate:
       s  start  end
     2.0      0    5
     """
-    return applied(STDDEV_POP, column, where=where)
+    return apply_aggregate(STDDEV_POP, column, where=where)

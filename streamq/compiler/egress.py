@@ -14,9 +14,9 @@ from streamq.plan.folding import fold
 from streamq.plan.lowering import instant, ship_runtime
 from streamq.plan.node import Node
 from streamq.plan.schema import quote
-from streamq.runtime.egress import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.runtime.envelope import LATE
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.result_rows import CHANGELOG_ADDS, UPSERT_ADDS, changelog_rows, folding, upsert_rows
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:

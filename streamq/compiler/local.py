@@ -12,19 +12,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.program import Feed, Relation, StagedPlan
 from streamq.compiler.results import Result
+from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, with_column
-from streamq.runtime.egress import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages, together
 from streamq.runtime.readings import NO_READINGS, Readings, combined
+from streamq.runtime.result_rows import split_ctis
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

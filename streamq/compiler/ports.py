@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from streamq.compiler.program import Feed, Path, Relation, StagedPlan
 from streamq.compiler.results import Result
+from streamq.compiler.staged_plan import Feed, Path, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node

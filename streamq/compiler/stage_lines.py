@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import RunBy
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
@@ -11,7 +11,7 @@ from streamq.plan.own_names import show_keys
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
-def window_lines(node: Node, windows: GridWindows, kernel: WindowAggregateKernel) -> tuple[str, ...]:
+def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKernel) -> tuple[str, ...]:
     """The lines of explain on the kernel of windows of a grid."""
     grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"

@@ -15,14 +15,14 @@ from pyspark.sql import types as t
 from streamq.choices import OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
-from streamq.compiler.program import INGRESS, Path, Relation, StagedPlan
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
+from streamq.compiler.staged_plan import INGRESS, Path, Relation, StagedPlan
 from streamq.compiler.strategy import JudgedAt
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RunBy
 from streamq.operators.operator import Operator, Passing
 from streamq.operators.partial_aggregate import partial_fields
@@ -324,7 +324,7 @@ def _moves_members(path: Path, port: PortColumns) -> bool:
     return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
 
 
-def _reads_end(windows: GridWindows, paths: list[Path]) -> bool:
+def _reads_end(windows: GridAggregation, paths: list[Path]) -> bool:
     """Whether an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
     # a step that changes lifetimes has waited until the ends that it reads are settled
     steps = [step for p in paths for step in p.steps if step.carrier is None]

@@ -12,7 +12,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from streamq.compiler.flagged_rows import FlaggedRows, guarded
-from streamq.compiler.program import Feed, Relation, StagedPlan
+from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.source import Source

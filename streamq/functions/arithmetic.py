@@ -13,12 +13,12 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import arithmetic_types, results
+from streamq.functions import arithmetic_types, result_types
 from streamq.functions.arithmetic_types import OfDecimals, product_of_decimals, sum_of_decimals
 from streamq.functions.built_in import BuiltIn, Result
 from streamq.functions.checked import checked
+from streamq.functions.infix import infix
 from streamq.functions.operands import DOUBLE, NUMBER, converted, divisor_first, each, is_of
-from streamq.functions.shown import infix
 from streamq.plan.function import Infix, Prefix, Text
 from streamq.plan.operand import ArrowForm, Compute, Operand, Takes, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
@@ -188,11 +188,13 @@ REMAIN = replace(
 )
 NEGATIVE = BuiltIn(
     "negative",
-    result=results.SAME_NUMBER,
+    result=result_types.SAME_NUMBER,
     arrow=ArrowForm(each(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
     cheap=True,
     shown=lambda arguments: Text(f"-{arguments[0].within(8)}", 8),
     notation=Prefix("-"),
 )
-POSITIVE = BuiltIn("positive", result=results.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), lambda o, _: o[0].array))
-ABS = BuiltIn("abs", result=results.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), _signed(pc.abs_checked, pc.abs, abs)))
+POSITIVE = BuiltIn("positive", result=result_types.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), lambda o, _: o[0].array))
+ABS = BuiltIn(
+    "abs", result=result_types.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), _signed(pc.abs_checked, pc.abs, abs))
+)

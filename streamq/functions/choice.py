@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import results
+from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.comparison import compare
 from streamq.functions.operands import ANY, NUMBER, alike, always, converted, each, picked, until_valid
@@ -78,7 +78,7 @@ def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 COALESCE = BuiltIn(
-    "coalesce", result=results.COMMON, arrow=ArrowForm(picked, _coalesce, until_valid), total=True, selects=True
+    "coalesce", result=result_types.COMMON, arrow=ArrowForm(picked, _coalesce, until_valid), total=True, selects=True
 )
 IFNULL = replace(COALESCE, name="ifnull")
 NVL = replace(COALESCE, name="nvl")
@@ -90,21 +90,21 @@ NVL2 = BuiltIn(
 )
 NULLIF = BuiltIn(
     "nullif",
-    result=results.FIRST,
+    result=result_types.FIRST,
     arrow=ArrowForm(lambda o: len(o) == 2 and alike(o), _nullif),
     total=True,
     selects=True,
 )
 NANVL = BuiltIn(
     "nanvl",
-    result=results.FLOATS,
+    result=result_types.FLOATS,
     arrow=ArrowForm(lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan),
 )
 GREATEST = BuiltIn(
-    "greatest", result=results.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme(">"), always)
+    "greatest", result=result_types.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme(">"), always)
 )
 LEAST = BuiltIn(
-    "least", result=results.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme("<"), always)
+    "least", result=result_types.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme("<"), always)
 )
 ISNULL = BuiltIn(
     "isnull",

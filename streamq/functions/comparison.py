@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import results
+from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
+from streamq.functions.infix import infix
 from streamq.functions.operands import alike, always, common, converted
-from streamq.functions.shown import infix
 from streamq.plan.function import Infix, Method, Notation, Text
 from streamq.plan.operand import ArrowForm, Value
 from streamq.plan.spark_types import FLOATING
@@ -87,7 +87,7 @@ def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
 
 def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
     return BuiltIn(
-        sign, spark, results.compared, arrow, total=True, cheap=True, selects=True, shown=infix(sign, 4), notation=notation
+        sign, spark, result_types.compared, arrow, total=True, cheap=True, selects=True, shown=infix(sign, 4), notation=notation
     )  # fmt: skip
 
 
@@ -113,7 +113,7 @@ EQUAL_NULL = BuiltIn("equal_null", result=t.BooleanType(), arrow=_NULL_SAFE, tot
 ISIN = BuiltIn(
     "isin",
     lambda value, *members: value.isin(*members),
-    results.compared,
+    result_types.compared,
     ArrowForm(alike, _isin, _until_equal),
     total=True,
     selects=True,

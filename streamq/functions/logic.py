@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.functions import results
+from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
+from streamq.functions.infix import infix
 from streamq.functions.operands import BOOLEAN, converted, each
-from streamq.functions.shown import infix
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.function import Infix, Prefix, Text
 from streamq.plan.operand import ArrowForm, Compute, Reach, Value
@@ -41,7 +41,7 @@ def _until(stop: bool) -> Reach:
 AND = BuiltIn(
     "and",
     lambda a, b: a & b,
-    results.logical("and"),
+    result_types.logical("and"),
     ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _until(False)),
     total=True,
     cheap=True,
@@ -52,7 +52,7 @@ AND = BuiltIn(
 OR = BuiltIn(
     "or",
     lambda a, b: a | b,
-    results.logical("or"),
+    result_types.logical("or"),
     ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _until(True)),
     total=True,
     cheap=True,
@@ -63,7 +63,7 @@ OR = BuiltIn(
 NOT = BuiltIn(
     "not",
     lambda a: ~a,
-    results.logical("not"),
+    result_types.logical("not"),
     ArrowForm(each(BOOLEAN), _kleene(pc.invert)),
     total=True,
     cheap=True,

@@ -15,7 +15,7 @@ from pyspark.sql.types import DataType
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.checked import overflow
 from streamq.functions.operands import DOUBLE, NUMBER, constant, converted, each
-from streamq.functions.results import by
+from streamq.functions.result_types import by
 from streamq.plan.operand import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
 from streamq.runtime import fdlibm

@@ -12,7 +12,7 @@ from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import STRING, converted, each
-from streamq.functions.results import by
+from streamq.functions.result_types import by
 from streamq.plan.function import Subscript, Text
 from streamq.plan.operand import ArrowForm, Value
 from streamq.runtime.arrow_types import arrow_type, valid

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import BYTES, STRING, WHOLE, always, converted, each
-from streamq.functions.results import SAME_TEXT, by
+from streamq.functions.result_types import SAME_TEXT, by
 from streamq.plan.function import Method
 from streamq.plan.operand import ArrowForm, Compute, Takes, Value
 from streamq.runtime.arrow_types import Outcome, rowwise

@@ -11,7 +11,7 @@ from streamq.plan.node import Node
 from streamq.runtime.endpoints import Bound, endpoint, limit
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
-from streamq.windows.batch import UNTIL, BatchEvents
+from streamq.windows.batch_events import UNTIL, BatchEvents
 from streamq.windows.grid_columns import COLUMNS
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.pair_condition import PairCondition
 
 Columns = tuple[tuple[str, Expr], ...]
 """Names and the expressions that they stand for."""
@@ -122,9 +122,9 @@ class KeyColumns:
         return KeyColumns(tuple(left_keys), tuple(right_keys), tuple((f"__k{i}", f"__k{i}") for i in range(len(on))))
 
 
-def condition_of(where: Expr | None, pair: Schema) -> Condition | None:
+def condition_of(where: Expr | None, pair: Schema) -> PairCondition | None:
     """Return the predicate of a join as evaluators take it; ``pair`` has the columns of both sides. None stays None."""
-    return None if where is None else Condition(where, pair)
+    return None if where is None else PairCondition(where, pair)
 
 
 __all__ = ["Columns", "Evaluation", "KeyColumns", "Moves", "PortColumns", "all_columns", "condition_of"]

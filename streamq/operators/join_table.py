@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from streamq.choices import JoinKind, check_word
 from streamq.errors import AmbiguousColumn, PlanError, sentence
+from streamq.operators.input_table import source_name, static_table
 from streamq.operators.join_arguments import On, check_pairs, check_suffixes, pairs
 from streamq.operators.step import SparkRows, Step
-from streamq.operators.tables import source_name, static_table
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote

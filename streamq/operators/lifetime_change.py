@@ -10,7 +10,7 @@ from streamq.choices import Anchor, LengthKind
 from streamq.errors import NeedsSpark, PlanError, TimeError, TypeMismatch, sentence
 from streamq.functions.arithmetic import SUBTRACT
 from streamq.functions.dates import EXTRACT
-from streamq.operators.instants import instant_ticks
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.expr import Call, Cast, Expr, Lit, as_expr
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
@@ -92,7 +92,7 @@ def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
             )
         )
     if axis == TIMESTAMP:
-        return Start(Anchor.GIVEN, 0, instant_ticks(expr, kind), most)
+        return Start(Anchor.GIVEN, 0, instant_as_ticks(expr, kind), most)
     return Start(Anchor.GIVEN, 0, expr if isinstance(kind, t.LongType) else Cast(expr, t.LongType()), most)
 
 
@@ -171,7 +171,7 @@ def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
         case Call(function=function, args=(later, earlier)) if function == SUBTRACT:
             kinds = [infer(e, schema, verb) for e in (later, earlier)]
             if all(isinstance(k, t.TimestampType | t.TimestampNTZType | t.DateType) for k in kinds):
-                return instant_ticks(later, kinds[0]) - instant_ticks(earlier, kinds[1])
+                return instant_as_ticks(later, kinds[0]) - instant_as_ticks(earlier, kinds[1])
     return None
 
 

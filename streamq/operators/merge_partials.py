@@ -10,7 +10,7 @@ from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
@@ -20,7 +20,7 @@ from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
 from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_lifetime
@@ -67,10 +67,10 @@ class MergePartials(Operator):
     def event_windows(self) -> Window:
         return self.input.window
 
-    def grid_windows(self) -> GridWindows:
+    def grid_windows(self) -> GridAggregation:
         """The windows that it is, whose partial results are made before the shuffle."""
         part = self.input
-        return GridWindows(
+        return GridAggregation(
             input=part.input,
             keys=part.keys,
             window=part.window,

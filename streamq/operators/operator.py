@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
@@ -116,7 +116,7 @@ class Operator(Node, ABC):
         """True if its events decide how far windows, or pieces, of endless lifetimes go."""
         return False
 
-    def grid_windows(self) -> GridWindows | None:
+    def grid_windows(self) -> GridAggregation | None:
         """The operator as windows of a grid made of partial results, if it is that in a stream."""
         return None
 

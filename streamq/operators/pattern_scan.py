@@ -14,7 +14,7 @@ from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, WholeRows
-from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.user_code.calls import StepCall
 from streamq.user_code.forms import row_shape
 from streamq.user_code.udso import EventOperator
@@ -101,7 +101,7 @@ class PatternScan(EventOperator):
         places = {name: (i, at) for i in condition.parts for name, at in self.parts[i].columns if name in read}
         schema = Schema(tuple(field for field in self.columns if field.name in read), self.axis)
         reads = tuple((field.name, *places[field.name]) for field in schema.fields)
-        return JointCondition(Condition(condition.where, schema), frozenset(condition.parts), reads)
+        return JointCondition(PairCondition(condition.where, schema), frozenset(condition.parts), reads)
 
 
 __all__ = ["PartCondition", "PatternScan"]

@@ -10,9 +10,9 @@ from typing import Any, Self, TypeVar
 
 from streamq.choices import ClipInput
 from streamq.errors import warn
-from streamq.operators.over_windows import BOUNDS
+from streamq.operators.member_operator import BOUNDS
 from streamq.operators.select import Select
-from streamq.operators.windowed import Windowed
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
 from streamq.plan.resolve import Given
@@ -24,7 +24,7 @@ S = TypeVar("S", bound=Verbs)
 
 
 @dataclass(frozen=True)
-class PerWindow(Windowed[S]):
+class PerWindow(WindowedStream[S]):
     """The events of each lifetime, as the members of one window that is this lifetime; no result has BOUNDS."""
 
     @classmethod
@@ -36,11 +36,11 @@ class PerWindow(Windowed[S]):
         return cls(timed, (*keys, *BOUNDS), Snapshot(), ClipInput.FULL, None)
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
-        """One row a lifetime: the group's keys, then a column a keyword; see :meth:`Windowed.select`."""
+        """One row a lifetime: the group's keys, then a column a keyword; see :meth:`WindowedStream.select`."""
         return self._without_bounds(super().select(*given_columns, **named_columns))
 
     def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
-        """The ``k`` events of each lifetime with the greatest ``by``; see :meth:`Windowed.top_k`."""
+        """The ``k`` events of each lifetime with the greatest ``by``; see :meth:`WindowedStream.top_k`."""
         return self._without_bounds(super().top_k(k, by, desc=desc, ties=ties, row_number=row_number))
 
     agg = select

@@ -13,9 +13,9 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.operators.arrow_items import ArrowItems
-from streamq.operators.instants import instant_ticks
 from streamq.operators.operator import Operator
 from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.expr import Col, Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
@@ -164,7 +164,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
 
 def ticks_of(name: str, kind: t.DataType) -> Expr:
     """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
-    return instant_ticks(Col(name), kind)
+    return instant_as_ticks(Col(name), kind)
 
 
 def no_start(le: Column, last: int = INFINITY - 1) -> Column:

@@ -12,8 +12,8 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
-from streamq.operators.over_windows import OverWindows
 from streamq.plan.expr import Expr
 from streamq.plan.inference import infer
 from streamq.plan.keys import check_key
@@ -22,9 +22,9 @@ from streamq.plan.node import ADDED, Node, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.runtime.evaluators.windows import TopKEvaluator
+from streamq.runtime.evaluators.member_evaluators import TopKEvaluator
 from streamq.windows import Window
-from streamq.windows.batch import stamped
+from streamq.windows.batch_events import stamped
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -33,7 +33,7 @@ RANK, ROW_NUMBER = "rank", "row_number"
 
 
 @node
-class TopK(OverWindows):
+class TopK(MemberOperator):
     """SQL RANK by ``by`` over a window's members, those up to ``k``; ``ties``: "keep" all at the last rank, or "break".
 
     row_number: whether the place that broken ties have is a column, too.
@@ -109,7 +109,7 @@ class TopK(OverWindows):
             row_number=ROW_NUMBER if self.row_number else "",
         )
         port = PortColumns((*all_columns(source), ("__by", self.by)), self.keys, self.window.order(source.names))
-        return self._over_windows(evaluator, port, self.schema)
+        return self._member_evaluation(evaluator, port, self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Members copied into their windows, ranked by Spark's RANK."""

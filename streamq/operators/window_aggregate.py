@@ -12,13 +12,13 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite, Recompute
+from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun, EventsAside
-from streamq.operators.over_windows import OverWindows
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
-from streamq.operators.snapshots import snapshots
+from streamq.operators.snapshot_sweep import snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
 from streamq.plan.case import Case
@@ -32,14 +32,14 @@ from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
-from streamq.windows.batch import ENDS, STARTS, stamped
+from streamq.windows.batch_events import ENDS, STARTS, stamped
 from streamq.windows.grid_columns import window_lifetime
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @node
-class WindowAggregate(OverWindows):
+class WindowAggregate(MemberOperator):
     """The members of each window, per group of ``keys``, reduced to ``aggregates``.
 
     CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
@@ -208,7 +208,7 @@ class WindowAggregate(OverWindows):
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
         calls_modules = any(reduction.calls_module for reduction in reductions)
-        return self._over_windows(
+        return self._member_evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
             self.schema.with_fields(fields),
@@ -218,12 +218,12 @@ class WindowAggregate(OverWindows):
             factory=_CallModules(time_bound_by) if calls_modules else Recompute(),
         )
 
-    def grid_windows(self) -> GridWindows | None:
+    def grid_windows(self) -> GridAggregation | None:
         """Where all aggregates merge, windows of a grid are made of partial results, combined in the kernel."""
         if not self.is_grid:
             return None
         split = expand(self.aggregates, self.input.schema)
-        return GridWindows(
+        return GridAggregation(
             input=self.input,
             keys=self.keys,
             window=self.window,

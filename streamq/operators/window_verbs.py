@@ -8,16 +8,16 @@ from typing import Any, Generic, TypeVar
 
 from streamq.errors import TimeError, sentence
 from streamq.operators.per_window import PerWindow, warn_of_neighbours
-from streamq.operators.windowed import Windowed, windowed
+from streamq.operators.windowed_stream import WindowedStream, windowed
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs
 from streamq.time import Duration, ticks
-from streamq.windows import EveryKind, Snapshot, Window
+from streamq.windows import AllWindowVerbs, Snapshot, Window
 
 S = TypeVar("S", bound=Verbs)
 
 
-class WindowVerbs(EveryKind[Windowed[S]], Generic[S]):
+class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
     """The window verbs; shared by streams and groups."""
 
     @abstractmethod
@@ -26,13 +26,13 @@ class WindowVerbs(EveryKind[Windowed[S]], Generic[S]):
 
     def _in_windows(
         self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None
-    ) -> Windowed[S]:
+    ) -> WindowedStream[S]:
         stream, keys = self._groups()
         kind = window(stream.plan.schema.axis)
         warn_of_neighbours(stream.plan, verb)
         return windowed(stream, keys, kind, clip=clip_input, stamp=stamp, verb=verb)
 
-    def per_window(self) -> Windowed[S]:
+    def per_window(self) -> WindowedStream[S]:
         """The rows of equal lifetime together: over the results of windows those of each window by itself.
 
         Lifetimes are compared as they are, whatever they come from; a result lives where its rows do. Any other window over
@@ -55,7 +55,9 @@ class WindowVerbs(EveryKind[Windowed[S]], Generic[S]):
         """
         return PerWindow.of(*self._groups())
 
-    def sliding_window(self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None) -> Windowed[S]:
+    def sliding_window(
+        self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None
+    ) -> WindowedStream[S]:
         """What the last ``duration`` held, at every instant: lifetimes extended by it (points: set to it), then snapshots.
 
         ::

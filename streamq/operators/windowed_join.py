@@ -29,7 +29,7 @@ from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping
-from streamq.windows.batch import UNTIL
+from streamq.windows.batch_events import UNTIL
 from streamq.windows.grid_columns import INDEX, window_lifetime, windows_of
 
 if TYPE_CHECKING:

@@ -8,9 +8,9 @@ from typing import Any
 
 from streamq.choices import LengthKind
 from streamq.errors import StreamqError, nearest
-from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns import syntax
 from streamq.patterns.advice import refused
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
@@ -224,8 +224,8 @@ def _living(matches: Matches, definition: Definition) -> Stream:
         stream = filtered(stream, conditions)
     if definition.validity is not None:
         low, high = _bounds(definition.validity, stream.schema.axis)
-        begins = instant_ticks(start if low is None else greatest([start, low]), axis)
-        ends = instant_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
+        begins = instant_as_ticks(start if low is None else greatest([start, low]), axis)
+        ends = instant_as_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
         length = Length(LengthKind.GIVEN, expr=greatest([ends - begins, so_many(0)]))
         stream = altered(stream, Start(expr=begins), length)
     return stream

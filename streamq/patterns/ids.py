@@ -10,7 +10,7 @@ from streamq.functions.builder import builder
 from streamq.functions.catalogue import by_name
 from streamq.functions.identifying import Identifying
 from streamq.functions.structures import SEQUENCE
-from streamq.operators.instants import instant_ticks
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns.matches import so_many
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import Refusal
@@ -39,7 +39,7 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     Texts have their lengths before them, and so has a name that is no plain word: no two events have one id.
     """
     name = name if name.isidentifier() else f"{len(name)}:{name}"
-    starts = instant_ticks(Lifetime("start"), schema.axis_type)
+    starts = instant_as_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
     parts += [Call(Identifying(schema.type_of(field)), (Col(field),)) for field in fields]
     return Call(by_name("concat"), tuple(parts))

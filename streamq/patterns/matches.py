@@ -15,8 +15,8 @@ from pyspark.sql.types import LongType
 from streamq.choices import LengthKind
 from streamq.functions.catalogue import by_name
 from streamq.operators.alter_lifetime import AlterLifetime
-from streamq.operators.instants import instant_ticks
 from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.operators.where import Where
 from streamq.patterns.syntax import Place
 from streamq.plan.expr import Call, Col, Expr, Lit
@@ -143,7 +143,7 @@ class Matches:
 
     def ticks(self, instant: Expr) -> Expr:
         """An instant of these matches in ticks."""
-        return instant_ticks(instant, self.schema.axis_type)
+        return instant_as_ticks(instant, self.schema.axis_type)
 
 
 def altered(stream: Stream, start: Start, length: Length) -> Stream:

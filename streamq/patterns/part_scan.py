@@ -32,10 +32,10 @@ from pyspark.sql.types import IntegerType
 from streamq.choices import Consumption
 from streamq.errors import NeedsSpark
 from streamq.functions.choice import COALESCE
-from streamq.operators.instants import instant_ticks
 from streamq.operators.pattern_scan import PartCondition, PatternScan
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.operators.union import Union
 from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
 from streamq.patterns.correlation import CorrelationKeys
@@ -154,7 +154,7 @@ class PartScan:
         whole = self._union()
         # a NULL is equal to nothing
         events = filtered(whole, [Col(key(k)).is_not_null() for k in self.grouped])
-        lifetimes = instant_ticks(Lifetime("start"), events.schema.axis_type)
+        lifetimes = instant_as_ticks(Lifetime("start"), events.schema.axis_type)
         keys = tuple(key(k) for k in self.grouped)
         fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
         matches = self._named(events)

@@ -113,19 +113,19 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def inverted(self, keyword: Token, operand: Expression) -> Apply:
-        return applied("not", (operand,), place_of(keyword))
+        return function_call("not", (operand,), place_of(keyword))
 
     @v_args(inline=True)
     def operation(self, left: Expression, operator: Token, right: Expression) -> Apply:
-        return applied("<>" if operator == "!=" else str(operator), (left, right), left.place)
+        return function_call("<>" if operator == "!=" else str(operator), (left, right), left.place)
 
     @v_args(inline=True)
     def is_null(self, operand: Expression, null: Token) -> Apply:
-        return applied("is null", (operand,), operand.place)
+        return function_call("is null", (operand,), operand.place)
 
     @v_args(inline=True)
     def is_not_null(self, operand: Expression, inverse: Token, null: Token) -> Apply:
-        return applied("is not null", (operand,), operand.place)
+        return function_call("is not null", (operand,), operand.place)
 
     def contained(self, children: list[Any]) -> Apply:
         return perhaps_inverted("in", children)
@@ -141,7 +141,7 @@ class TreeBuilder(Transformer[Token, Program]):
         match operand:
             case Literal(int() | float() as value) if not isinstance(value, bool) and math.copysign(1, value) > 0:
                 return Literal(-value, place=place_of(sign))
-        return applied("negative", (operand,), place_of(sign))
+        return function_call("negative", (operand,), place_of(sign))
 
     @v_args(inline=True)
     def field(self, first: Token, second: Token | None) -> EventField:
@@ -151,19 +151,19 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def call(self, name: Token, *arguments: Expression | None) -> Apply:
-        return applied(str(name), tuple(a for a in arguments if a is not None), place_of(name))
+        return function_call(str(name), tuple(a for a in arguments if a is not None), place_of(name))
 
     def case(self, children: list[Any]) -> Apply:
         keyword, *branches, default = children
         parts = [part for branch in branches for part in branch]
-        return applied("case when", (*parts, *([] if default is None else [default])), place_of(keyword))
+        return function_call("case when", (*parts, *([] if default is None else [default])), place_of(keyword))
 
     def branch(self, children: list[Any]) -> tuple[Any, ...]:
         return tuple(children)
 
     @v_args(inline=True)
     def cast(self, keyword: Token, operand: Expression, kind: Literal) -> Apply:
-        return applied("cast as", (operand, kind), place_of(keyword))
+        return function_call("cast as", (operand, kind), place_of(keyword))
 
     def kind(self, tokens: list[Token | None]) -> Literal:
         first, *sizes = (token for token in tokens if token is not None)
@@ -225,7 +225,7 @@ class TreeBuilder(Transformer[Token, Program]):
     validity = occurrence
 
 
-def applied(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:
+def function_call(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:
     """Return a function of some arguments; refuse one that is nested too deep for those who walk over trees."""
     node = Apply(function, arguments, place=place)
     if node.depth > MAX_DEPTH:
@@ -242,11 +242,11 @@ def flat(function: str, operands: list[Expression]) -> Apply:
                 arguments += inner
             case _:
                 arguments.append(operand)
-    return applied(function, tuple(arguments), operands[0].place)
+    return function_call(function, tuple(arguments), operands[0].place)
 
 
 def perhaps_inverted(function: str, children: list[Any]) -> Apply:
     """A comparison whose second child is the token NOT, or None."""
     operand, inverse, *others = children
-    comparison = applied(function, (operand, *others), operand.place)
-    return applied("not", (comparison,), operand.place) if inverse is not None else comparison
+    comparison = function_call(function, (operand, *others), operand.place)
+    return function_call("not", (comparison,), operand.place) if inverse is not None else comparison

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.arithmetic import Number
 from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import Number
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from typing import Any, Protocol, Self
 
 from streamq.errors import PlanError, sentence
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.arithmetic import Number
 from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import Number
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.arithmetic import Arithmetic, Number
 from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import Arithmetic, Number
 from streamq.time import TIMESTAMP, Duration, length, show_duration, ticks
 
 

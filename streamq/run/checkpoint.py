@@ -20,8 +20,8 @@ from streamq.user_code.repository import called_modules
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamq.compiler.program import StagedPlan
     from streamq.compiler.results import Results
+    from streamq.compiler.staged_plan import StagedPlan
 
 
 @dataclass(frozen=True, kw_only=True)

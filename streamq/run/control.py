@@ -12,7 +12,7 @@ from streamq.time import INFINITY, instant_ticks
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
 
 CONTROL_DDL = "source string, cti bigint, until bigint"
 """The columns of the folder's rows; a NULL source stands for every source."""

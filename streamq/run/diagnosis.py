@@ -19,7 +19,7 @@ from streamq.run.why import Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
 
 
 def why(

@@ -13,7 +13,7 @@ from streamq.run.findings import Finding, Report
 from streamq.run.interpreters import Interpreter, check_interpreter, this_interpreter
 from streamq.run.masters import cores, is_local, master_of
 from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS
-from streamq.run.session import CHANGELOG, REQUIRED
+from streamq.run.spark_session import CHANGELOG, REQUIRED
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,10 +7,10 @@ from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING
 
-from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.micro_batches import RESULTS
 from streamq.run.prepared import PreparedStream
+from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.data_source import DataSourceSink
 from streamq.run.sinks.split import SplitWriter
 from streamq.run.trigger import Trigger

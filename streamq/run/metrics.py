@@ -13,7 +13,7 @@ from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
 from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.stage import Hosted, Stage
 
 VERSION = 1

@@ -9,24 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.choices import OutputForm, chosen
 from streamq.errors import CheckpointError, PlanError, sentence, warn
-from streamq.operators.tables import as_dataframe
+from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.verbs import tables_behind
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
-from streamq.run.arguments import ResultRequest
 from streamq.run.checkpoint import Checkpoint, identity_of
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
 from streamq.run.foreign import prepare_for_streams, warn_of_tasks
+from streamq.run.run_arguments import ResultRequest
 from streamq.run.tables import is_dataframe
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from streamq.compiler.program import StagedPlan
     from streamq.compiler.results import Results
+    from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
     from streamq.runtime.identity import Identity
 

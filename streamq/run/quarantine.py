@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence, unknown_column
 from streamq.operators import Points, Source
+from streamq.operators.input_table import input_table, source_name
 from streamq.operators.intervals import Intervals
 from streamq.operators.operator import EventsAside, set_aside
 from streamq.operators.source_policy import source_policy
-from streamq.operators.tables import input_table, source_name
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs

@@ -19,8 +19,8 @@ from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
-from streamq.runtime.egress import changelog_rows, upsert_rows
 from streamq.runtime.readings import NO_READINGS, weighed
+from streamq.runtime.result_rows import changelog_rows, upsert_rows
 from streamq.time import TIMESTAMP
 
 if TYPE_CHECKING:

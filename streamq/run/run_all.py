@@ -9,7 +9,7 @@ from streamq.choices import OutputForm, chosen
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
-from streamq.run.arguments import ResultRequest, RunArguments, split_sink
+from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink
 from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 

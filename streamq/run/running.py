@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
-from streamq.run.arguments import RunArguments
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
@@ -21,6 +20,7 @@ from streamq.run.metrics import metrics, progress
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
+from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder

@@ -15,7 +15,7 @@ from streamq.runtime.readings import Readings
 from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Relation, StagedPlan
+    from streamq.compiler.staged_plan import Relation, StagedPlan
     from streamq.runtime.stage import Hosted
 
 

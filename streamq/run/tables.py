@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from streamq.operators.tables import as_dataframe
+from streamq.operators.input_table import as_dataframe
 from streamq.run.active import session_of
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.stage import Hosted
 
 

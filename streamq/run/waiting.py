@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from streamq.choices import RunState
-from streamq.compiler.program import INGRESS
+from streamq.compiler.staged_plan import INGRESS
 from streamq.policies import MIDDLE
 from streamq.run.idle import ctis_for_silent, silent_sources
 from streamq.run.instants import iso, shown
@@ -34,7 +34,7 @@ from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
     from streamq.runtime.stage import Channel, Hosted
 
 Needed = Mapping[str, int | None]

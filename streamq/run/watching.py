@@ -20,7 +20,7 @@ from streamq.run.source_status import allowed_silence, followers, source_statuse
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-    from streamq.compiler.program import StagedPlan
+    from streamq.compiler.staged_plan import StagedPlan
 
 
 def milliseconds_now() -> int:

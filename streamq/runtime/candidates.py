@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamq.choices import Consumption, Selection
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.user_code.returns import RowShape
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -89,7 +89,7 @@ class ScannedPart:
 class JointCondition:
     """A condition on the events of some ``parts``; ``reads``: its columns, the part of each and the place there."""
 
-    condition: Condition
+    condition: PairCondition
     parts: frozenset[int]
     reads: tuple[tuple[str, int, int], ...]
 

@@ -22,8 +22,8 @@ from streamq.policies import Level
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.pairs import paired
 from streamq.runtime.progress import Pace
+from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
@@ -172,7 +172,7 @@ def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool)
     sync, number, re, sign = sync[at], number[at], re[at], np.where(mixed, np.sign(weight), 0)[at]
     order = np.lexsort((re, number))
     retractions, inserts = order[sign[order] < 0], order[sign[order] > 0]
-    before, after = paired(number[retractions], number[inserts])
+    before, after = replacement_masks(number[retractions], number[inserts])
     lesser_ends = np.minimum(re[retractions[before]], re[inserts[after]])
     sync[retractions[before]] = sync[inserts[after]] = lesser_ends
     return rows, sync

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from streamq.runtime.arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:

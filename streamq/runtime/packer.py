@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import Invalid
-from streamq.runtime.arithmetic import INTEGERS
 from streamq.runtime.bucket import buckets_of
 from streamq.runtime.columnar import concat, encode, split_by, with_column
 from streamq.runtime.endpoints import Endpoint
@@ -25,6 +24,7 @@ from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.stage import Channel
 from streamq.runtime.starts import joined, summary
+from streamq.runtime.tick_arithmetic import INTEGERS
 
 
 @dataclass(frozen=True)

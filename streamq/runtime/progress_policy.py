@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
-from streamq.runtime.arithmetic import Arithmetic, Number
+from streamq.runtime.tick_arithmetic import Arithmetic, Number
 from streamq.time import INFINITY, MINUS_INFINITY
 
 

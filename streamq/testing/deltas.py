@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
-from streamq.runtime.egress import DELETE, changelog_rows, upsert_rows
 from streamq.runtime.event import INSERT, LE, RE, RETRACT, WEIGHT
+from streamq.runtime.result_rows import DELETE, changelog_rows, upsert_rows
 from streamq.testing.answers import ticks_of
 from streamq.testing.history import history
 from streamq.testing.python_values import keys

@@ -12,7 +12,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
 from streamq.expressions import duration, end, start, when, window_end, window_start
 from streamq.functions.dates import TIMESTAMP_MICROS, UNIX_MICROS
-from streamq.operators.windowed import Windowed
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
@@ -32,7 +32,7 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
     schema, exact_columns = plan.schema, exact(plan)
     columns = sorted(exact_columns) or list(schema.names)
     if named:
-        if isinstance(target, Windowed):
+        if isinstance(target, WindowedStream):
             bound = draw(st.sampled_from([None] * 10 + [window_start(), window_end()]))
             if bound is not None:
                 return bound

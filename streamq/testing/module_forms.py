@@ -23,12 +23,12 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid import grid_lifetimes
+from streamq.runtime.grid_ranges import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
-from streamq.runtime.partials import INDEX, merged, netted, over_windows
+from streamq.runtime.range_partials import INDEX, merge_by_window, merged, netted
 from streamq.runtime.user_code.states import States, as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
@@ -253,7 +253,7 @@ def _partial(select: Select, merges: bool) -> Checked:
         for partial in partials if not merges else ():
             rest = partial.from_weighted(rest)
         low, high = ints(state, LO), ints(state, HI)
-        merged = over_windows(rest.drop_columns([LO, HI]), low, high, keys, partials, place=kernel.place)
+        merged = merge_by_window(rest.drop_columns([LO, HI]), low, high, keys, partials, place=kernel.place)
         start, end = grid_lifetimes(select.grid, ints(merged, INDEX))
         return select.results(with_column(with_column(merged, LE, start), RE, end))
 

@@ -17,7 +17,7 @@ from streamq.compiler.egress import ADDED
 from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
 from streamq.run.query import batch_frames
-from streamq.run.session import REQUIRED, TUNED, session
+from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.deltas import check_ends, from_changelog, net

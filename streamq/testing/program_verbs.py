@@ -26,7 +26,7 @@ from streamq.operators import (
     WindowedJoin,
 )
 from streamq.operators.lifetime_change import Length, Start
-from streamq.operators.over_windows import BOUNDS
+from streamq.operators.member_operator import BOUNDS
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node

@@ -12,8 +12,8 @@ from typing import Any, Final, NoReturn
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
-from streamq.operators.grouped import Grouped
-from streamq.operators.windowed import Windowed
+from streamq.operators.grouped_stream import GroupedStream
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.verbs import Placeholder
@@ -45,7 +45,7 @@ ATTRIBUTES = ("schema", "columns", "plan", "tables", "query", "answer")
 VERBS = sorted(
     {
         n
-        for kind in (Stream, Grouped, Windowed, Pattern, Contributor)
+        for kind in (Stream, GroupedStream, WindowedStream, Pattern, Contributor)
         for n in dir(kind)
         if not n.startswith("_") and callable(getattr(kind, n))
     }

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.choices import OutputForm
-from streamq.compiler.program import StagedPlan
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import InvalidEvent, QueryFailed
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.settle import SettleKernel

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.compiler.program import StagedPlan
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.event import LE, RE, WEIGHT

@@ -16,8 +16,8 @@ from streamq.plan.lazy import lazy
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import WindowCall, unchanging_module
+from streamq.runtime.user_code.module_walk import module_results
 from streamq.runtime.user_code.states import ModuleStates
-from streamq.runtime.user_code.window_walk import module_results
 from streamq.user_code.forms import module_states
 from streamq.user_code.module import UserModule, name_of
 from streamq.user_code.properties import Property, declared, mergeable, order_insensitive

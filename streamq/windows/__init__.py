@@ -3,18 +3,18 @@
 from streamq.windows.calendar import Calendar, CalendarVerbs
 from streamq.windows.count import Count, CountVerbs
 from streamq.windows.hopping import Hopping, HoppingVerbs
+from streamq.windows.kind_verbs import W
 from streamq.windows.landmark import Landmark, LandmarkVerbs
 from streamq.windows.rows import Rows, RowsVerbs
 from streamq.windows.session import Session, SessionVerbs
 from streamq.windows.snapshot import Snapshot, SnapshotVerbs
-from streamq.windows.verbs import W
 from streamq.windows.window import Window
 
 KINDS: tuple[type[Window], ...] = (Hopping, Snapshot, Count, Rows, Session, Landmark, Calendar)
 """All of them, in the order of the docs."""
 
 
-class EveryKind(
+class AllWindowVerbs(
     HoppingVerbs[W],
     SnapshotVerbs[W],
     CountVerbs[W],
@@ -26,4 +26,15 @@ class EveryKind(
     """The verbs of all kinds, in the order of the docs."""
 
 
-__all__ = ["KINDS", "Calendar", "Count", "EveryKind", "Hopping", "Landmark", "Rows", "Session", "Snapshot", "Window"]
+__all__ = [
+    "KINDS",
+    "Calendar",
+    "Count",
+    "AllWindowVerbs",
+    "Hopping",
+    "Landmark",
+    "Rows",
+    "Session",
+    "Snapshot",
+    "Window",
+]

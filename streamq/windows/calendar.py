@@ -20,8 +20,8 @@ from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
-from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Calendar(Window):
         return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(day * F.lit(DAY)), self.zone))
 
 
-class CalendarVerbs(KindVerbs[W]):
+class CalendarVerbs(WindowKindVerbs[W]):
     """The verb for calendar windows."""
 
     def calendar_window(self, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> W:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import ClipInput, Stamp, check_word
-from streamq.errors import PlanError, sentence
+from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
@@ -18,9 +18,8 @@ from streamq.runtime.evaluators.numbering import bounds, distinct, first_in, pla
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
-from streamq.windows.arguments import whole_number
-from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -51,7 +50,7 @@ class Count(Window):
     def of(cls, n: Any, by: Any) -> Count:
         """Return windows of n instants; raise PlanError for another number than a whole one of at least 1, or another ``by``."""
         check_word(by, ("start", "end"), "by", "count_window")
-        whole_number("count_window", "n", n)
+        check_whole_number("count_window", "n", n)
         return cls(n, by)
 
     def clip(self, asked: str | None) -> str:
@@ -95,7 +94,7 @@ class Count(Window):
         return ranged(keys, rows, windows), [STARTS, ENDS]
 
 
-class CountVerbs(KindVerbs[W]):
+class CountVerbs(WindowKindVerbs[W]):
     """The verb for count windows."""
 
     def count_window(self, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None) -> W:

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 from streamq.grid import Grid
 from streamq.plan.lowering import floor_div, moved
 from streamq.plan.schema import INTERVAL, POINT
-from streamq.runtime import grid as rule
-from streamq.runtime.arithmetic import Arithmetic
+from streamq.runtime import grid_ranges as rule
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
+from streamq.runtime.tick_arithmetic import Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.batch import UNTIL, BatchEvents
+from streamq.windows.batch_events import UNTIL, BatchEvents
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -15,11 +15,11 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.event import RE
-from streamq.runtime.grid import grid_lifetimes, grid_range
+from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.values import Ints, Mask
 from streamq.time import Duration, show_duration, ticks
-from streamq.windows.batch import ENDS, STARTS, BatchEvents
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class Hopping(Window):
         return df.withColumns({STARTS: start, ENDS: end}), [STARTS, ENDS]
 
 
-class HoppingVerbs(KindVerbs[W]):
+class HoppingVerbs(WindowKindVerbs[W]):
     """The verbs for hopping windows."""
 
     def hopping_window(

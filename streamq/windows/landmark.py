@@ -12,18 +12,18 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.columnar import ints, runs
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import beyond
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid import grid_index
+from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.lifetimes import saturating
+from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, instant_ticks, show_duration, show_ticks, ticks
-from streamq.windows.batch import ENDS, STARTS, UNTIL, BatchEvents
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, STARTS, UNTIL, BatchEvents
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class Landmark(Window):
         return df.drop("__mark", "__lo", "__hi", "__j", UNTIL), [STARTS, ENDS]
 
 
-class LandmarkVerbs(KindVerbs[W]):
+class LandmarkVerbs(WindowKindVerbs[W]):
     """The verb for landmark windows."""
 
     def landmark_window(

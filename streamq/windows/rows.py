@@ -10,16 +10,15 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import Stamp
-from streamq.errors import column_names
+from streamq.errors import check_whole_number, column_names
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import bounds, first_in
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask, ranks
-from streamq.windows.arguments import whole_number
-from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -51,8 +50,8 @@ class Rows(Window):
     @classmethod
     def of(cls, n: Any, step: Any, order_by: Any) -> Rows:
         """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, and for no names of columns."""
-        whole_number("rows_window", "n", n)
-        whole_number("rows_window", "step", step)
+        check_whole_number("rows_window", "n", n)
+        check_whole_number("rows_window", "step", step)
         return cls(n, step, column_names(order_by, "rows_window", "order_by"))
 
     @property
@@ -96,7 +95,7 @@ class Rows(Window):
         return ranged(keys, rows, windows), [NUMBER, STARTS, ENDS]
 
 
-class RowsVerbs(KindVerbs[W]):
+class RowsVerbs(WindowKindVerbs[W]):
     """The verb for rows windows."""
 
     def rows_window(

@@ -17,8 +17,8 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, Duration, show_duration, ticks
-from streamq.windows.batch import ENDS, STARTS, BatchEvents
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, STARTS, BatchEvents
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Session(Window):
         return df.withColumn(ENDS, till(last)).drop("__new"), [STARTS, ENDS]
 
 
-class SessionVerbs(KindVerbs[W]):
+class SessionVerbs(WindowKindVerbs[W]):
     """The verb for session windows."""
 
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> W:

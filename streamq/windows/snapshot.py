@@ -16,8 +16,8 @@ from streamq.runtime.evaluators.numbering import distinct, first_in, places
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.batch import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
-from streamq.windows.verbs import KindVerbs, W
+from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
+from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Snapshot(Window):
         return ranged(keys, numbered(df, windows, keys), windows), [STARTS, ENDS]
 
 
-class SnapshotVerbs(KindVerbs[W]):
+class SnapshotVerbs(WindowKindVerbs[W]):
     """The verb for snapshot windows."""
 
     def snapshot_window(self, *, clip_input: str = "full", stamp: str | None = None) -> W:

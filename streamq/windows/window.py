@@ -22,7 +22,7 @@ from streamq.runtime.evaluators.assigner import Assigner
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.windows.batch import BatchEvents
+    from streamq.windows.batch_events import BatchEvents
 
 
 class Window(ABC):

@@ -9,7 +9,7 @@ import pytest
 import streamq as sq
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.operators import ToSignal, WindowAggregate
-from streamq.operators.grid_windows import GridWindows
+from streamq.operators.grid_aggregation import GridAggregation
 from streamq.plan.node import Node
 from streamq.windows import Hopping, Snapshot
 
@@ -46,7 +46,7 @@ def test_a_field_called_window_is_no_window() -> None:
 
 
 def test_a_window_is_split_into_partial_results_for_its_kernel_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refused(node: WindowAggregate) -> GridWindows:
+    def refused(node: WindowAggregate) -> GridAggregation:
         raise AssertionError("consumers asks for no partial results")
 
     monkeypatch.setattr(WindowAggregate, "grid_windows", refused)

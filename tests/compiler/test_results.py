@@ -14,8 +14,8 @@ from streamq.compiler.egress import Egress
 from streamq.compiler.explain import explain
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.program import StagedPlan
 from streamq.compiler.results import Results, rewritten
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.plan.node import numbered

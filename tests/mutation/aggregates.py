@@ -10,15 +10,15 @@ import pyarrow.compute as pc
 
 from streamq.aggregates import distinct
 from streamq.plan.partial import COUNT, Partial
-from streamq.runtime import arrow_casts, partial, values
+from streamq.runtime import arrow_casts, built_in_partials, values
 from streamq.runtime.arrow_types import BITS
+from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMoments, PartialSum
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.event import LE, RE
+from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.open_windows import HI, LO
-from streamq.runtime.partial import PartialCount, PartialMax, PartialMoments, PartialSum
-from streamq.runtime.partials import grouped, merged
+from streamq.runtime.range_partials import grouped, merged
 from streamq.runtime.values import sortable
-from streamq.runtime.window_baskets import PartialsBasket
 from tests.mutation.mutant import Mutant, wrapped
 
 NAN_LEAST = -(2**63) + 1
@@ -121,7 +121,7 @@ MUTANTS = (
         "NaN the least",
         "NaN is the least of all floats, not the greatest",
         "tumbling",
-        ((partial, "sortable", nan_least), wrapped(partial, "unsortable", nan_from_least)),
+        ((built_in_partials, "sortable", nan_least), wrapped(built_in_partials, "unsortable", nan_from_least)),
     ),
     Mutant(
         "means of means",

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 
 from streamq.compiler.stages import _Compiler
-from streamq.runtime import bins, packer, partials
+from streamq.runtime import bins, packer, range_partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress import Message, Pace, RelationClock
 from streamq.runtime.release import Release
-from streamq.runtime.window_baskets import PartialsBasket
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
 from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
@@ -237,6 +237,6 @@ MUTANTS = (
         "dyadic node lost",
         "of a range cut into dyadic nodes the last one is lost",
         "hopping",
-        (wrapped(partials, "_dyadic", right_node_lost),),
+        (wrapped(range_partials, "_dyadic", right_node_lost),),
     ),
 )

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from streamq.grid import Grid
-from streamq.runtime import grid
+from streamq.runtime import grid_ranges
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators import windows
+from streamq.runtime.evaluators import member_evaluators
 from streamq.runtime.evaluators.assigner import Ranges
-from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid import grid_lifetimes, window_range
+from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.time import INFINITY
@@ -114,7 +114,7 @@ MUTANTS = (
         "division toward zero",
         "the grid is numbered by a division that rounds toward zero, not down",
         "hopping",
-        ((grid, "grid_index", toward_zero),),
+        ((grid_ranges, "grid_index", toward_zero),),
     ),
     Mutant(
         "snapshot of its end",
@@ -156,18 +156,18 @@ MUTANTS = (
         "point on the last instant",
         "a result stamped at the window's end stands one tick before it",
         "count",
-        ((windows._OverWindows, "_stamped", point_on_the_last_instant),),
+        ((member_evaluators._MemberEvaluator, "_stamped", point_on_the_last_instant),),
     ),
     Mutant(
         "first among equals by arrival",
         "of events of one start the first that came is the first, not the least payload",
         "first and last",
-        ((windows, "payload_order", placed_by_arrival),),
+        ((member_evaluators, "payload_order", placed_by_arrival),),
     ),
     Mutant(
         "ties of top_k cut",
         "of members that share the last rank only some are kept",
         "top_k",
-        (wrapped(windows.TopKEvaluator, "rows", ties_cut),),
+        (wrapped(member_evaluators.TopKEvaluator, "rows", ties_cut),),
     ),
 )

@@ -7,8 +7,8 @@ import pytest
 
 from streamq.errors import InvalidEvent, TypeMismatch
 from streamq.operators import Edges
+from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
-from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.stream import Stream
 

@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import InvalidEvent, PlanError, TypeMismatch, UnknownColumn
 from streamq.operators import Points
-from streamq.operators.tables import table_fields
+from streamq.operators.input_table import table_fields
 from streamq.plan.schema import Field
 from streamq.stream import Stream
 

@@ -8,7 +8,7 @@ import streamq as sq
 from streamq.errors import PlanError
 from streamq.time import INFINITY
 from tests.judged import answer
-from tests.operators.over_windows import counts, members, spans
+from tests.operators.window_answers import counts, members, spans
 
 LEAST = -(2**63) + 1
 

@@ -28,9 +28,9 @@ from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.bare_code import dumps
 from streamq.runtime.carried import Carried
 from streamq.runtime.carried_by_expr import CarriedByExpr
-from streamq.runtime.evaluators import condition, joins, spans, windows
-from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators import joins, member_evaluators, pair_condition, spans
 from streamq.runtime.evaluators.joins import JoinEvaluator
+from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
@@ -93,7 +93,7 @@ def test_a_plan_with_modules_of_every_kind_can_be_pickled() -> None:
 @pytest.mark.slow
 def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     ship_runtime()
-    modules = (condition, joins, spans, windows, inner_join, recompute, settle, window_aggregate)
+    modules = (pair_condition, joins, spans, member_evaluators, inner_join, recompute, settle, window_aggregate)
     shipped = [v for m in modules for v in vars(m).values() if isinstance(v, type) and v.__module__ == m.__name__]
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
@@ -164,7 +164,7 @@ def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_go
 
 def test_a_join_takes_it_along_only_where_it_has_a_condition() -> None:
     ship_runtime()
-    condition_of = Condition(Col("a") == Col("b"), Schema((), "integer"))
+    condition_of = PairCondition(Col("a") == Col("b"), Schema((), "integer"))
     shipped = [cloudpickle.dumps(JoinEvaluator("inner", (), where, (), (), ())) for where in (None, condition_of)]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
 
@@ -172,11 +172,13 @@ def test_a_join_takes_it_along_only_where_it_has_a_condition() -> None:
 def test_a_condition_takes_along_the_functions_it_calls_and_no_others() -> None:
     ship_runtime()
     schema = Schema((Field("a", LongType()), Field("b", LongType())), "integer")
-    shipped = cloudpickle.dumps(Condition(Col("a") == Col("b"), schema))
+    shipped = cloudpickle.dumps(PairCondition(Col("a") == Col("b"), schema))
     rooms = [m.name for m in pkgutil.iter_modules(functions.__path__, "streamq.functions.")]
     assert {"streamq.functions.comparison", "streamq.functions.dates"} <= set(rooms)
     rooms_along = {room for room in rooms if room.encode() in shipped}
-    assert rooms_along == {f"streamq.functions.{n}" for n in ("built_in", "comparison", "operands", "results", "shown")}
+    assert rooms_along == {
+        f"streamq.functions.{n}" for n in ("built_in", "comparison", "infix", "operands", "result_types")
+    }
 
 
 def test_code_travels_without_what_only_its_readers_use(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from streamq.compiler.egress import egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
-from streamq.runtime.egress import upsert_rows
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.result_rows import upsert_rows
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY

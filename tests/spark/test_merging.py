@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
-from streamq.runtime.partial import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
+from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
 FOREVER = 2**63 - 1
 EXACT = (

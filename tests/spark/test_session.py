@@ -17,7 +17,7 @@ from streamq.errors import SessionError
 from streamq.run.active import active_session
 from streamq.run.doctor import doctor
 from streamq.run.masters import master_of
-from streamq.run.session import REQUIRED, session
+from streamq.run.spark_session import REQUIRED, session
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -172,7 +172,7 @@ def test_connect(connect_url: str) -> None:
         from streamq.run.active import active_session
         from streamq.run.doctor import doctor
         from streamq.run.masters import master_of
-        from streamq.run.session import session
+        from streamq.run.spark_session import session
         url = sys.argv[1]
         spark = session(master=url, config={"spark.sql.shuffle.partitions": 3})
         print(type(spark).__module__, spark.conf.get("spark.sql.shuffle.partitions"))

@@ -12,7 +12,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.run.active import active_session
-from streamq.run.session import REQUIRED
+from streamq.run.spark_session import REQUIRED
 from streamq.testing.arrival import Item
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution
 from streamq.testing.in_process import unfinished

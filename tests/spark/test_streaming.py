@@ -159,8 +159,8 @@ def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
 
     table = pa.Table.from_pylist(rows, schema=EDGES)
     from streamq.operators import Edges
+    from streamq.operators.input_table import table_fields
     from streamq.operators.source_policy import SourcePolicy
-    from streamq.operators.tables import table_fields
     from streamq.plan.expr import Lit
     from streamq.progress.generate import GeneratedCtis
 

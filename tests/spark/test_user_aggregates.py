@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as t
 
 import streamq as sq
-from streamq.aggregates.arguments import applied, check_numbers
+from streamq.aggregates.application import apply_aggregate, check_numbers
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
@@ -165,14 +165,16 @@ ROWS: list[tuple[int, int | None, dict[str, Any]]] = [
 
 def modes(s: Any) -> Any:
     means = {"mean": MEAN("v", sq.col("v") + 1), "some": MEAN("v", "v", where=sq.col("v") > 3)}
-    return s.select(x=applied(MODE, "v"), few=applied(MODE, "v", where=sq.col("v") > 3), n=sq.count(), **means)
+    return s.select(
+        x=apply_aggregate(MODE, "v"), few=apply_aggregate(MODE, "v", where=sq.col("v") > 3), n=sq.count(), **means
+    )
 
 
 def rises(s: Any) -> Any:
     return s.select(
-        x=applied(RISE, "v"),
-        few=applied(RISE, "v", where=sq.col("v") > 3),
-        mode=applied(MODE, "v"),
+        x=apply_aggregate(RISE, "v"),
+        few=apply_aggregate(RISE, "v", where=sq.col("v") > 3),
+        mode=apply_aggregate(MODE, "v"),
         last=LAST_KNOWN("v"),
         early=LAST_KNOWN("v", where=sq.col("v") < 6),
     )
@@ -223,8 +225,8 @@ def test_in_process_they_are_what_they_are_by_hand(window: str) -> None:
 
 def test_they_keep_the_laws() -> None:
     """Also as partial results, and as values with weights, of which some are taken back."""
-    assert "merge" in check_module(applied(MODE, "v"), "int", examples=20)
-    check_module(applied(RISE, "v"), "int", examples=20)
+    assert "merge" in check_module(apply_aggregate(MODE, "v"), "int", examples=20)
+    check_module(apply_aggregate(RISE, "v"), "int", examples=20)
     assert "remove" in check_module(MEAN("v", "w"), "double", examples=20)
     check_module(LAST_KNOWN("v"), "int", examples=20)
 

@@ -20,8 +20,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 import streamq as sq
 from streamq import col
 from streamq import testing as t
-from streamq.operators.grouped import Grouped
-from streamq.operators.windowed import Windowed
+from streamq.operators.grouped_stream import GroupedStream
+from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.stream import Stream
@@ -43,7 +43,7 @@ from tests.mutation.first_queries import rises
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.queries import QUERIES
 
-READ = {Stream: Events, Grouped: Groups, Windowed: Windows, Pattern: Matches, Contributor: Piece}
+READ = {Stream: Events, GroupedStream: Groups, WindowedStream: Windows, Pattern: Matches, Contributor: Piece}
 """What has verbs, and what has their readings."""
 
 once = settings(max_examples=1, phases=[Phase.generate], database=None, suppress_health_check=list(HealthCheck))
@@ -190,7 +190,7 @@ def test_every_verb_is_read_or_named() -> None:
 
 def verbs_of(kind: type) -> list[str]:
     """The verbs of streams, say; groups have a select that says what to write instead, and nothing else."""
-    none = {*NOT_READ, "apply", *(("select", "agg") if kind is Grouped else ())}
+    none = {*NOT_READ, "apply", *(("select", "agg") if kind is GroupedStream else ())}
     return [name for name in VERBS if name not in none and callable(getattr(kind, name, None))]
 
 

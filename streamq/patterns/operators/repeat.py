@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
-from streamq.operators.instants import instant_ticks
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns.advice import refused
 from streamq.patterns.fluent import count_of, scope_of
 from streamq.patterns.ids import match_id
@@ -92,14 +92,16 @@ class Repeat(PatternOperator):
         first = one.events[0]
         asked = [a for a in lowering.runs.values() if a.variable in one.variables]
         occurrences = self._occurrences(lowering, one, {a.column for a in asked if a.column is not None})
-        aggregates = {a.name: applied(built_in()[a.function], *([Col(a.column)] if a.column else [])) for a in asked}
+        aggregates = {
+            a.name: apply_aggregate(built_in()[a.function], *([Col(a.column)] if a.column else [])) for a in asked
+        }
         start, root, ids, id = (f"{run_of(first)}.{name}" for name in (START, ROOT, IDS, ID))
-        aggregates |= {start: applied(built_in()["min"], START), root: applied(built_in()["min"], ROOT)}
+        aggregates |= {start: apply_aggregate(built_in()["min"], START), root: apply_aggregate(built_in()["min"], ROOT)}
         nth = [f"{run_of(first)}.{number}" for number in range(self.count)]
         for number, name in enumerate(nth):
-            aggregates[name] = applied(built_in()["max"], START, where=Col(NUMBER) == Lit(number))
+            aggregates[name] = apply_aggregate(built_in()["max"], START, where=Col(NUMBER) == Lit(number))
         if lowering.has_ids:
-            aggregates |= {ids: applied(built_in()["max"], IDS), id: applied(built_in()["collect"], ID)}
+            aggregates |= {ids: apply_aggregate(built_in()["max"], IDS), id: apply_aggregate(built_in()["collect"], ID)}
         a_tick: Any = dt.timedelta(microseconds=1) if occurrences.schema.axis == TIMESTAMP else 1
         windows = occurrences.group_by(*lowering.keys, MATCH).tumbling_window(a_tick)
         for a in asked:
@@ -144,7 +146,7 @@ class Repeat(PatternOperator):
             within=self.scope,
             consumes=self.pattern.consumption == Consumption.CONSUME,
         )
-        start = instant_ticks(Lifetime("start"), events.schema.axis_type)
+        start = instant_as_ticks(Lifetime("start"), events.schema.axis_type)
         return events._derive(Scan(events.plan, lowering.keys, runs, (start, *(Col(f.name) for f in runs.columns))))
 
     @property

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from streamq.errors import PlanError, sentence
+from streamq.run.sinks.console import ConsoleSink, MemorySink
 from streamq.run.sinks.data_source import DataSourceSink
-from streamq.run.sinks.function import FunctionSink
-from streamq.run.sinks.nothing import NoSink
-from streamq.run.sinks.shown import ConsoleSink, MemorySink
+from streamq.run.sinks.foreach_batch import FunctionSink
+from streamq.run.sinks.noop import NoopSink
 from streamq.run.sinks.sink import Sink, SinkArgument
 
-KINDS: tuple[type[Sink], ...] = (NoSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
+KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
 """All of them; an argument asks for the first that takes it, so that a path is what no other name is."""
 
 

@@ -12,10 +12,10 @@ import pyarrow as pa
 from streamq.choices import JoinKind
 from streamq.grid import Grid
 from streamq.runtime.columnar import concat, ints, runs, with_column
-from streamq.runtime.evaluators.condition import Condition
+from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid import grid_lifetimes, grid_range
+from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask
@@ -35,7 +35,7 @@ class JoinEvaluator(Settling):
 
     how: JoinKind
     on: tuple[tuple[str, str], ...]
-    where: Condition | None
+    where: PairCondition | None
     left: tuple[str, ...]
     right: tuple[str, ...]
     kept: tuple[str, ...]
@@ -130,7 +130,7 @@ class WindowedJoinEvaluator:
 
     window: Grid
     on: tuple[tuple[str, str], ...]
-    where: Condition | None
+    where: PairCondition | None
     left: tuple[str, ...]
     right: tuple[str, ...]
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from streamq.errors import ModuleFailed
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.evaluators.reductions import payload_order
+from streamq.runtime.evaluators.member_reductions import payload_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows, python_values
 from streamq.runtime.user_code.calls import StepCall, pickled, shown_instant, shown_values

@@ -13,7 +13,7 @@ from streamq.grid import Grid
 from streamq.runtime.columnar import ints, runs, with_column
 from streamq.runtime.evaluators.settling import Settling
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid import grid_lifetimes, grid_range
+from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.overlap import grouped_codes, next_after
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import MINUS_INFINITY

@@ -19,15 +19,15 @@ import pyarrow.compute as pc
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, net, with_column
-from streamq.runtime.evaluators.windows import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
+from streamq.runtime.user_code.member_changes import CallMemory
 from streamq.runtime.user_code.returns import LASTS, START
 from streamq.runtime.user_code.set_aside import SetAside
-from streamq.runtime.user_code.window_changes import CallMemory
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"

@@ -15,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, Scope
 from streamq.runtime.columnar import concat, group, ints, net, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
@@ -26,6 +25,7 @@ from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
+from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 

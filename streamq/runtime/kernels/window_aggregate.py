@@ -18,18 +18,18 @@ import pyarrow.compute as pc
 from streamq.choices import CountedAs
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, Place
-from streamq.runtime.arithmetic import ARRAYS
 from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid import first_ending_after, grid_lifetimes, last_starting_before, window_range
+from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
+from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
-from streamq.runtime.partials import EXPLODE_ROWS, INDEX, over_windows, placed
+from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, placed
+from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Mask
-from streamq.runtime.window_baskets import PartialsBasket, ReportedBasket
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -250,7 +250,7 @@ class WindowAggregateKernel:
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return over_windows(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
+        return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
     @property
     def place(self) -> Callable[[pa.Table], Place]:

@@ -8,13 +8,13 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from streamq.aggregates.correlations import CORR, COVAR, COVAR_POP
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.distinct import COUNT_DISTINCT
 from streamq.aggregates.extremes import MAX, MIN
 from streamq.aggregates.first_last import FIRST, LAST
 from streamq.aggregates.lists import COLLECT
 from streamq.aggregates.means import AVG
-from streamq.aggregates.pairs import CORR, COVAR, COVAR_POP
 from streamq.aggregates.percentiles import PERCENTILE
 from streamq.aggregates.sums import SUM
 from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG

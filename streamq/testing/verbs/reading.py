@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from streamq.operators.grouping import Group, applied
+from streamq.operators.group_apply import Group, apply_to_groups
 from streamq.patterns.pattern import Pattern
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
@@ -63,7 +63,7 @@ class _Reader:
         """The verbs of a sub-plan are read; how it goes on in every group is the compiler's."""
         (stream,) = argument.args
         self.groups[stream.plan.digest] = group
-        return events.of(applied(self.read(sub_plan).plan, group))
+        return events.of(apply_to_groups(self.read(sub_plan).plan, group))
 
 
 def _over(plan: Node, inputs: Sequence[Node], others: Sequence[Node]) -> Node:

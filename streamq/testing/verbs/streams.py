@@ -26,9 +26,9 @@ from streamq.operators import (
     Where,
     WindowedJoin,
 )
-from streamq.operators.instants import instant_ticks
+from streamq.operators.input_table import source_name, static_table
 from streamq.operators.lifetime_change import Length, Start, length_of
-from streamq.operators.tables import source_name, static_table
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.syntax import Part
 from streamq.plan.expr import Cast, Col, Expr, Lit
@@ -126,7 +126,7 @@ class Events(Windowable):
             case Lifetime(part="end"):
                 return Start(Anchor.RE)
         kind = infer(expression, self.plan.schema, "alter_lifetime")
-        at = instant_ticks(expression, kind) if axis == TIMESTAMP else _as_long(expression, kind)
+        at = instant_as_ticks(expression, kind) if axis == TIMESTAMP else _as_long(expression, kind)
         return Start(Anchor.GIVEN, 0, at, None if within is None else self.ticks(within))
 
     def _length(self, duration: Any) -> Length:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from streamq.operators import JoinTable, Source
-from streamq.operators.grouping import Group
+from streamq.operators.group_apply import Group
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.lifetime import WindowBound
 from streamq.plan.node import Node

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from streamq.aggregates.arguments import applied
+from streamq.aggregates.application import apply_aggregate
 from streamq.aggregates.lists import COLLECT
 from streamq.compiler.rules.push_where_below_explode import push_where_below_explode, why_not
 from streamq.expressions import start
@@ -13,7 +13,7 @@ from streamq.plan.node import Node
 from tests.compiler.rules.law import HOPPING, TRIPS, holds
 
 K = Col("k")
-LISTS = WindowAggregate(TRIPS, ("k", "v"), HOPPING, (("all", applied(COLLECT, "w")),))
+LISTS = WindowAggregate(TRIPS, ("k", "v"), HOPPING, (("all", apply_aggregate(COLLECT, "w")),))
 
 
 def elements(source: Node) -> Node:

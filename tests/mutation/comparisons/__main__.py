@@ -36,7 +36,7 @@ def targets() -> list[str]:
     rooms = ("runtime/evaluators", "runtime/kernels", "aggregates")
     folders = [path for room in rooms for path in sorted((ROOT / "streamq" / room).glob("*.py"))]
     files = [str(path.relative_to(ROOT)) for path in folders if path.name != "__init__.py"]
-    rooms = ("streamq/operators/over_windows.py", "streamq/operators/evaluation.py")
+    rooms = ("streamq/operators/member_operator.py", "streamq/operators/evaluation.py")
     return [*files, *(f"streamq/runtime/{name}.py" for name in RUNTIME), *rooms]
 
 

@@ -130,13 +130,13 @@ def test_processes_end_whatever_they_do() -> None:
 
 
 def test_statements_note_that_they_run() -> None:
-    file = "streamq/runtime/pairs.py"
+    file = "streamq/runtime/replacements.py"
     lines = {node.lineno for node in ast.walk(ast.parse((ROOT / file).read_text())) if isinstance(node, ast.Return)}
     reached: list[Any] = []
     names: dict[str, Any] = {"__name__": "x", PROBE: reached.append}
     exec(probed(file), names)
     assert reached == []
-    names["paired"](*(importlib.import_module("numpy").array([1, 2]),) * 2)
+    names["replacement_masks"](*(importlib.import_module("numpy").array([1, 2]),) * 2)
     assert {at for name, at in reached if name == file} & lines
 
 
@@ -145,7 +145,7 @@ import json, sys
 from pathlib import Path
 from tests.mutation.comparisons.faults import faults_of
 from tests.mutation.comparisons.runs import Notes, Settings, Trials
-file = "streamq/runtime/grid.py"
+file = "streamq/runtime/grid_ranges.py"
 def run():
     trials = Trials(Notes(Path(sys.argv[1])), Settings(few=6, nearest=1, examples=6, tests=False))
     ((_, reach),) = trials.reach([file], ["query tumbling"])
@@ -171,7 +171,7 @@ def test_equivalent_faults_are_there_and_have_reasons() -> None:
 
 
 def test_an_entry_that_matches_nothing_is_stale(tmp_path: Path) -> None:
-    file = "streamq/runtime/pairs.py"
+    file = "streamq/runtime/replacements.py"
     first, *_ = faults_of(file)
     entry = dict(zip(("file", "function", "before"), key(first), strict=False))
     lines = "".join(f"{name} = {json.dumps(value)}\n" for name, value in entry.items())

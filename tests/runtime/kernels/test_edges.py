@@ -11,8 +11,8 @@ from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import LateEvent
 from streamq.operators import Edges, ToSignal
+from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
-from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.policies import MIDDLE, Level
 from streamq.progress.generate import GeneratedCtis

@@ -12,8 +12,8 @@ from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.grid import Grid
 from streamq.operators import Intervals, Points
+from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
-from streamq.operators.tables import table_fields
 from streamq.policies import Level
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore

@@ -10,15 +10,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-import streamq.runtime.partials as partials
+import streamq.runtime.range_partials as partials
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent
 from streamq.operators import Edges, Intervals, Points
+from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
-from streamq.operators.tables import table_fields
 from streamq.plan.expr import Lit
 from streamq.progress.generate import GeneratedCtis
 from streamq.stream import Stream

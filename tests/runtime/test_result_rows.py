@@ -23,8 +23,8 @@ from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.node import Node, numbered
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.egress import changelog_rows, folding, split_ctis
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.result_rows import changelog_rows, folding, split_ctis
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
 from streamq.testing.expectation import promises

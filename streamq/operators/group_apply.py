@@ -43,7 +43,7 @@ class Group(Node):
         return Group(source, self.keys)
 
 
-def applied(result: Node, group: Group) -> Node:
+def apply_to_groups(result: Node, group: Group) -> Node:
     """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
     source, result, group = group.input, expanded(result), expanded(group)
     parts = nodes(result)
@@ -66,10 +66,10 @@ def applied(result: Node, group: Group) -> Node:
     return Select(plan, (*((k, e) for k, e in back.items() if k not in names), *((n, Col(n)) for n in names)))
 
 
-Columns = tuple[tuple[str, Expr], ...]
+NamedExprs = tuple[tuple[str, Expr], ...]
 
 
-def _columns(group: Group, matched: bool, used_names: Collection[str]) -> Columns:
+def _columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedExprs:
     """The keys under names of their own; where they are matched, a NULL is told by a flag, for a group of NULLs is a group."""
     depth = 0
     while any(n.startswith(group_depth(depth)) for n in used_names):
@@ -108,7 +108,7 @@ def _some(kind: t.DataType, name: str) -> Expr:
 
 
 def _carried(
-    node: Node, inputs: list[tuple[Node, bool]], group: Group, source: Node, carried: Columns
+    node: Node, inputs: list[tuple[Node, bool]], group: Group, source: Node, carried: NamedExprs
 ) -> tuple[Node, bool]:
     """The node with the keys behind its columns, and whether it is of the group at all, which is of the rows of ``source``."""
     hidden = tuple(name for name, _ in carried)

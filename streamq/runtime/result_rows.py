@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
-from streamq.runtime.pairs import paired
+from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.shipping import packed
 from streamq.runtime.values import Ints, Numbered, dense, numbered, together
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -131,7 +131,7 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
         halves.append((rows[copies], event[copies], end[copies]))
     (taken_back, of_taken_back, ends), (put_in, of_put_in, new_ends) = halves
     # in both halves rows stand by event and end: the i-th taken of an event goes with the i-th given
-    before, after = paired(of_taken_back, of_put_in)
+    before, after = replacement_masks(of_taken_back, of_put_in)
     row = np.concatenate([alone, put_in[~after], taken_back[before], taken_back[~before]])
     end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
     new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken_back[~before]]])

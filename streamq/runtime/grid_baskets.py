@@ -15,7 +15,7 @@ from streamq.runtime.basket import Scope
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import HI, LO, Spans
-from streamq.runtime.partials import INDEX, merged, netted
+from streamq.runtime.range_partials import INDEX, merged, netted
 from streamq.time import INFINITY
 
 PARTIALS, REPORTED = "partials", "reported"

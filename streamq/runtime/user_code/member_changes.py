@@ -17,7 +17,7 @@ from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.values import Ints, bits
 
 if TYPE_CHECKING:
-    from streamq.runtime.user_code.window_walk import Walk
+    from streamq.runtime.user_code.module_walk import Walk
 
 Rows = Ints
 """Rows of the members' table."""

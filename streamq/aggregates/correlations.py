@@ -9,13 +9,13 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
-from streamq.aggregates.arguments import applied, as_doubles, check_numbers
+from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.reduction import Floats, RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
-from streamq.runtime.partial import PartialComoments
-from streamq.runtime.partials import INDEX, over_windows
+from streamq.runtime.built_in_partials import PartialComoments
+from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -31,7 +31,7 @@ class Comoments:
     xy: Floats
 
 
-class PairedReduction(RangeReduction):
+class PairReduction(RangeReduction):
     """What is computed of the merged squares and products of deviations of two columns."""
 
     @property
@@ -47,14 +47,14 @@ class PairedReduction(RangeReduction):
         parts = {"n": is_there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
         ones = np.ones(len(x), np.int64)
         table = pa.table({MEMBERS: ones, **{f"p__{name}": values for name, values in parts.items()}})
-        merged = over_windows(table, members.first, members.last, (), [PartialComoments("p")]).sort_by(INDEX)
+        merged = merge_by_window(table, members.first, members.last, (), [PartialComoments("p")]).sort_by(INDEX)
         return Comoments(
             *(merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
         )
 
 
 @dataclass(frozen=True)
-class CovarianceReduction(PairedReduction):
+class CovarianceReduction(PairReduction):
     """The mean product of deviations, of the sample or of the population."""
 
     is_sample: bool
@@ -66,7 +66,7 @@ class CovarianceReduction(PairedReduction):
 
 
 @dataclass(frozen=True)
-class CorrelationReduction(PairedReduction):
+class CorrelationReduction(PairReduction):
     """The sum of products of deviations by the root of those of squares; without spread on either side there is none."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
@@ -76,7 +76,7 @@ class CorrelationReduction(PairedReduction):
         return pa.array(value, mask=(of.xx == 0) | (of.yy == 0) | (of.n < 2))
 
 
-class Paired(AggregateFunction):
+class PairAggregate(AggregateFunction):
     """An aggregate of two arguments, over members that have both."""
 
     drawing = Drawing(arguments=2, whole_numbers=True)
@@ -90,7 +90,7 @@ class Paired(AggregateFunction):
 
 
 @dataclass(frozen=True)
-class Covariance(Paired):
+class Covariance(PairAggregate):
     """The covariance, of the sample or of the population."""
 
     name: str
@@ -105,7 +105,7 @@ class Covariance(Paired):
         return (F.covar_samp if self.is_sample else F.covar_pop)(*members.values)
 
 
-class Correlation(Paired):
+class Correlation(PairAggregate):
     """Pearson's correlation."""
 
     name = "corr"
@@ -133,7 +133,7 @@ def covar(left: Any, right: Any, *, where: Any = None) -> Aggregate:
       c  start  end
     6.0      0    5
     """
-    return applied(COVAR, left, right, where=where)
+    return apply_aggregate(COVAR, left, right, where=where)
 
 
 def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
@@ -145,7 +145,7 @@ def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
       c  start  end
     3.0      0    5
     """
-    return applied(COVAR_POP, left, right, where=where)
+    return apply_aggregate(COVAR_POP, left, right, where=where)
 
 
 def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
@@ -157,4 +157,4 @@ def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
       r  start  end
     1.0      0    5
     """
-    return applied(CORR, left, right, where=where)
+    return apply_aggregate(CORR, left, right, where=where)

@@ -6,9 +6,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE
+from streamq.runtime.tick_arithmetic import ARRAYS, Arithmetic, Number
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class NoSink(Sink):
+class NoopSink(Sink):
     """None, or "noop"."""
 
     @classmethod
@@ -27,4 +27,4 @@ class NoSink(Sink):
         throw_away(rows)
 
 
-__all__ = ["NoSink"]
+__all__ = ["NoopSink"]

@@ -7,7 +7,7 @@ import numpy as np
 from streamq.runtime.values import Ints, Mask
 
 
-def paired(of_taken: Ints, of_given: Ints) -> tuple[Mask, Mask]:
+def replacement_masks(of_taken: Ints, of_given: Ints) -> tuple[Mask, Mask]:
     """Which of the rows taken back are given anew, and which of those given are such: the i-th of an event with the i-th.
 
     Both are the numbers of events, in ascending order, a row a copy. The two masks choose rows that stand side by side.

@@ -12,7 +12,7 @@ from streamq.windows import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class GridWindows:
+class GridAggregation:
     """Events of ``input``, by ``keys`` and windows on a grid, reduced to ``partials`` of the columns ``arguments``.
 
     ``combined``: partial results are made before the shuffle; ``outputs`` are computed over the rows, if there are any.
@@ -48,4 +48,4 @@ class GridWindows:
         )
 
 
-__all__ = ["GridWindows"]
+__all__ = ["GridAggregation"]

@@ -12,7 +12,7 @@ from streamq.windows.window import Window
 W = TypeVar("W")
 
 
-class KindVerbs(ABC, Generic[W]):
+class WindowKindVerbs(ABC, Generic[W]):
     """The verbs of one kind, of streams and of groups; ``W`` is what they return."""
 
     def __init_subclass__(cls) -> None:
@@ -24,4 +24,4 @@ class KindVerbs(ABC, Generic[W]):
         """Put the stream, or each group, into the windows that ``window`` makes for its axis; ``verb``: what the user called."""
 
 
-__all__ = ["W", "KindVerbs"]
+__all__ = ["W", "WindowKindVerbs"]

@@ -48,10 +48,10 @@ class RunVerbs(Verbs):
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
         from streamq.compiler.egress import user_rows
-        from streamq.run.arguments import ResultRequest
         from streamq.run.control import ControlFolder
         from streamq.run.failure import spark_errors
         from streamq.run.prepared import StreamRequest, prepare
+        from streamq.run.run_arguments import ResultRequest
 
         request = StreamRequest(
             verb="to_stream",
@@ -126,7 +126,7 @@ class RunVerbs(Verbs):
                 run.await_termination(600)
                 print(run.late)
         """
-        from streamq.run.arguments import ResultRequest, RunArguments
+        from streamq.run.run_arguments import ResultRequest, RunArguments
         from streamq.run.running import start_run
 
         arguments = RunArguments(

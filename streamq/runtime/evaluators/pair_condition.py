@@ -15,7 +15,7 @@ from streamq.runtime.values import Mask
 
 
 @dataclass(frozen=True)
-class Condition:
+class PairCondition:
     """``where`` over the columns of a pair, which ``pair`` types."""
 
     where: Expr

@@ -8,7 +8,7 @@ from streamq.functions.dates import EXTRACT, HOUR, MINUTE, UNIX_DATE, UNIX_MICRO
 from streamq.plan.expr import Call, Cast, Expr, Lit
 
 
-def instant_ticks(expr: Expr, kind: t.DataType) -> Expr:
+def instant_as_ticks(expr: Expr, kind: t.DataType) -> Expr:
     """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
     if isinstance(kind, t.TimestampType):
         return Call(UNIX_MICROS, (expr,))

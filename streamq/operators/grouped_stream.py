@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from streamq.errors import PlanError, kind_of, sentence
-from streamq.operators.grouping import Group, applied
+from streamq.operators.group_apply import Group, apply_to_groups
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.window_verbs import WindowVerbs
-from streamq.operators.windowed import Windowed, asked_too_early
+from streamq.operators.windowed_stream import WindowedStream, asked_too_early
 from streamq.plan.keys import check_key
 from streamq.plan.resolve import Given
 from streamq.plan.schema import check_names
@@ -24,7 +24,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
     def _groups(self) -> tuple[Any, tuple[str, ...]]:
         return self, ()
 
-    def group_by(self, *keys: str, **named_keys: Given) -> Grouped[Self]:
+    def group_by(self, *keys: str, **named_keys: Given) -> GroupedStream[Self]:
         """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
 
         >>> import streamq as sq
@@ -48,10 +48,10 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
                 raise PlanError(sentence("group_by", "a key is a column name", f"found {name!r}", cure))
             check_key(stream.plan.schema.require(name, "group_by"), name)
         check_names(names, "group_by")
-        return Grouped(stream, names)
+        return GroupedStream(stream, names)
 
 
-class Grouped(ScanVerbs[S], WindowVerbs[S]):
+class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     """A stream by groups: what ``group_by`` returns."""
 
     called = "a group without a window"
@@ -105,7 +105,7 @@ class Grouped(ScanVerbs[S], WindowVerbs[S]):
         group = Group(self.stream.plan, self.keys)
         result = sub_plan(self.stream._derive(group))
         _check_gave_stream(result)
-        return result._derive(applied(result.plan, group))
+        return result._derive(apply_to_groups(result.plan, group))
 
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         return self.stream, self.keys
@@ -113,8 +113,8 @@ class Grouped(ScanVerbs[S], WindowVerbs[S]):
 
 def _check_gave_stream(result: object) -> None:
     if not isinstance(result, Verbs):
-        cure = "End it with .select(...)." if isinstance(result, Windowed | Grouped) else ""
+        cure = "End it with .select(...)." if isinstance(result, WindowedStream | GroupedStream) else ""
         raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure))
 
 
-named_after(Grouped, "group_by(...)")
+named_after(GroupedStream, "group_by(...)")

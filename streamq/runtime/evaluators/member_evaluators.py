@@ -17,23 +17,23 @@ from pyspark.sql.types import LongType
 from streamq.choices import ClipInput, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
+from streamq.runtime.built_in_partials import PartialMax, PartialMin
 from streamq.runtime.columnar import ints, matching, runs, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.member_reductions import payload_order, reduced
 from streamq.runtime.evaluators.numbering import changes, places
-from streamq.runtime.evaluators.reductions import payload_order, reduced
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.partial import PartialMax, PartialMin
-from streamq.runtime.partials import INDEX, over_windows, placed
+from streamq.runtime.range_partials import INDEX, merge_by_window, placed
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import Cti, ProgressRule
+    from streamq.runtime.user_code.member_changes import CallMemory
     from streamq.runtime.user_code.set_aside import SetAside
-    from streamq.runtime.user_code.window_changes import CallMemory
 
 OWNER, HEAD = "__owner", "__head"
 """Columns of a window: who numbers it, and the first of its members."""
@@ -51,7 +51,7 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class _OverWindows:
+class _MemberEvaluator:
     """What aggregates and top_k have in common: membership, stamps, progress.
 
     assigner: of the kind of windows; keys: the group's columns; clip: how members' lifetimes are cut before they are read;
@@ -168,7 +168,7 @@ class _OverWindows:
 
 
 @dataclass(frozen=True)
-class WindowEvaluator(_OverWindows):
+class WindowEvaluator(_MemberEvaluator):
     """One row a window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
 
     order: the payload, by which first, last and collected values go. payload: the columns of the events that are set aside.
@@ -218,7 +218,7 @@ class WindowEvaluator(_OverWindows):
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
             lambda row: table.select(self.keys).take(row.column(HEAD)),
         )
-        windows = over_windows(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
+        windows = merge_by_window(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
         columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
@@ -273,7 +273,7 @@ class WindowEvaluator(_OverWindows):
 
 
 @dataclass(frozen=True)
-class TopKEvaluator(_OverWindows):
+class TopKEvaluator(_MemberEvaluator):
     """The ``k`` members of each window with the greatest (or least) ``by``, their ``payload`` and rank.
 
     row_number: the column of the place of each in its window, which broken ties give it; empty: none.

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class ShownSink(Sink):
+class DisplaySink(Sink):
     """A sink of Spark's for looking at rows, asked for by the name of its ``format``; it takes whole streams."""
 
     format: ClassVar[str]
@@ -34,14 +34,14 @@ class ShownSink(Sink):
 
 
 @dataclass(frozen=True)
-class ConsoleSink(ShownSink):
+class ConsoleSink(DisplaySink):
     """Rows are printed: "console"."""
 
     format = "console"
 
 
 @dataclass(frozen=True)
-class MemorySink(ShownSink):
+class MemorySink(DisplaySink):
     """Rows stand in a table called as the run: "memory"."""
 
     format = "memory"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import ClipInput, Stamp, check_word, chosen
-from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, sentence
+from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
 from streamq.operators.user_rows import rows_of
@@ -28,12 +28,11 @@ from streamq.plan.tree import Shown, show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
-from streamq.windows.arguments import whole_number
 
 S = TypeVar("S", bound=Verbs)
 
 
-class Unfinished(Protocol):
+class IncompleteVerb(Protocol):
     """What is no stream yet: ``called`` says what it is, ``not_yet`` what to write."""
 
     called: ClassVar[str]
@@ -41,7 +40,7 @@ class Unfinished(Protocol):
 
 
 @dataclass(frozen=True)
-class Windowed(Generic[S]):
+class WindowedStream(Generic[S]):
     """A stream in windows: ``select`` says what to make of each window's members."""
 
     called: ClassVar[str] = "a window without a select"
@@ -191,7 +190,7 @@ class Windowed(Generic[S]):
         3     2      0    5
         5     1      0    5
         """
-        whole_number("top_k", "k", k)
+        check_whole_number("top_k", "k", k)
         self._check_aligned("aggregates and top_k")
         check_word(ties, ("keep", "break"), "ties", "top_k")
         if row_number and ties == "keep":
@@ -288,7 +287,7 @@ def _instead_of_aggregate(value: Any) -> str:
 
 def windowed(
     stream: S, keys: tuple[str, ...], window: Window, *, clip: str, stamp: str | None, verb: str
-) -> Windowed[S]:
+) -> WindowedStream[S]:
     """Return a stream in windows; raise PlanError for a ``clip`` or ``stamp`` that does not exist or does not fit.
 
     ``verb`` is what the user has called, for messages.
@@ -296,7 +295,7 @@ def windowed(
     clipped = chosen(ClipInput, clip, "clip_input", verb)
     stamped = None if stamp is None else chosen(Stamp, stamp, "stamp", verb)
     window.check(stream.plan.schema, verb)
-    return Windowed(stream, keys, window, clipped, stamped)
+    return WindowedStream(stream, keys, window, clipped, stamped)
 
 
 def check_not_nested(expr: Expr) -> None:
@@ -315,11 +314,11 @@ def check_not_nested(expr: Expr) -> None:
                 )
 
 
-def asked_too_early(name: str, unfinished: Unfinished) -> AttributeError:
+def asked_too_early(name: str, unfinished: IncompleteVerb) -> AttributeError:
     """For a verb of streams on what is no stream yet."""
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
     return UnknownVerb(sentence(name, unfinished.called, "", unfinished.not_yet))
 
 
-named_after(Windowed, "window")
+named_after(WindowedStream, "window")

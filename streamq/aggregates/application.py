@@ -13,7 +13,7 @@ from streamq.plan.resolve import column_or_expr
 from streamq.plan.spark_types import is_numeric
 
 
-def applied(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
+def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
     """Return the aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
 
     Raises PlanError for a Python function in their place, and for a text as ``where``.

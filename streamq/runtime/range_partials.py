@@ -81,7 +81,7 @@ def netted(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> p
     return groups.filter(left)
 
 
-def over_windows(
+def merge_by_window(
     table: pa.Table,
     low: Ints,
     high: Ints,

@@ -13,14 +13,14 @@ from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema
-from streamq.runtime.evaluators.windows import TopKEvaluator, WindowEvaluator
+from streamq.runtime.evaluators.member_evaluators import TopKEvaluator, WindowEvaluator
 from streamq.windows import Window
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
 """The columns, by name, by which events of equal lifetime are one group; no result has them."""
 
 
-class OverWindows(EvaluatedOperator):
+class MemberOperator(EvaluatedOperator):
     """An operator over the members of each window, group by group of ``keys``: aggregates and ``top_k``."""
 
     input: Node
@@ -53,7 +53,7 @@ class OverWindows(EvaluatedOperator):
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
         return self.input.mixes_windows if is_per_window else self.window.overlap
 
-    def _over_windows(
+    def _member_evaluation(
         self,
         evaluator: WindowEvaluator | TopKEvaluator,
         port: PortColumns,
@@ -90,4 +90,4 @@ class OverWindows(EvaluatedOperator):
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
-__all__ = ["BOUNDS", "OverWindows"]
+__all__ = ["BOUNDS", "MemberOperator"]

@@ -16,7 +16,7 @@ from streamq.plan.lowering import lifetime, spark_expression
 from streamq.plan.partial import SparkPartial, Summed, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
-from streamq.windows.batch import ENDS, NUMBER, STARTS, same_keys
+from streamq.windows.batch_events import ENDS, NUMBER, STARTS, same_keys
 from streamq.windows.grid_columns import COUNT, INDEX
 from streamq.windows.snapshot import numbered, snapshot_windows
 

@@ -22,9 +22,7 @@ from streamq.runtime.columnar import runs, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
-from streamq.runtime.user_code.returns import FAILURES
-from streamq.runtime.user_code.states import instants_of
-from streamq.runtime.user_code.window_changes import (
+from streamq.runtime.user_code.member_changes import (
     Block,
     CallMemory,
     CallOutcome,
@@ -34,6 +32,8 @@ from streamq.runtime.user_code.window_changes import (
     Members,
     Rows,
 )
+from streamq.runtime.user_code.returns import FAILURES
+from streamq.runtime.user_code.states import instants_of
 
 COPIES = 1_000_000
 """About so many members of windows are laid out at a time."""

@@ -21,8 +21,8 @@ from streamq.run.interpreters import Interpreter, check_interpreter, probe_inter
 from streamq.run.java import check_java, check_spark_home
 from streamq.run.masters import check_server, cores, default_master
 from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS
-from streamq.run.session import driver_memory, session
 from streamq.run.spark_home import WORKER_SITE, home_without_archive
+from streamq.run.spark_session import driver_memory, session
 
 ROOT = Path(__file__).parent.parent
 GOOD = {"pandas": "2.3.3", "pyarrow": "21.0.0", "google.protobuf": "6.33.0", "pyspark": "4.1.0"}
@@ -317,7 +317,7 @@ def test_master_of_the_environment() -> None:
 def test_importing_the_module_does_not_import_spark() -> None:
     code = (
         "import sys, types; sys.modules['streamq'] = p = types.ModuleType('streamq'); p.__path__ = [sys.argv[1]]\n"
-        + ("import streamq.run.session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
+        + ("import streamq.run.spark_session; print([m for m in ('pyspark', 'pandas', 'pyarrow') if m in sys.modules])")
     )
     done = subprocess.run(
         [sys.executable, "-c", code, str(ROOT / "streamq")], capture_output=True, text=True, check=True, cwd=ROOT

@@ -11,7 +11,7 @@ import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch, UnknownColumn
 from streamq.testing.table import table
 from tests.judged import answer
-from tests.operators.over_windows import counts, members, spans
+from tests.operators.window_answers import counts, members, spans
 
 # snapshot
 
