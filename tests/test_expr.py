@@ -12,6 +12,7 @@ import pytest
 from streamq import functions as f
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
+from streamq.compiler.rules.substitution import facts
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import by_name
@@ -22,7 +23,6 @@ from streamq.plan.folding import fold
 from streamq.plan.passes import (
     aggregates,
     columns,
-    is_deterministic,
     nodes,
     reads_end,
     reads_lifetime,
@@ -164,6 +164,6 @@ def test_what_an_expression_reads() -> None:
     assert reads_lifetime(expr)
     assert not reads_end(expr)
     assert reads_end(duration() + 1)
-    assert not is_deterministic(f.rand() + a)
-    assert is_deterministic(expr)
+    assert facts(expr).deterministic
+    assert not facts(f.rand() + a).deterministic
     assert [x.name for x in aggregates(Aggregate(SUM, (a,)) / Aggregate(COUNT, ()))] == ["sum", "count"]

@@ -22,7 +22,7 @@ from streamq.plan.partial import Algebra, Frame, SparkPartial
 from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
 __all__ = ["FORMS", "choose_form", "merge_partials"]
@@ -63,22 +63,19 @@ def merge_partials(
     partials: Sequence[SparkPartial],
     n: int,
     form: BatchForm,
-    until: Column | int | None = None,
     divides: bool = True,
 ) -> DataFrame:
     """One row a window with a member: the keys, ``__i`` bigint (its index), ``__n`` and the partials' columns, types unchanged.
 
-    ``df`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; ``2**63 - 1``: never
-    ends), ``__n`` bigint (events in it, > 0) and the columns of the partials. More than one row of a range is allowed.
+    ``df`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; every range ends), ``__n``
+    bigint (events in it, > 0) and the columns of the partials. More than one row of a range is allowed.
 
-    ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way). ``until`` is the
-    greatest index to report: a literal, a scalar subquery, an expression of the keys. Ranges that never end need it.
+    ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way).
 
     ``difference`` takes exact partials, any ranges; ``blocks`` any partials, ranges of declared points; ``explode`` and
     ``dyadic`` any partials, any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
 
-    Raises ``ValueError`` if the form does not fit. Under ANSI mode an integer or decimal sum that overflows, or a
-    range without end and without ``until``, fails the job.
+    Raises ``ValueError`` if the form does not fit. Under ANSI mode an integer or decimal sum that overflows fails the job.
     """
     if form not in FORMS:
         raise ValueError(f"merge_partials: no form {form!r} for partials; there are {', '.join(FORMS)}")
@@ -86,13 +83,7 @@ def merge_partials(
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
     layout = _Layout.of(df, keys, partials)
-    last = F.lit(until) if isinstance(until, int) else until
-    if last is not None:
-        df = df.where(F.col("__lo") <= last)
-        if form != BatchForm.BLOCKS:  # which knows a point by the length of its range
-            df = df.withColumn("__hi", F.least(F.col("__hi"), last))
-    merged = layout.leave(_FORMS[form](layout.enter(df), layout, n))
-    return merged if last is None else merged.where(F.col("__i") <= last)
+    return layout.leave(_FORMS[form](layout.enter(df), layout, n))
 
 
 # ---------------------------------------------------------------------------------------------------------------------

@@ -68,11 +68,6 @@ def set_aside_by(root: Expr) -> tuple[Call, ...]:
     return tuple(n for n in nodes(root) if isinstance(n, Call) and n.function.sets_aside)
 
 
-def is_deterministic(root: Expr) -> bool:
-    """Whether equal input gives equal output; of a pyspark Column that is not known."""
-    return not any(isinstance(n, Opaque) or (isinstance(n, Call) and not n.function.deterministic) for n in nodes(root))
-
-
 def aggregates(root: Expr) -> list[Aggregate]:
     """The aggregates in a tree, children first."""
     return [n for n in nodes(root) if isinstance(n, Aggregate)]

@@ -14,14 +14,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
 
-FOREVER = 2**63 - 1
 EXACT = (
     PartialCount("events", "", LongType()),
     PartialSum("whole sum", "", LongType()),
@@ -110,13 +108,12 @@ class Case:
             for (lo, hi), members in ranges.items():
                 yield (self.number, key, lo, hi, len(members), *aggregate(members).values())
 
-    def windows(self, until: int | None) -> dict[tuple[Any, ...], dict[str, Any]]:
+    def windows(self) -> dict[tuple[Any, ...], dict[str, Any]]:
         found: dict[tuple[Any, ...], dict[str, Any]] = {}
         for key, events in self.events.items():
             members: dict[int, list[Event]] = defaultdict(list)
             for event in events:
-                last = event.hi if until is None else min(event.hi, until)
-                for index in range(event.lo, last + 1):
+                for index in range(event.lo, event.hi + 1):
                     members[index].append(event)
             found |= {(self.number, key, index): aggregate(held) for index, held in members.items()}
         return found
@@ -130,7 +127,7 @@ def payload(rng: random.Random, base: float) -> tuple[int | None, Decimal | None
 
 
 @cache
-def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case, ...]:
+def cases(shape: str, size: int, hop: int) -> tuple[Case, ...]:
     """Random histories of one grid: negative times, gaps, NULL keys and columns, an event a century away."""
     rng = random.Random(f"{shape} {size} {hop}")
     n, divides = -(-size // hop), size % hop == 0
@@ -146,8 +143,6 @@ def cases(shape: str, size: int, hop: int, endless: bool = False) -> tuple[Case,
                 length = 1 if shape == "points" else rng.choice([1, 2, rng.randint(1, 3 * span)])
                 lo = (le - offset - size) // hop + 1
                 hi = (le + length - 1 - offset) // hop
-                if endless and le < 10**9 and rng.random() < 0.1:
-                    hi = FOREVER
                 if lo <= hi:
                     events.append(Event(lo, hi, *payload(rng, base)))
             groups[key] = events
@@ -188,22 +183,21 @@ def renumbered(made: Sequence[Case], by: int) -> list[Case]:
 
 
 @pytest.mark.parametrize(("form", "partials"), [("difference", EXACT), ("explode", PARTIALS), ("dyadic", PARTIALS)])
-@pytest.mark.parametrize("until", [None, 17])
-def test_any_ranges(spark: SparkSession, form: str, partials: Sequence[SparkPartial], until: int | None) -> None:
+def test_any_ranges(spark: SparkSession, form: str, partials: Sequence[SparkPartial]) -> None:
     made: list[Case] = []
     for size, hop in GRIDS:  # the forms for any ranges do not read n: all grids are one job
         for shape in ("points", "intervals"):
-            made += renumbered(cases(shape, size, hop, endless=until is not None), len(made))
-    merged = merge_partials(table(spark, made), KEYS, partials, 1, form, until)
-    expected = {window: row for case in made for window, row in case.windows(until).items()}
+            made += renumbered(cases(shape, size, hop), len(made))
+    merged = merge_partials(table(spark, made), KEYS, partials, 1, form)
+    expected = {window: row for case in made for window, row in case.windows().items()}
     check(merged.collect(), expected, partials)
 
 
-@pytest.mark.parametrize(("size", "hop", "until"), [(3, 7, None), (64, 1, 17), (25, 10, None)])
-def test_blocks(spark: SparkSession, size: int, hop: int, until: int | None) -> None:
+@pytest.mark.parametrize(("size", "hop"), [(3, 7), (64, 1), (25, 10)])
+def test_blocks(spark: SparkSession, size: int, hop: int) -> None:
     made = cases("points", size, hop)
-    merged = merge_partials(table(spark, made), KEYS, PARTIALS, made[0].n, "blocks", until, made[0].divides)
-    expected = {window: row for case in made for window, row in case.windows(until).items()}
+    merged = merge_partials(table(spark, made), KEYS, PARTIALS, made[0].n, "blocks", made[0].divides)
+    expected = {window: row for case in made for window, row in case.windows().items()}
     check(merged.collect(), expected, PARTIALS)
 
 
@@ -216,7 +210,7 @@ def test_columns_keep_their_types_and_no_keys_are_keys(spark: SparkSession, form
     kept = {field.name: field.dataType for field in df.schema.fields}
     assert merged.columns[:2] == ["__i", "__n"]
     assert all(field.dataType == kept[field.name] for field in merged.schema.fields if field.name != "__i")
-    wanted = {index: row for (_, key, index), row in made[0].windows(None).items() if key == "a"}
+    wanted = {index: row for (_, key, index), row in made[0].windows().items() if key == "a"}
     for row in merged.collect():
         assert all(same(row[name], wanted[row["__i"]][name], name) for name in merged.columns[2:])
         del wanted[row["__i"]]
@@ -235,15 +229,6 @@ def test_difference_overflows_only_where_a_window_does(spark: SparkSession) -> N
     assert {row["__i"]: row["s"] for row in merged} == {0: big, 1: big, 2: 0, 3: -(2**63), 4: -(2**63)}
     with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
         merge_partials(sums(spark, [(0, 1, big), (1, 2, big)]), [], total, 2, "difference").collect()
-
-
-def test_ranges_that_never_end_need_until(spark: SparkSession) -> None:
-    endless = sums(spark, [(0, FOREVER, 1)])
-    with pytest.raises(Exception, match="ARITHMETIC_OVERFLOW"):
-        merge_partials(endless, [], [PartialSum("s", "", LongType())], 1, "difference").collect()
-    limit = endless.agg(F.lit(3).alias("limit")).scalar()
-    merged = merge_partials(endless, [], [PartialSum("s", "", LongType())], 1, "difference", limit).collect()
-    assert sorted(row["__i"] for row in merged) == [0, 1, 2, 3]
 
 
 def test_a_form_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
