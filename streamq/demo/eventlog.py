@@ -58,7 +58,7 @@ class EventLog:
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Every event in log order as a dict; with names (``"SparkListenerTaskEnd"``) only those, much faster.
 
-        Lines and bytes that are unreadable are skipped and counted: see `truncated` and `damage`. Raises SourceError
+        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError
         where a file cannot be opened or is compressed with a codec that is not understood.
         """
         losses = []
@@ -99,11 +99,6 @@ class EventLog:
         """Note that something of the log was left out, once it has been read."""
         if self._losses is not None:
             self._losses.append(what)
-
-    @property
-    def truncated(self) -> bool:
-        """Whether something of the log could not be read. Reads the log if need be."""
-        return bool(self.damage)
 
     def describe(self) -> str:
         """One line: the path, the number of files, their size, whether the application was still running."""

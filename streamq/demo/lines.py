@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 import pyarrow as pa
+import zstandard
 
 from streamq.errors import SourceError, sentence
 
 CHUNK: Final = 1 << 18
+PIECE: Final = 1 << 6
+"""Compressed bytes that are decompressed at once: so much may be lost beside what is damaged."""
 LONGEST_LINE: Final = 1 << 28
 """Bytes without a line break after which a file is taken for something else than JSON lines."""
 
@@ -41,19 +44,19 @@ class Lines:
             self.codec = _codec(path, file.read(16))
 
     def __iter__(self) -> Iterator[bytes]:
-        begun: list[bytes] = []
+        begun = bytearray()
         for chunk in self._chunks():
             first, *others = chunk.split(b"\n")
-            begun.append(first)
+            begun += first
             if others:
-                yield b"".join(begun)
+                yield bytes(begun)
                 yield from others[:-1]
-                begun = [others[-1]]
-            elif sum(map(len, begun)) > LONGEST_LINE:
+                begun = bytearray(others[-1])
+            elif len(begun) > LONGEST_LINE:
                 raise refusal("not a Spark event log", f"{self.path} has a line of more than {LONGEST_LINE:,} bytes")
-        if rest := b"".join(begun):
-            self.tail = rest
-            yield rest
+        if begun:
+            self.tail = bytes(begun)
+            yield self.tail
 
     def first(self) -> bytes | None:
         """The first line, or the beginning of a file that is not even JSON, or None where nothing can be read."""
@@ -71,9 +74,9 @@ class Lines:
 
     def _chunks(self) -> Iterator[bytes]:
         decode = {
-            "plain": self._plain,
-            "gzip": self._gzip,
-            "zstd": self._zstd,
+            "plain": lambda file: iter(lambda: file.read(CHUNK), b""),
+            "gzip": lambda file: self._frames(file, lambda: zlib.decompressobj(31), zlib.error),
+            "zstd": lambda file: self._frames(file, zstandard.ZstdDecompressor().decompressobj, zstandard.ZstdError),
             "lz4": self._lz4,
             "snappy": self._snappy,
         }[self.codec]
@@ -83,67 +86,35 @@ class Lines:
         except OSError as error:
             raise refusal("a file that cannot be read", f"{self.path} gave: {error.strerror or error}") from error
 
-    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-    def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
-        decoder, fed = zlib.decompressobj(31), False
-        while chunk := file.read(CHUNK):
-            while chunk:
-                before = decoder.copy()
+    def _frames(self, file: BinaryIO, new_decoder: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
+        """Decompress frame after frame, fed in pieces so small that a damaged one takes hardly a line with it."""
+        decoder, is_open = new_decoder(), False
+        while piece := file.read(PIECE):
+            while piece:
                 try:
-                    yield decoder.decompress(chunk)
-                except zlib.error:
-                    yield (whole := _decode_bytewise(before, chunk))[0]
-                    return self._break(file, len(chunk) - whole[1], "gzip")
-                chunk, fed = decoder.unused_data, True
+                    decoded = decoder.decompress(piece)
+                except damage:
+                    return self._break(file, len(piece))
+                if decoded:
+                    yield decoded
+                piece, is_open = decoder.unused_data, not decoder.eof
                 if decoder.eof:
-                    decoder, fed = zlib.decompressobj(31), False
-        if fed:
-            yield decoder.flush()
-            self.broken = "the gzip stream has no end"
-
-    def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
-        """Arrow drops what a failing read has decoded, so its place is gone to again and read byte by byte."""
-        done, ended = 0, False
-        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
-            try:
-                while chunk := stream.read(CHUNK):
-                    done += len(chunk)
-                    yield chunk
-                return
-            except OSError as error:
-                ended = "Truncated" in str(error)
-        size = self.path.stat().st_size
-        last = bytearray()
-        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again, "r"), "zstd") as stream:
-            while done > 0:
-                done -= len(stream.read(min(CHUNK, done)))
-            try:
-                while byte := stream.read(1):
-                    last += byte
-            except OSError:
-                at = again.tell()
-        yield bytes(last)
-        self.broken = (
-            "the last zstd frame has no end"
-            if ended
-            else f"damaged zstd data before byte {at:,} of {size:,}, the rest skipped"
-        )
+                    decoder = new_decoder()
+        if is_open:
+            self.broken = f"the last {self.codec} frame has no end"
 
     def _lz4(self, file: BinaryIO) -> Iterator[bytes]:
         """The format of lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block."""
         while header := file.read(21):
             packed, size = int.from_bytes(header[9:13], "little"), int.from_bytes(header[13:17], "little")
             if len(header) < 21 or header[:8] != b"LZ4Block" or size > LONGEST_LINE:
-                return self._break(file, len(header), "lz4")
+                return self._break(file, len(header))
             if size:
                 block = file.read(packed)
                 try:
                     yield block if header[8] & 0xF0 == 0x10 else pa.decompress(block, size, "lz4_raw", asbytes=True)
                 except (OSError, ValueError):
-                    return self._break(file, len(header) + len(block), "lz4")
+                    return self._break(file, len(header) + len(block))
 
     def _snappy(self, file: BinaryIO) -> Iterator[bytes]:
         """The format of snappy-java's stream: a header of 16 bytes, then blocks with their length in front."""
@@ -156,11 +127,13 @@ class Lines:
             try:
                 yield pa.decompress(block, _varint(block), "snappy", asbytes=True)
             except (OSError, ValueError):
-                return self._break(file, len(header) + len(block), "snappy")
+                return self._break(file, len(header) + len(block))
 
-    def _break(self, file: BinaryIO, unread: int, codec: str) -> None:
+    def _break(self, file: BinaryIO, unread: int) -> None:
         at, size = file.tell() - unread, self.path.stat().st_size
-        self.broken = f"{codec} data that is cut off or damaged from about byte {at:,} of {size:,}, the rest skipped"
+        self.broken = (
+            f"{self.codec} data that is cut off or damaged from about byte {at:,} of {size:,}, the rest skipped"
+        )
 
 
 def _codec(path: Path, head: bytes) -> str:
@@ -175,17 +148,6 @@ def _codec(path: Path, head: bytes) -> str:
     if head.startswith(b"PK\x03\x04"):
         raise refusal("a zip archive", f"found {path}", "Unpack it first.")
     return "plain"
-
-
-def _decode_bytewise(decoder: Any, chunk: bytes) -> tuple[bytes, int]:
-    """What a gzip decoder makes of a damaged chunk, and of how many of its bytes."""
-    decoded = []
-    for place in range(len(chunk)):
-        try:
-            decoded.append(decoder.decompress(chunk[place : place + 1]))
-        except zlib.error:
-            return b"".join(decoded), place
-    return b"".join(decoded), len(chunk)
 
 
 def _varint(block: bytes) -> int:

@@ -55,7 +55,7 @@ def test_every_form_of_one_file_is_the_same_log(name: str, data: bytes, tmp_path
     edges = task_edges(log)
     assert edges.to_pylist() == rows(LOG, tmp_path)
     assert edges.num_rows == 400
-    assert not log.truncated
+    assert not log.damage
     assert sum(1 for _ in log.events()) == 403
 
 
@@ -84,7 +84,7 @@ def test_a_truncated_log_gives_every_whole_line(form: str, cut: float, tmp_path:
     edges = task_edges(log).to_pylist()
     assert edges == whole[: len(edges)]
     assert cut * 0.7 - 0.1 < len(edges) / len(whole) < min(1, cut * 1.3 + 0.1)
-    assert log.truncated
+    assert log.damage
     assert all(line.startswith("cut: ") for line in log.damage)
 
 
@@ -132,7 +132,7 @@ def test_rolled_files_are_read_by_number(tmp_path: Path) -> None:
         assert len(log.parts) == 11
         assert not log.in_progress
         assert task_edges(log).to_pylist() == expected
-        assert not log.truncated
+        assert not log.damage
 
 
 def test_a_compacted_file_stands_for_those_before_it(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_a_compacted_file_stands_for_those_before_it(tmp_path: Path) -> None:
     edges = task_edges(log)
     assert edges["task_id"].to_pylist() == [3, 3, 4, 4]
     assert edges["edge"].to_pylist() == ["start", "end"] * 2
-    assert not log.truncated
+    assert not log.damage
 
 
 def test_a_missing_rolled_file_is_told(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_a_rolled_file_just_begun_is_no_error(tmp_path: Path) -> None:
     parts = {"events_1_app-1": LOG, "events_2_app-1": b""}
     log = find_log(rolled(tmp_path / "eventlog_v2_app-1", parts, "appstatus_app-1.inprogress"))
     assert task_edges(log).num_rows == 400
-    assert not log.truncated
+    assert not log.damage
 
 
 REFUSED = {
@@ -307,7 +307,7 @@ def test_the_application_and_its_stages(tmp_path: Path) -> None:
 def test_a_log_that_spark_wrote() -> None:
     log = find_log(DATA)
     assert len(log.parts) == 2
-    assert not log.truncated
+    assert not log.damage
     edges = task_edges(log)
     ends = edges.filter(pa.compute.equal(edges["edge"], "end"))
     assert edges.num_rows == 2 * ends.num_rows
