@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Callable
 from decimal import Decimal
+from functools import partial
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import dacite
+
+from streamq.choices import Word
 from streamq.errors import PlanError, sentence
 
 _MICROSECOND = dt.timedelta(microseconds=1)
@@ -135,3 +140,23 @@ def _read_zone(zone: Any) -> dt.tzinfo:
         case str(key):
             return ZoneInfo(key)
     raise ValueError(zone)
+
+
+def plain_hooks() -> dict[Any, Callable[[Any], Any]]:
+    """Return dacite's hooks for integers, and for words, which are written as strings; each refuses other values."""
+    return {int: _integer, **{words: partial(_word, words) for words in Word.__subclasses__()}}
+
+
+def _integer(value: Any) -> Any:
+    """Refuse true and false, which Python counts among the integers."""
+    if isinstance(value, bool):
+        raise dacite.WrongTypeError(int, value)
+    return value
+
+
+def _word(words: type[Word], value: Any) -> Word:
+    """Return the member of an enumeration that a string is written for."""
+    try:
+        return words(value)
+    except ValueError as error:
+        raise dacite.WrongTypeError(words, value) from error

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import is_dataclass
-from functools import partial
 from typing import Any
 
 import dacite
@@ -19,8 +18,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.types import DataType, StructType
 
 from streamq.aggregates import built_in
-from streamq.choices import Word
-from streamq.compiler.constants_json import decoded, encoded
+from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.json_classes import expression_classes, inline_classes, json_keys, value_classes
 from streamq.compiler.modules_json import module_from_json, module_to_json
 from streamq.errors import PlanError, StreamqError, nearest, sentence
@@ -208,11 +206,10 @@ class _PlanReader:
         self._value_classes = value_classes()
         self._checks = dacite.Config(
             type_hooks={
-                int: _integer,
+                **plain_hooks(),
                 AggregateFunction: _aggregate,
                 Function: _function,
                 LatePolicy: _late_policy,
-                **{word: partial(_word, word) for word in Word.__subclasses__()},
             },
             strict=True,
         )
@@ -264,21 +261,6 @@ class _PlanReader:
             case {"node": _} | {"expression": _}:
                 raise PlanError(sentence(_READ, "a reference to what does not stand before it", f"found {value!r}"))
         return decoded(value)
-
-
-def _integer(value: Any) -> Any:
-    """Refuse true and false, which Python counts among the integers."""
-    if isinstance(value, bool):
-        raise dacite.WrongTypeError(int, value)
-    return value
-
-
-def _word(words: type[Word], value: Any) -> Word:
-    """Return the member of an enumeration that a string is written for."""
-    try:
-        return words(value)
-    except ValueError as error:
-        raise dacite.WrongTypeError(words, value) from error
 
 
 def _aggregate(value: Any) -> AggregateFunction:

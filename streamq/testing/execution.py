@@ -9,21 +9,29 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Final, Literal
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES, Rule
 from streamq.policies import Level
 from streamq.time import INTEGER, show_duration
 
-LITERAL, STREAM, BATCH, SPARK = "literal", "stream", "batch", "spark stream"
+LITERAL: Final = "literal"
+STREAM: Final = "stream"
+BATCH: Final = "batch"
+SPARK: Final = "spark stream"
+Backend = Literal["literal", "stream", "batch", "spark stream"]
 """All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
 
 
-RUN, WRITTEN, CONTROLLED = "run", "writeStream", "writeStream with control"
+RUN: Final = "run"
+WRITTEN: Final = "writeStream"
+CONTROLLED: Final = "writeStream with control"
+Started = Literal["run", "writeStream", "writeStream with control"]
 """How a query is started on Spark: by ``run``; by a writeStream of ``to_stream``, which nobody can end; or by one that has a
 control folder, into which its end is written."""
 
-STARTS = (RUN, WRITTEN, CONTROLLED)
+STARTS: tuple[Started, ...] = (RUN, WRITTEN, CONTROLLED)
 
 
 @dataclass(frozen=True)
@@ -42,7 +50,7 @@ class Execution:
     streamq makes it); ``silent``: a source that has no more rows brings no more files either.
     """
 
-    backend: str = STREAM
+    backend: Backend = STREAM
     output: OutputForm = OutputForm.FINAL
     rules: tuple[str, ...] | None = None
     buckets: int = 1
@@ -51,7 +59,7 @@ class Execution:
     watch: bool = False
     blocks: tuple[int | None, ...] = (0,)
     remember: tuple[int | None, ...] = (None,)
-    started: str = RUN
+    started: Started = RUN
     zone: str = ""
     silent: bool = False
     ctis: bool = False
@@ -88,7 +96,7 @@ class Execution:
 
     def shown(self, axis: str) -> str:
         """What tells it from others, with durations of the axis."""
-        parts = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
+        parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import reduce
+from operator import getitem
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
+import dacite
 import pyarrow as pa
 from pyspark.sql.pandas.types import from_arrow_type
 
-from streamq.choices import OutputForm
-from streamq.compiler.constants_json import decoded, encoded
+from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
@@ -22,30 +24,17 @@ from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
 from streamq.testing.arrival import Item, table_of
 from streamq.testing.case import Arrival, Case, Meant
-from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
-from streamq.testing.oracle import EVALUATED, TRANSLATED
+from streamq.testing.execution import Execution
+from streamq.testing.oracle import EVALUATED
 from streamq.testing.python_values import plain_values
 from streamq.testing.sources.room import room_of, row
 from streamq.testing.table import table
 from streamq.testing.trial import check
-from streamq.time import INFINITY, MINUS_INFINITY
 
 SUFFIX = ".streamq.json"
 """How the names of such files end; the pytest plugin collects them as tests."""
 
 FORMAT = 1
-BACKENDS = (LITERAL, STREAM, BATCH, SPARK)
-OUTPUTS = (OutputForm.FINAL, OutputForm.CHANGELOG)
-WAYS = (TRANSLATED, EVALUATED)
-
-PARTS = ("format", "how", "cut", "until", "arrival", "static", "plan")
-"""The parts of a file; besides, ``says`` is for a reader, and older files have no ``expressions``.
-
-``meant`` has the plan that the verbs mean and how they were called, where they have made another plan.
-"""
-
-OPTIONAL = ("says", "expressions", "meant")
-"""Parts that a file may be without."""
 
 AGAIN = "Delete it, or save the case again."
 
@@ -92,22 +81,13 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     """
     try:
         document = _document(text)
-        how = _how(document["how"])
-        plan = _plan("plan", document["plan"])
-        meant = _meant(document.get("meant"))
-        arrival = _arrival(document["arrival"], plan)
-        cut = _cut(document["cut"], len(arrival))
-        until = document["until"]
-        if until is not None and not _is_instant(until):
-            _wrong("until", f"{until!r} is no number of ticks")
-        static = _static(document["static"], plan)
-        expressions = document.get("expressions")
-        if expressions is not None and expressions not in WAYS:
-            _wrong("expressions", _none_of(expressions, WAYS))
+        plan = _plan("plan", document.plan)
+        meant = None if document.meant is None else document.meant.read()
+        arrival, static = _arrival(document, plan), _static(document, plan)
     except _Wrong as error:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
-    return Case(plan, arrival, cut, until, static, meant), how, expressions
+    return Case(plan, arrival, document.cut, document.until, static, meant), document.how, document.expressions
 
 
 def replay(path: str | Path) -> None:
@@ -158,96 +138,93 @@ def _text(path: Any) -> str:
 # parts
 
 
+@dataclass(frozen=True)
+class _WrittenTable:
+    """A table that the plan looks up: its columns as DDL, its rows as encoded values."""
+
+    columns: str
+    rows: list[Any]
+
+
+@dataclass(frozen=True)
+class _WrittenMeaning:
+    """The plan that the verbs mean, where they have made another one, and how they were called, in lines."""
+
+    text: list[str]
+    plan: Any
+
+    def read(self) -> Meant:
+        return Meant(_plan("meant", self.plan), "\n".join(self.text))
+
+
+@dataclass(frozen=True)
+class _Document:
+    """The parts of a file, which older files need not have where they have a default; ``says`` is for a reader."""
+
+    format: int
+    how: Execution
+    cut: tuple[int, ...]
+    until: int | None
+    arrival: list[Any]
+    static: dict[str, _WrittenTable]
+    plan: Any
+    says: list[str] = field(default_factory=list)
+    expressions: Literal["translated", "evaluated"] | None = None
+    meant: _WrittenMeaning | None = None
+
+
 class _Wrong(Exception):
-    """What is wrong with a part of a file."""
+    """The part of a file that is wrong, and what is wrong with it."""
 
 
 def _wrong(part: str, what: str, cause: Exception | None = None) -> NoReturn:
     raise _Wrong(f"{part}: {what}") from cause
 
 
-def _none_of(word: Any, words: Sequence[str]) -> str:
-    return f"{word!r} is none of {', '.join(map(repr, words))}"
-
-
 def _brief(error: Exception) -> str:
-    """What an error says, without its verb and its hints."""
+    """Return what an error says, without its verb and its hints."""
     first = str(error).splitlines()[0].partition(". ")[0].rstrip(".")
     return first.partition(": ")[2] if isinstance(error, StreamqError) else first
 
 
-def _is_instant(value: Any) -> bool:
-    return type(value) is int and MINUS_INFINITY <= value <= INFINITY
-
-
-def _document(text: str) -> dict[str, Any]:
+def _document(text: str) -> _Document:
+    """Return the parts of a file, each of its type; what they say of the plan is still unchecked."""
     try:
-        document = json.loads(text)
+        parts = json.loads(text)
     except (ValueError, RecursionError) as error:
         _wrong("text", f"no JSON ({error})", error)
-    if not isinstance(document, dict):
-        _wrong("text", f"found {type(document).__name__}, not an object of parts")
-    if "format" in document and document["format"] != FORMAT:
-        _wrong("format", f"found {document['format']!r}, this streamq reads {FORMAT}")
-    for name in document.keys() - {*PARTS, *OPTIONAL}:
-        _wrong(name, f"no such part. {nearest(name, [*PARTS, *OPTIONAL])}".rstrip(". "))
-    for name in PARTS:
-        if name not in document:
-            _wrong(name, "is not there")
+    if not isinstance(parts, dict):
+        _wrong("text", f"found {type(parts).__name__}, not an object of parts")
+    if parts.get("format", FORMAT) != FORMAT:
+        _wrong("format", f"found {parts['format']!r}, this streamq reads {FORMAT}")
+    try:
+        document = dacite.from_dict(_Document, parts, _TYPES)
+    except dacite.WrongTypeError as error:
+        path = str(error.field_path)
+        _wrong(path, f"found {reduce(getitem, path.split('.'), parts)!r}", error)
+    except dacite.MissingValueError as error:
+        _wrong(str(error.field_path), "is not there", error)
+    except dacite.UnexpectedDataError as error:
+        _wrong(min(error.keys), "no such part", error)
+    gone = set(document.how.rules or ()) - {rule.name for rule in RULES}
+    if gone:
+        _wrong("how.rules", f"rules that do not exist: {', '.join(sorted(gone))}")
+    if document.how.buckets < 1:
+        _wrong("how.buckets", f"found {document.how.buckets}, not a number from 1")
+    if sum(document.cut) != len(document.arrival) or min(document.cut, default=0) < 0:
+        _wrong("cut", f"found {list(document.cut)}, the arrival has {len(document.arrival)}")
     return document
 
 
-def _whole(least: int) -> Callable[[Any], bool]:
-    return lambda value: type(value) is int and value >= least
+def _tuple(value: Any) -> Any:
+    """Return a tuple in the place of the list that JSON has for it."""
+    return tuple(value) if isinstance(value, list) else value
 
 
-def _list_of(fits: Callable[[Any], bool]) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, list) and all(map(fits, value))
-
-
-def _flag(value: Any) -> bool:
-    return isinstance(value, bool)
-
-
-HOW: Mapping[str, tuple[Callable[[Any], bool], str]] = {
-    "backend": (lambda value: value in BACKENDS, f"one of {', '.join(BACKENDS)}"),
-    "output": (lambda value: value in OUTPUTS, f"one of {', '.join(OUTPUTS)}"),
-    "rules": (lambda value: value is None or _list_of(lambda v: isinstance(v, str))(value), "null or a list of names"),
-    "buckets": (_whole(1), "a number from 1"),
-    "restart": (_flag, "true or false"),
-    "slack": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
-    "watch": (_flag, "true or false"),
-    "blocks": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
-    "remember": (_list_of(lambda v: v is None or _is_instant(v)), "a list of numbers and nulls"),
-    "started": (lambda value: value in STARTS, f"one of {', '.join(STARTS)}"),
-    "zone": (lambda value: isinstance(value, str), "a text"),
-    "silent": (_flag, "true or false"),
-    "ctis": (_flag, "true or false"),
-    "early": (_flag, "true or false"),
-    "late_output": (_flag, "true or false"),
-}
-"""The parts of an Execution: what fits, and how that is called."""
-
-ADDED = {"blocks", "remember", "started", "zone", "silent", "ctis", "early", "late_output"}
-"""The parts that older files have not."""
-
-
-def _how(part: Any) -> Execution:
-    if not isinstance(part, dict):
-        _wrong("how", f"found {part!r}, not an object of {', '.join(HOW)}")
-    for name in part:
-        if name not in HOW:
-            _wrong("how", f"no part {name!r}; there are: {', '.join(HOW)}")
-    for name, (fits, wanted) in HOW.items():
-        if name not in part and name not in ADDED:
-            _wrong("how", f"{name} is not there")
-        if name in part and not fits(part[name]):
-            _wrong("how", f"{name} is {wanted}, found {part[name]!r}")
-    gone = set(part["rules"] or ()) - {rule.name for rule in RULES}
-    if gone:
-        _wrong("how", f"rules that do not exist: {', '.join(sorted(gone))}")
-    written: dict[str, Any] = {n: tuple(value) if isinstance(value, list) else value for n, value in part.items()}
-    return Execution(**written)
+_ITEM = ("kind", "start", "end", "new_end", "payload")
+_NO_VALUE = (PlanError, ValueError, TypeError, RecursionError)
+_TUPLES = (tuple[int, ...], tuple[int | None, ...], tuple[str, ...])
+_TYPES = dacite.Config(type_hooks={**plain_hooks(), **dict.fromkeys(_TUPLES, _tuple)}, strict=True)
 
 
 def _plan(name: str, part: Any) -> Node:
@@ -257,46 +234,31 @@ def _plan(name: str, part: Any) -> Node:
         _wrong(name, _brief(error), error)
 
 
-def _meant(part: Any) -> Meant | None:
-    match part:
-        case None:
-            return None
-        case {"text": list(lines), "plan": plan} if all(isinstance(line, str) for line in lines):
-            return Meant(_plan("meant", plan), "\n".join(lines))
-    _wrong("meant", "is not an object of text and plan")
-
-
-def _cut(lengths: Any, many: int) -> tuple[int, ...]:
-    if not _list_of(_whole(0))(lengths):
-        _wrong("cut", f"found {lengths!r}, not a list of the lengths of micro-batches")
-    if sum(lengths) != many:
-        _wrong("cut", f"micro-batches of {sum(lengths)} items, the arrival has {many}")
-    return tuple(lengths)
-
-
-def _arrival(part: Any, plan: Node) -> Arrival:
-    if not isinstance(part, list):
-        _wrong("arrival", f"found {part!r}, not a list of items")
+def _arrival(document: _Document, plan: Node) -> Arrival:
     sources = {node.table: node for node in nodes(plan) if isinstance(node, Source)}
-    return tuple(_item(f"arrival, item {i}", entry, sources) for i, entry in enumerate(part, start=1))
+    return tuple(_item(f"arrival, item {i}", entry, sources) for i, entry in enumerate(document.arrival, start=1))
 
 
 def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
     if not isinstance(entry, list) or len(entry) != 6:
         _wrong(part, f"found {entry!r}, not [source, kind, start, end, new_end, payload]")
-    name, kind, start, end, new_end, payload = entry
+    name, *parts = entry
     if not isinstance(name, str) or name not in sources:
         _wrong(part, f"no source {name!r} in the plan; there are: {', '.join(sources)}")
     source = sources[name]
+    try:
+        parts[-1] = _decoded(parts[-1])
+        item = dacite.from_dict(Item, dict(zip(_ITEM, parts, strict=True)), _TYPES)
+    except dacite.WrongTypeError as error:
+        _wrong(part, f"{error.field_path}: found {error.value!r}", error)
+    except _NO_VALUE as error:
+        _wrong(part, f"no value: {entry[-1]!r}", error)
     kinds = room_of(source).items
-    if kind not in kinds:
-        _wrong(part, f"the kind is {kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
-    if not all(time is None or _is_instant(time) for time in (start, end, new_end)):
-        _wrong(part, f"times are numbers of ticks, found {[start, end, new_end]!r}")
-    item = Item(kind, start, end, new_end, _payload(part, payload))
-    own = set(row(source, Item(kind, start)))
-    wanted = [] if kind == CTI else [f.name for f in source.columns if f.name not in own]
-    if kind != CTI and set(item.payload) != set(wanted):
+    if item.kind not in kinds:
+        _wrong(part, f"the kind is {item.kind!r}, which source {name!r} has not; it has: {', '.join(kinds)}")
+    own = set(row(source, Item(item.kind, item.start)))
+    wanted = [f.name for f in source.columns if f.name not in own]
+    if item.kind != CTI and set(item.payload) != set(wanted):
         _wrong(part, f"the payload has {_listed(item.payload)}, the source {_listed(wanted)}")
     try:
         table_of(source, [row(source, item)])
@@ -309,28 +271,12 @@ def _listed(names: Any) -> str:
     return f"columns {', '.join(map(repr, names))}" if names else "no columns"
 
 
-def _payload(part: str, encoded_payload: Any) -> dict[str, Any]:
-    match encoded_payload:
-        case {"struct": [*_]}:
-            value = _value(part, encoded_payload)
-            assert isinstance(value, dict)
-            return value
-    _wrong(part, f"the payload is {encoded_payload!r}, not {{'struct': [[column, value], ...]}}")
-
-
-def _static(part: Any, plan: Node) -> dict[str, pa.Table]:
-    if not isinstance(part, dict):
-        _wrong("static", f"found {part!r}, not tables by name")
+def _static(document: _Document, plan: Node) -> dict[str, pa.Table]:
     tables = {}
-    for name, entry in part.items():
-        match entry:
-            case {"columns": str(columns), "rows": [*rows]}:
-                pass
-            case _:
-                _wrong("static", f"table {name!r} is not an object of columns and rows")
+    for name, written in document.static.items():
         try:
-            tables[name] = table(columns, [_value("static", row) for row in rows])
-        except StreamqError as error:
+            tables[name] = table(written.columns, [_decoded(row) for row in written.rows])
+        except (StreamqError, *_NO_VALUE) as error:
             _wrong("static", f"table {name!r}: {_brief(error)}", error)
     for node in nodes(plan):
         if isinstance(node, JoinTable):
@@ -340,13 +286,6 @@ def _static(part: Any, plan: Node) -> dict[str, pa.Table]:
                 if f.name not in tables[node.table].column_names:
                     _wrong("static", f"table {node.table!r} has no column {f.name!r}, which the plan reads")
     return tables
-
-
-def _value(part: str, encoded_value: Any) -> Any:
-    try:
-        return _decoded(encoded_value)
-    except (PlanError, ValueError, TypeError, RecursionError) as error:
-        _wrong(part, f"no value: {encoded_value!r}", error)
 
 
 # values
