@@ -140,6 +140,10 @@ SEQUENCE = "SEQUENCE(FAIL AS a, FAIL AS b, OK AS d, 5)"
         (lambda: OK.join(FAIL.rename(v="w"), on="k"), "a first row from the left is missing, in inner join on k."),
         (lambda: OK.left_anti_join(FAIL, on="k"), "a first row from the left is missing, in anti join on k."),
         (
+            lambda: OK.join(FAIL, on="k", how="left", suffixes=("", "_b")),
+            "a first row from the left is missing, in left join on k.",
+        ),
+        (
             lambda: sq.cedr(f"EVENT Brute WHEN {SEQUENCE} WHERE CorrelationKey(k, EQUAL)", FAIL=FAIL, OK=OK),
             f"a first row for d is missing, in pattern Brute: {SEQUENCE}.",
         ),
@@ -155,7 +159,7 @@ def test_rows_of_one_source_that_reach_one_side_of_a_join_alone(
 ) -> None:
     run = rehearsal(query(), output)
     run.arrive()
-    came = "No two rows met: 2 rows of log came, and none passed the filters on that side"
+    came = "No row came to one side: 2 rows of log came, and none passed the filters on that side"
     assert (run.why().verdict, run.why().summary) == ("no_match", f"{came}; {missing}")
 
 

@@ -159,7 +159,8 @@ def _nothing_waits(case: Waiting) -> Answer:
                     f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters on that side"
                 )
                 return Answer(
-                    Verdict.NO_MATCH, f"No two rows met: {filtered}; {first} is missing, in {case.title(hosted)}."
+                    Verdict.NO_MATCH,
+                    f"No row came to one side: {filtered}; {first} is missing, in {case.title(hosted)}.",
                 )
             if came:
                 text = f"{came:,} rows of {case.shown(channel.relation)} came, and none passed the filters before"
