@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -13,6 +13,7 @@ from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
 from streamq.patterns.advice import of_name, refused
+from streamq.patterns.composite_fields import CompositeField, CompositeFields
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
@@ -100,13 +101,15 @@ class Variables:
     """The variables of a definition.
 
     below: those of events that each stands for, by name; fields: the payload's columns of those that are events; negated:
-    those of events that no match has; repeated: those of which a match has several; runs: the aggregates of these that have been
-    read, by their columns.
+    those of events that no match has; composites: the fields of those that are sub-patterns; types: those of the columns of
+    events; repeated: those of which a match has several; runs: the aggregates of these that have been read, by their columns.
     """
 
     below: Mapping[str, frozenset[str]]
     fields: Mapping[str, tuple[str, ...]]
     negated: frozenset[str]
+    composites: Mapping[str, CompositeFields]
+    types: Mapping[tuple[str, str], t.DataType]
     repeated: frozenset[str] = frozenset()
     runs: dict[str, RunAggregate] = field(default_factory=dict)
 
@@ -216,21 +219,57 @@ class Variables:
         return Col(aggregate.name)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
-        """The column of a variable's field, or of what every variable has beside its payload."""
+        """Return the column of a variable's field, or of what every variable has beside its payload.
+
+        Fields of an event come before the latter, those of a sub-pattern behind it.
+        """
         fields = self.fields.get(variable, ())
         if name in fields:
             return Col(of(variable, name))
         own = next((of_variable for own, of_variable in OWN.items() if own.lower() == name.lower()), None)
         if own is not None:
             return Col(own(variable))
-        raise _no_field(variable, name, fields, place)
+        composite = self.composites.get(variable, {})
+        if name in composite:
+            self._check_composite(variable, name, place)
+            return Col(of(variable, name))
+        legal = (f for f, field in composite.items() if field.is_single and len(self._types(f, field)) == 1)
+        raise _no_field(variable, name, [*fields, *legal], place)
+
+    def _types(self, name: str, composite: CompositeField) -> frozenset[t.DataType]:
+        """Return the types that a field has in the events of a sub-pattern."""
+        return frozenset(self.types[owner, name] for owner in composite.owners)
+
+    def _check_composite(self, variable: str, name: str, place: Place) -> None:
+        """Raise Refusal for a field of a sub-pattern that a match may have twice, or that is of several types."""
+        composite = self.composites[variable][name]
+        is_run = {owner: owner in self.repeated and variable not in self.repeated for owner in composite.owners}
+        legal = [f"max({owner}.{name})" if is_run[owner] else f"{owner}.{name}" for owner in composite.owners]
+        hint = f"Write {' or '.join(legal)}."
+        if not composite.is_single:
+            wrong = f"the field {name!r} of {variable} is that of more than one event"
+            owners = (f"{owner}, which is repeated" if is_run[owner] else owner for owner in composite.owners)
+            raise Refusal(place, wrong, f"found {', '.join(owners)}", hint)
+        if len(self._types(name, composite)) > 1:
+            kinds = (f"{owner}.{name}: {self.types[owner, name].simpleString()}" for owner in composite.owners)
+            raise Refusal(
+                place, f"the field {name!r} of {variable} is of more than one type", f"found {', '.join(kinds)}", hint
+            )
+
+    def composites_in(self, columns: Collection[str]) -> dict[str, dict[str, tuple[str, ...]]]:
+        """Return the fields of sub-patterns among some columns, by variable and name, each with the events that may have it."""
+        return {
+            variable: {name: field.owners for name, field in fields.items() if of(variable, name) in columns}
+            for variable, fields in self.composites.items()
+        }
 
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
         """The variable of a field, which may go without saying; raises Refusal where there is none, or several."""
         if variable is not None:
             if variable not in self.below:
-                there = f"there are: {', '.join(self.below)}"
-                raise Refusal(place, f"no variable {variable!r}", there, nearest(variable, self.below))
+                every = [v for v in self.below if v in self.fields or v in self.composites]
+                there = f"there are: {', '.join(every)}"
+                raise Refusal(place, f"no variable {variable!r}", there, nearest(variable, every))
             return variable
         owners = [v for v, fields in self.fields.items() if name in fields and v not in self.negated]
         if len(owners) == 1:
@@ -272,14 +311,20 @@ def on_matches(conjunct: Conjunct, matches: Matches) -> Expr:
 def condition_on(
     conjunct: Conjunct, matches: Mapping[str, VariableColumns], schema: Schema, optional: frozenset[str]
 ) -> Expr:
-    """A condition over the columns of matches; it is true of one without one of its variables.
+    """Return a condition over the columns of matches; it is true of one without one of its variables.
 
-    ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events.
+    ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events; a
+    condition on a field of such an event is true, too.
     """
     expr = typed(conjunct.condition, matches, schema, conjunct.place, boolean=True)
-    sub_patterns = conjunct.variables - conjunct.names if conjunct.names & optional else frozenset()
-    missing = sorted(conjunct.variables & optional | sub_patterns)
-    return reduce(lambda a, b: a | b, [*(matches[n].starts.is_null() for n in missing), expr])
+    if not conjunct.names & optional:
+        return expr
+    owners = {column: start for named in matches.values() for column, start in named.owners.items()}
+    columns = columns_of(conjunct.condition)
+    variables = {column.partition(".")[0] for column in columns if column not in owners}
+    missing = sorted(name for name in variables if name in optional or name not in conjunct.names)
+    starts = [*(matches[name].starts for name in missing), *(owners[c] for c in sorted(columns) if c in owners)]
+    return reduce(lambda a, b: a | b, [*(start.is_null() for start in starts), expr])
 
 
 def typed(

@@ -46,7 +46,6 @@ def correlation(
     where: Iterable[Condition],
     conjuncts: Several[Conjunct],
     variables: Variables,
-    types: Mapping[Owned, t.DataType],
     optional: frozenset[str],
     whole: Part,
 ) -> tuple[CorrelationKeys, list[Conjunct]]:
@@ -56,6 +55,7 @@ def correlation(
     is none where a match may be without the event of one of its variables, which are ``optional``: it is then skipped. Nor do
     equations become a key if an operator of the pattern ``whole`` would then choose other events than without it.
     """
+    types = variables.types
     keys: dict[str, dict[str, str]] = {}
     compared: dict[str, t.DataType] = {}
     for attribute, place in variables.correlated(where).items():
@@ -69,21 +69,21 @@ def correlation(
         keys[attribute] = dict.fromkeys(variables.fields, attribute)
         compared[attribute] = common
     groups = _Groups()
-    equations: list[tuple[Conjunct, Owned]] = []
+    equations: list[tuple[Conjunct, Owned, Owned]] = []
     for conjunct in conjuncts:
         pair = _equation(conjunct, variables)
-        if pair is not None and types[pair[0]] == types[pair[1]] and not conjunct.names & optional:
+        if pair is not None and types[pair[0]] == types[pair[1]] and not {v for v, _ in pair} & optional:
             groups.connect(*pair)
-            equations.append((conjunct, pair[0]))
+            equations.append((conjunct, *pair))
     done = set()
     for members in groups.members():
         by_variable = dict(reversed(members))
         is_whole = len(members) == len(by_variable) == len(variables.fields)
-        edges = [conjunct.names for conjunct, owned in equations if owned in members]
+        edges = [frozenset({one[0], other[0]}) for _, one, other in equations if one in members]
         if is_whole and all(part.pattern.keeps_keys(edges) for part in parts_of(whole)):
             keys[".".join(members[0])] = by_variable
             compared[".".join(members[0])] = types[members[0]]
-            done |= {id(c) for c, owned in equations if owned in members}
+            done |= {id(conjunct) for conjunct, one, _ in equations if one in members}
     return CorrelationKeys(keys, compared), [c for c in conjuncts if id(c) not in done]
 
 
@@ -97,12 +97,27 @@ def are_connected(variables: frozenset[str], edges: Several[frozenset[str]]) -> 
 
 
 def _equation(conjunct: Conjunct, variables: Variables) -> tuple[Owned, Owned] | None:
+    """Return the fields of two events that a condition says are equal; None for another condition.
+
+    A field of a sub-pattern is that of its event, but not beside one of an event below it: such a condition is about whole
+    matches of the sub-pattern.
+    """
     match conjunct.condition:
         case Call(function, (Col() as one, Col() as other)) if function is EQUAL:
-            owned = {of(v, f): (v, f) for v, fields in variables.fields.items() for f in fields}
-            pair = owned.get(one.name), owned.get(other.name)
-            return (pair[0], pair[1]) if pair[0] and pair[1] and pair[0][0] != pair[1][0] else None
+            apart = [variables.below[v] for v in conjunct.variables]
+            pair = _owned(one.name, variables), _owned(other.name, variables)
+            if pair[0] and pair[1] and len(apart) == 2 and apart[0].isdisjoint(apart[1]):
+                return pair[0], pair[1]
     return None
+
+
+def _owned(column: str, variables: Variables) -> Owned | None:
+    """Return the field of an event that a column is; None for another column, or if it may be that of several events."""
+    variable, _, name = column.partition(".")
+    if name in variables.fields.get(variable, ()):
+        return variable, name
+    composite = variables.composites.get(variable, {}).get(name)
+    return (composite.owners[0], name) if composite is not None and len(composite.owners) == 1 else None
 
 
 class _Groups:

@@ -64,18 +64,23 @@ class DefinitionLowering:
         correlation: CorrelationKeys,
         conditions: Unplaced,
         runs: Mapping[str, RunAggregate],
+        composites: Mapping[str, Mapping[str, Sequence[str]]],
         *,
         has_ids: bool,
     ):
-        """``runs`` are the aggregates that conditions and OUTPUT ask for, by their columns."""
+        """Take the types and what conditions and OUTPUT ask for.
+
+        ``runs``: aggregates, by their columns; ``composites``: fields of sub-patterns, by variable and name, with their owners.
+        """
         self.types, self.correlation, self.conditions = types, correlation, conditions
-        self.runs, self.has_ids = runs, has_ids
+        self.runs, self.composites, self.has_ids = runs, composites, has_ids
 
     def lowered(self, part: Part) -> Matches:
         """Return the matches of a part for which the conditions hold that are about them, with its variable among theirs."""
         matches = self.matches(part)
         if part.variable is not None:
-            matches = replace(matches, variables={**matches.variables, part.variable: matches.named(part.variable)})
+            named = matches.named(part.variable, self.composites.get(part.variable, {}))
+            matches = replace(matches, variables={**matches.variables, part.variable: named})
         return self.holding(matches)
 
     def matches(self, part: Part) -> Matches:
@@ -137,7 +142,7 @@ class DefinitionLowering:
             id=own_id,
             ids=ids,
         )
-        return replace(matches, variables={name: matches.named(name)})
+        return replace(matches, variables={name: matches.named(name, {})})
 
     def identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
         """Matches with an id made of their contributors'; where nobody asks for ids, without."""

@@ -13,6 +13,7 @@ from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns import syntax
 from streamq.patterns.advice import refused
+from streamq.patterns.composite_fields import composites_of
 from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
 from streamq.patterns.correlation import correlation
 from streamq.patterns.definition_lowering import DefinitionLowering, EventType
@@ -42,6 +43,7 @@ from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import NOWHERE, Definition, Part, Program
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import columns as columns_of
 from streamq.plan.schema import check_names
 from streamq.stream import Stream
 from streamq.time import INTEGER, TIMESTAMP, ticks
@@ -118,19 +120,17 @@ def _defined(
     _check_types(definition, types)
     variables = _variables(definition.pattern, types)
     optional = optional_below(definition.pattern)
-    kinds = {
-        (name, field): types[kind.name].stream.schema.type_of(field)
-        for name, kind in _events(definition.pattern).items()
-        for field in types[kind.name].fields
-    }
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
-    keys, conjuncts = correlation(definition.where, conjuncts, variables, kinds, optional, definition.pattern)
+    keys, conjuncts = correlation(definition.where, conjuncts, variables, optional, definition.pattern)
     read = _read_outputs(definition, variables)
     if not read:
         variables.runs.update(_listed_runs(variables))
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
     conditions = Unplaced(c for c in conjuncts if c.variables)
-    lowering = DefinitionLowering(types, keys, conditions, variables.runs, has_ids=has_ids)
+    columns = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
+    columns |= {run.column for run in variables.runs.values() if run.column is not None}
+    composites = variables.composites_in(columns)
+    lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below
@@ -195,7 +195,12 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
     repeated = repeated_below(whole)
     below |= {run_of(name): below[name] for name in repeated}
     fields = {name: types[kind.name].fields for name, kind in events.items()}
-    return Variables(below, fields, negated_below(whole), repeated)
+    kinds = {
+        (name, field): types[kind.name].stream.schema.type_of(field)
+        for name, kind in events.items()
+        for field in types[kind.name].fields
+    }
+    return Variables(below, fields, negated_below(whole), composites_of(whole, fields), kinds, repeated)
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:

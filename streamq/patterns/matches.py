@@ -14,6 +14,7 @@ from pyspark.sql.types import LongType
 
 from streamq.choices import LengthKind
 from streamq.functions.catalogue import by_name
+from streamq.functions.choice import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.tick_expressions import instant_as_ticks
@@ -99,10 +100,14 @@ def key(name: str) -> str:
 
 @dataclass(frozen=True)
 class VariableColumns:
-    """What a variable stands for: its own columns, by name, as expressions, and its start."""
+    """The columns of a variable: its start, and its own columns as expressions, by name.
+
+    owners: of a column that is a field of a sub-pattern, the start of the event that has the field, NULL if there is none.
+    """
 
     starts: Expr
     columns: Mapping[str, Expr] = field(default_factory=dict)
+    owners: Mapping[str, Expr] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,13 +138,21 @@ class Matches:
         """The columns of the matches."""
         return self.stream.schema
 
-    def named(self, variable: str) -> VariableColumns:
-        """What a variable for these matches stands for."""
+    def named(self, variable: str, fields: Mapping[str, Sequence[str]]) -> VariableColumns:
+        """Return the columns of a variable for these matches.
+
+        ``fields``: those of a sub-pattern, each with the variables of the events that may have it, of which a match has one.
+        """
         columns = {at(variable): self.starts, root_of(variable): self.root}
+        owners = {}
+        for name, events in fields.items():
+            values = tuple(Col(of(event, name)) for event in events)
+            columns[of(variable, name)] = values[0] if len(values) == 1 else Call(COALESCE, values)
+            owners[of(variable, name)] = least([Col(at(event)) for event in events])
         if self.id is not None:
             ids = listed(self.ids) if self.listed_ids is None else self.listed_ids
             columns |= {id_of(variable): self.id, contributors_of(variable): ids}
-        return VariableColumns(self.starts, columns)
+        return VariableColumns(self.starts, columns, owners)
 
     def ticks(self, instant: Expr) -> Expr:
         """An instant of these matches in ticks."""

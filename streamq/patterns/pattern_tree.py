@@ -85,7 +85,7 @@ class PatternTree(Placed, ABC):
     """True if its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
 
     repeats: ClassVar[bool] = False
-    """Whether a match has several events of a part, so that above it the variables of that take aggregates."""
+    """True if a match has several events of a part, so that above it the variables of that take aggregates."""
 
     places: Mapping[str, Place] = field(default_factory=dict, compare=False, repr=False, kw_only=True)
 
@@ -123,6 +123,11 @@ class PatternTree(Placed, ABC):
     def lacks_events(self) -> bool:
         """True if a match may be without the events of some of its positive parts."""
         return False
+
+    @property
+    def has_one_part(self) -> bool:
+        """True if a match has the events of one of its positive parts, and of no other."""
+        return len(self.positive) == 1
 
     @property
     def duration(self) -> Duration | None:

@@ -75,6 +75,10 @@ class SomeOf(PatternOperator):
     def lacks_events(self) -> bool:
         return self.needed < len(self.several)
 
+    @property
+    def has_one_part(self) -> bool:
+        return self.needed == 1
+
     def extent(self, types: Extents) -> Extent:
         below = [part.pattern.extent(types) for part in self.several]
         return Extent(self.needed, self.scope + max(e.span for e in below), waits=max(e.waits for e in below))

@@ -40,6 +40,10 @@ class AtMost(PatternOperator):
     def lacks_events(self) -> bool:
         return len(self.parts) > 1
 
+    @property
+    def has_one_part(self) -> bool:
+        return True
+
     def check(self, types: Extents) -> None:
         if self.count < 1:
             raise Refusal(
