@@ -1,8 +1,8 @@
-"""A model of what sources admit: which arriving items are dropped, adjusted, invalid or duplicates, and which events are left.
+"""A model of sources: which arriving items they drop, adjust, or count as invalid or duplicate, and which events they admit.
 
-It follows docs/concepts.md, "CTIs and the watermark" and "Late rows, invalid rows", item by item, and forgets nothing, so it is
-for small inputs; it shares no code with the implementation that it is compared with. It holds for *plain* input: ``is_plain`` of
-a source's room (``streamq.testing.sources``) says what that is.
+The model follows docs/concepts.md, "CTIs and the watermark" and "Late rows, invalid rows", item by item. It keeps all history,
+so it suits small inputs only, and it shares no code with the implementation that it is compared with. It covers *plain* input,
+as ``is_plain`` of a source's room (``streamq.testing.sources``) defines it.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
 def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
-    """Return what each source admits of a case; only of sources whose items are late or contradict each other.
+    """Return what each source admits of a case, by name; only of plain sources with late or contradictory items.
 
-    A source that is not plain is left out, too. ``remember`` is for how long history is remembered in each micro-batch (None:
-    for ever); after its last entry it begins again.
+    ``promises`` are CTIs from outside, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its first
+    entry again, for how long history is remembered (None: for ever).
     """
     batches = list(micro_batches(case))
     reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], remember)
@@ -39,12 +39,12 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
             continue
         grid = window_grid(case.plan, source)
         parts = []
-        # the last of its reaches is past all micro-batches
+        # the last reach is the one after all micro-batches
         for batch, reach in zip([*batches, []], reaches, strict=True):
             c, promised = reach[name].c, reach[name].promised
             if grid is not None:
                 c, promised = window_end(grid, c), window_end(grid, promised)
-            items = [item for of, item in batch if of == name and item.kind != CTI]
+            items = [item for source_name, item in batch if source_name == name and item.kind != CTI]
             parts.append((items, Reach(c, promised)))
         model = room_of(source).model(source)
         for items, at in parts:
@@ -59,7 +59,7 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
 
 
 def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
-    """Return a case without late items and with the same answer: sources in ``seen`` bring just the events that they admit."""
+    """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits."""
     events = [(name, item) for name, item in case.arrival if name not in seen]
     events += [(name, item) for name, one in seen.items() for item in one.events]
 
@@ -73,7 +73,7 @@ def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
 
 
 def _with_intervals(source: Source) -> Source:
-    """Return a source, without policy, for the events that another one admits: points for points, else intervals."""
+    """Return a source, without policy, that holds the events which another source admits: points for points, else intervals."""
     if source.gives_points:
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
     names = [f.name for f in source.payload]
@@ -84,7 +84,7 @@ def _with_intervals(source: Source) -> Source:
 
 
 def _unused(name: str, columns: Sequence[str]) -> str:
-    """A name, with underscores appended until no column has it."""
+    """Return ``name`` with underscores appended until no column is called so."""
     while name.lower() in {c.lower() for c in columns}:
         name += "_"
     return name

@@ -1,4 +1,4 @@
-"""Answers as a user gets them, as Arrow tables, and their instants in ticks."""
+"""Convert answers, as users get them, to Arrow tables, and their instants to ticks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def answer_table(rows: Any, verb: str) -> pa.Table:
-    """The Arrow table of an answer, whatever kind of table it is; raises SourceError, in the name of ``verb``, for none."""
+    """Return an answer of any tabular type as an Arrow table; raise SourceError, worded for ``verb``, for any other object."""
     import pandas as pd
     import pyarrow as pa
 
@@ -25,15 +25,15 @@ def answer_table(rows: Any, verb: str) -> pa.Table:
         return pa.Table.from_pandas(rows, preserve_index=False)
     if hasattr(rows, "__arrow_c_stream__"):
         return pa.table(rows)
-    hint = "Rows are folded by t.fold_physical(rows), and written down by t.table(columns, rows)."
+    hint = "Fold physical rows with t.fold_physical(rows), or write a table with t.table(columns, rows)."
     ways = ("to_arrow", "toArrow")
     if any(way in dir(rows) for way in ways):
-        hint = f"Give its answer, by .{next(way for way in ways if way in dir(rows))}()."
+        hint = f"Pass its answer: .{next(way for way in ways if way in dir(rows))}()."
     raise SourceError(sentence(verb, "takes an Arrow table or a pandas frame", f"found {type(rows).__name__}", hint))
 
 
 def ticks_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """A column of instants in ticks: microseconds, where they are timestamps."""
+    """Convert a column of instants to ticks; timestamps become microseconds."""
     import pyarrow as pa
 
     kind = column.type

@@ -1,4 +1,4 @@
-"""What arrives at a source: items in order, when each is due at the latest, and the table that they make."""
+"""Items: the inserts, retractions, CTIs and edges that arrive at a source, the CTIs that may precede them, and their table."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ DAY = 86_400_000_000
 
 @dataclass(frozen=True)
 class Item:
-    """One item that arrives: an event, a retraction, a promise, or an edge; times are ticks, an end of None is infinity.
+    """One arriving item: an event, a retraction, a CTI or an edge. Times are ticks; an end of None is infinity.
 
-    ``kind`` is insert, retract, cti, or at a source of edges open or close. A start of None is a NULL: such a row is no
-    event, nor is one that ends where it starts, or before.
+    ``kind`` is insert, retract or cti; at a source of edges it is open or close. A start of None stands for NULL. A row without
+    a start, or with an end at or before its start, is not an event.
     """
 
     kind: str
@@ -40,29 +40,29 @@ class Item:
 
     @property
     def sync(self) -> int:
-        """The earliest instant that it changes; infinity for a CTI and for what is no event: they change none."""
+        """The earliest instant that the item changes; infinity for CTIs and rows that are not events, which change none."""
         if self.kind == CTI or self.start is None or not is_event(self):
             return INFINITY
         return min(closed(self.end), closed(self.new_end)) if self.kind == RETRACT else self.start
 
     @property
     def times(self) -> list[int]:
-        """Its finite instants."""
+        """The item's finite instants."""
         return [time for time in (self.start, self.end, self.new_end) if time is not None]
 
     @property
     def plain(self) -> dict[str, Any]:
-        """A row ``kind, start, end, new_end`` and payload, as ``fold_physical`` and ``check_stream`` take it."""
+        """The item as a row ``kind, start, end, new_end`` and payload, as ``fold_physical`` and ``check_stream`` read it."""
         return {"kind": self.kind, "start": self.start, "end": self.end, "new_end": self.new_end, **self.payload}
 
 
 def closed(end: int | None) -> int:
-    """An end in ticks."""
+    """Return an end in ticks: the largest int64 for None."""
     return INFINITY if end is None else end
 
 
 def is_event(item: Item) -> bool:
-    """Whether a row's own columns are those of an item: it has a start, and a lifetime ends after it."""
+    """True if a row's columns form an item: it has a start, its end lies after it, and its new end not before it."""
     if item.start is None:
         return False
     if item.kind not in (INSERT, RETRACT):
@@ -71,26 +71,26 @@ def is_event(item: Item) -> bool:
 
 
 def start_of(item: Item) -> int:
-    """The start of an item that has one: no NULL."""
+    """Return the start of an item whose start is not NULL."""
     assert item.start is not None
     return item.start
 
 
 def brings_start(item: Item) -> bool:
-    """True if an item's start moves the watermark: not that of an end edge or a CTI."""
+    """True if an item's start moves the watermark; that of an end edge or a CTI does not."""
     return item.kind in (INSERT, RETRACT, OPEN)
 
 
 def comparable_payload(item: Item) -> Any:
-    """The columns of an item by name, hashable, under the equality of keys."""
+    """Return the payload as a hashable value; two are equal if all columns are equal as keys are."""
     return tuple((n, comparable(v)) for n, v in sorted(item.payload.items()))
 
 
 def bounds(items: Sequence[Item]) -> list[int]:
-    """For each item of an arrival sequence the greatest CTI that may come before it.
+    """Return, for each item of an arrival sequence, the greatest CTI that may precede it.
 
-    That is its sync time; its start, if a retraction of the lifetime that it makes is already there: until then the total
-    of that lifetime is negative, which is an error once the CTI has passed the start.
+    This is the item's sync time. If a retraction of the item's lifetime has arrived first, it is the item's start: until the
+    item arrives, the lifetime's total is negative, which is an error once the CTI has passed the start.
     """
     totals: Counter[Any] = Counter()
     deadlines = []
@@ -109,7 +109,7 @@ def bounds(items: Sequence[Item]) -> list[int]:
 
 
 def late(items: Sequence[Item]) -> list[Item]:
-    """The items of an arrival sequence that break a CTI before them."""
+    """Return the items of an arrival sequence that violate a CTI before them."""
     late_items, progress = [], -INFINITY
     for item, bound in zip(items, bounds(items), strict=True):
         if item.kind == CTI and item.start is not None:
@@ -120,7 +120,7 @@ def late(items: Sequence[Item]) -> list[Item]:
 
 
 def delay_for(items: Sequence[Item]) -> int:
-    """The least delay of generated progress under which no item is late, however the sequence is cut."""
+    """Return the least delay of generated progress, in ticks, for which no item is late, however the sequence is cut."""
     greatest, delay = -INFINITY, 0
     for item, bound in zip(items, bounds(items), strict=True):
         if item.kind != CTI and item.start is not None and is_event(item):
@@ -130,7 +130,7 @@ def delay_for(items: Sequence[Item]) -> int:
 
 
 def contradictions(source: Source, items: Sequence[Item]) -> int:
-    """How many different rows have an id and a start that another has, where events have ids and are never corrected."""
+    """Return the number of different rows that share id and start with another row; 0 if the source has no ids."""
     if not source.ids:
         return 0
     rows = {(i.start, i.end, comparable_payload(i)) for i in items if i.kind == INSERT and is_event(i)}
@@ -138,7 +138,7 @@ def contradictions(source: Source, items: Sequence[Item]) -> int:
 
 
 def distinct(items: Sequence[Item]) -> int:
-    """The number of items that differ in anything."""
+    """Return the number of items that differ from each other in any field."""
     rows = {
         (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items()))) for i in items
     }
@@ -146,7 +146,10 @@ def distinct(items: Sequence[Item]) -> int:
 
 
 def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-    """Rows by column, times in ticks, as the Arrow table of their source."""
+    """Return rows, whose times are ticks, as an Arrow table with the source's columns and types.
+
+    Raises PlanError for values that their column cannot hold.
+    """
     times = time_columns(source)
 
     def column(f: Field) -> pa.Array:
@@ -156,7 +159,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
             try:
                 return pa.array(values, kind, from_pandas=False)
             except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-                # of the values generated here none is: somebody has given them
+                # generated values always fit, so this one comes from the user's Intent
                 instead = f"{str(error).splitlines()[0]} (the column is {f.type.simpleString()})"
                 raise PlanError(sentence("Intent", f"values that column {f.name!r} cannot hold", instead)) from error
         if pa.types.is_date(kind):
@@ -168,12 +171,12 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
 
 
 def time_columns(source: Source) -> tuple[str, ...]:
-    """The columns of a source that hold instants."""
+    """Return the names of the source's columns that hold instants."""
     return tuple(name for name, meaning in source.consumed.items() if meaning in (AS_START, AS_END))
 
 
 def tick(source: Source) -> int:
-    """The least distance of two instants that the source's columns can tell apart, in ticks."""
+    """Return the resolution of the source's time columns, in ticks: a day for dates, else 1."""
     kinds = {f.name: f.type for f in source.columns}
     return max(DAY if isinstance(kinds[n], t.DateType) else 1 for n in time_columns(source))
 

@@ -1,6 +1,6 @@
-"""The order in which items arrive, and the CTIs between them, as an intent describes them, as Hypothesis strategies.
+"""Hypothesis strategies for the order in which items arrive and the CTIs between them, as an intent describes them.
 
-No item breaks a CTI. Shrinking leads to items in order of their sync times.
+No item violates a CTI. Shrinking leads to items in order of their sync times.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from streamq.testing.scale import Scale
 from streamq.time import INFINITY
 
 SLIGHT, OUT_OF_ORDER, HIGHLY = 2, 5, 12
-"""How many places an item comes late at most."""
+"""The greatest number of places by which an item is delayed."""
 
 
 @st.composite
 def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, causal: bool) -> list[Item]:
-    """Items (chain, item), in order of sync time but for lags; if causal, those of a chain keep their order.
+    """Order (chain, item) pairs by sync time, then delay some of them; if ``causal``, the items of one chain keep their order.
 
-    Far out of order, what changes events may come after all events, when windows that it changes have been reported; and
-    retractions of one event in reverse.
+    Where the intent allows much disorder, all retractions may follow all events, so that they change windows already reported,
+    and the retractions of one event may come in reverse.
     """
     kind = draw(st.sampled_from(intent.choices("disorder")))
     most = {"in_order": 0, "slight": SLIGHT, "out_of_order": OUT_OF_ORDER}.get(kind, HIGHLY)
@@ -35,7 +35,7 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
     afterwards = far and draw(st.booleans())
     backwards = far and not causal and draw(st.sampled_from([False, True, True, True]))
     firsts = {chain: i for i, (chain, _) in reversed(list(enumerate(items)))}
-    # an event that has moved comes right behind its deletion
+    # an event that was moved follows its deletion directly
     behind = [i - (item.kind == INSERT and firsts[chain] < i) for i, (chain, item) in enumerate(items)]
     order = sorted(range(len(items)), key=lambda i: (afterwards and firsts[items[i][0]] != i, items[behind[i]][1].sync))
     if lags:
@@ -52,7 +52,7 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
 
 
 def _backwards(items: Sequence[tuple[int, Item]], order: Sequence[int]) -> list[int]:
-    """The retractions of each event in reverse, in the places where they come."""
+    """Return ``order`` with the retractions of each event reversed among the places they take."""
     moves: dict[int, list[int]] = {}
     for i in range(len(items)):
         if items[i][1].kind == RETRACT:
@@ -62,7 +62,7 @@ def _backwards(items: Sequence[tuple[int, Item]], order: Sequence[int]) -> list[
 
 @st.composite
 def with_ctis(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
-    """Items with CTIs between them, each as high as what follows allows, or some way behind that."""
+    """Insert CTIs between items, each as high as the following items allow, or some units less."""
     liveliness = draw(st.sampled_from(intent.choices("ctis")))
     places: list[tuple[int, int]]
     match liveliness:

@@ -1,4 +1,4 @@
-"""Cases: a query, what arrives at its sources and how that is cut; the concrete trees of the test framework (section 4)."""
+"""A case: a query, the items that arrive at its sources, and their cut into micro-batches (section 4: concrete trees)."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ from streamq.time import INTEGER, TIMESTAMP
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
 COMMENT = "# "
-"""The text of verbs is a comment, and begins so, where an argument of theirs has no text."""
+"""The prefix of a text of verbs that is a comment, because an argument cannot be written as Python."""
 
 
 @dataclass(frozen=True)
 class Meant:
-    """The plan that verbs mean, where they have made another one, and the ``text`` of the verbs as they were called."""
+    """The plan that a query's verbs mean, kept if the verbs built another one, and ``text``: the calls of the verbs."""
 
     plan: Node
     text: str
@@ -40,11 +40,11 @@ class Meant:
 
 @dataclass(frozen=True)
 class Case:
-    """A query and what arrives: ``arrival`` holds (source, item) in order, ``cut`` the lengths of its micro-batches.
+    """A query and its input: ``arrival`` holds (source, item) in order, ``cut`` the number of items in each micro-batch.
 
-    ``static`` are the tables that the query looks up, by name; ``until`` bounds windows of lifetimes without an end. ``meant`` is
-    the plan that the query's verbs mean, by which the oracle answers, where it is not ``plan``.
-    ``tables`` are all rows by source, ``batches`` the same by micro-batch, ``answer()`` is the history to expect.
+    ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
+    ticks. ``meant`` is the plan that the query's verbs mean if that is not ``plan``; the oracle then answers by it.
+    ``tables`` holds all rows by source, ``batches`` the same by micro-batch, ``answer()`` returns the expected history.
     """
 
     plan: Node
@@ -65,22 +65,25 @@ class Case:
         return {node.table: node for node in nodes(self.plan) if isinstance(node, Source)}
 
     def arrived(self, name: str) -> list[Item]:
-        """What arrives at a source, in order."""
-        return [item for of, item in self.arrival if of == name]
+        """Return the items that arrive at a source, in order."""
+        return [item for source, item in self.arrival if source == name]
 
     @property
     def tables(self) -> dict[str, pa.Table]:
-        """All rows of each source in order of arrival, and the static tables."""
+        """The rows of each source in order of arrival, and the static tables, by name."""
         return {**self._tables(self.arrival), **self.static}
 
     @property
     def batches(self) -> list[dict[str, pa.Table]]:
-        """The micro-batches in order; each has a table for every source, maybe an empty one."""
+        """The micro-batches in order; each maps every source to a table, which may be empty."""
         ends = list(itertools.accumulate(self.cut))
         return [self._tables(self.arrival[b - n : b]) for b, n in zip(ends, self.cut, strict=True)]
 
     def _tables(self, arrival: Sequence[tuple[str, Item]]) -> dict[str, pa.Table]:
-        return {name: table(node, [item for of, item in arrival if of == name]) for name, node in self.sources.items()}
+        return {
+            name: table(node, [item for source, item in arrival if source == name])
+            for name, node in self.sources.items()
+        }
 
     @property
     def latest(self) -> int:
@@ -89,21 +92,21 @@ class Case:
 
     @property
     def instant(self) -> int | dt.datetime | None:
-        """``until`` as a user gives it."""
+        """``until`` as users write it: a datetime on the timestamp axis, else an integer."""
         if self.until is None or self.axis != TIMESTAMP:
             return self.until
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)
 
     def variety(self) -> int:
-        """Return a number that grows with different values, NULLs, instants, endless lifetimes, corrections, equal items.
+        """Return a score of how varied the input is.
 
-        Starts that sources share count, too.
+        It grows with distinct values, NULLs, instants, endless lifetimes, corrections, equal items and starts shared by sources.
         """
         items = [item for _, item in self.arrival]
         values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
         nulls = {name for item in items for name, value in item.payload.items() if value is None}
         instants = {time for item in items for time in item.times}
-        kinds = Counter((of, item.kind, item.end is None) for of, item in self.arrival)
+        kinds = Counter((source, item.kind, item.end is None) for source, item in self.arrival)
         twins = len(items) - len({repr(item) for item in items})
         starts = [{item.start for item in self.arrived(name)} for name in self.sources]
         shared = sum(len(a & b) for a, b in itertools.combinations(starts, 2))
@@ -113,41 +116,42 @@ class Case:
 
     @property
     def size(self) -> tuple[int, int]:
-        """By which cases are told to be smaller: how many items arrive, and how much there is to read."""
+        """The key by which cases are ordered when shrinking: the number of items, then the length of the printed case."""
         return len(self.arrival), len(repr(self))
 
     @property
     def query(self) -> Stream:
-        """The query over its rows as literal tables."""
+        """The query over its rows, given as literal tables."""
         return Stream(self.plan, self.tables)
 
     def answer(self, expressions: str = "translated", ctis: Mapping[str, int] | None = None) -> pa.Table:
-        """The oracle's history of the plan's answer; the arguments as :func:`streamq.testing.oracle.oracle` takes them."""
+        """Return the oracle's answer as a history; for the arguments see :func:`streamq.testing.oracle.oracle`.
+
+        Raises FalseClaim if the verbs name a source that their plan does not read.
+        """
         if self._unread:
-            raise FalseClaim(
-                f"the verbs name {', '.join(self._unread)}, of which the plan that they have made reads nothing"
-            )
+            raise FalseClaim(f"the verbs name {', '.join(self._unread)}, which the plan that they built does not read")
         plan = self.plan if self.meant is None else self.meant.plan
         return oracle(plan, self.tables, self.until, expressions, ctis)
 
     @property
     def _unread(self) -> list[str]:
-        """The sources that the verbs name and their plan does not."""
+        """The sources that the verbs name but their plan does not read."""
         every = [] if self.meant is None else nodes(self.meant.plan)
         return sorted({node.table for node in every if isinstance(node, Source)} - self.sources.keys())
 
     def with_cut(self, *cut: int) -> Case:
-        """The same rows cut otherwise; with no lengths, after every row."""
+        """Return the case with another cut: micro-batches of these lengths, or of one item each if there are none."""
         return replace(self, cut=cut or (1,) * len(self.arrival))
 
     def program(self) -> str:
-        """A program that builds the query over what arrives and shows its answer, all at once and in-process.
+        """Return the text of a Python program that builds the query over all its rows and prints its answer, in-process.
 
-        Micro-batches stand in a comment: ``a a | b`` are two, the first with two rows of source a. Run again as it was by
-        a file (see :func:`streamq.testing.replay`), which holds them too.
+        A comment lists the micro-batches: ``a a | b`` are two, the first with two rows of source a. To run a case again with
+        its micro-batches, use its file and :func:`streamq.testing.replay`.
         """
-        of = iter([name for name, _ in self.arrival])
-        batches = " | ".join(" ".join(itertools.islice(of, n)) for n in self.cut)
+        names = iter([name for name, _ in self.arrival])
+        batches = " | ".join(" ".join(itertools.islice(names, n)) for n in self.cut)
         until = "" if self.until is None else f"until={instant(self.until, self.axis)}"
         text = program(self.plan, self.tables) if self.meant is None else self._as_called(self.meant, until)
         text = text.rstrip("\n")
@@ -156,9 +160,14 @@ class Case:
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
 
     def _as_called(self, meant: Meant, until: str) -> str:
-        """A program that shows what the verbs mean, and calls them; where they have no text, the plan that they make."""
+        """Return a program that prints the answer of the meant plan and then calls the verbs.
+
+        If the verbs cannot be written as Python, the program builds their plan instead and quotes them in a comment.
+        """
         if not meant.text.startswith(COMMENT) and not self._unread:
-            shown = f"print(meant.to_pandas({until}))\n# what the verbs mean stands above, what they make below\n"
+            shown = (
+                f"print(meant.to_pandas({until}))\n# above: the plan that the verbs mean; below: the one they build\n"
+            )
             text = program(meant.plan, self.tables, "meant", shown + meant.text)
             if all(f"\n{name} = " in text for name in self.sources):
                 return text
@@ -166,7 +175,7 @@ class Case:
         return f"{program(self.plan, self.tables)}{called}\n"
 
     def drawn(self) -> str:
-        """What arrives, by micro-batch, each lifetime drawn along the time axis."""
+        """Draw the items along the time axis, a line each, by micro-batch."""
         rows = [lifetime(item) for _, item in self.arrival]
         axis, items = Axis(rows, self.axis), iter(self.arrival)
         wide = max((len(name) for name, _ in self.arrival), default=0)
@@ -180,7 +189,7 @@ class Case:
         return "\n".join(lines)
 
     def coarser(self, most: int = 4) -> Case:
-        """The same rows in at most so many micro-batches: on Spark each takes long."""
+        """Return the case with neighbouring micro-batches joined until there are at most ``most``; on Spark each takes long."""
         parts = [self.cut[i * len(self.cut) // most : (i + 1) * len(self.cut) // most] for i in range(most)]
         return replace(self, cut=tuple(sum(part) for part in parts if part))
 
@@ -198,12 +207,12 @@ class Case:
         return "\n".join(lines) + (f"\n  until {show_instant(self.until, self.axis)}" if self.until is not None else "")
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        # else Hypothesis and IPython show the fields
+        # without this, Hypothesis and IPython print the fields
         printer.text(repr(self))
 
 
 def lifetime(item: Item) -> tuple[int, int]:
-    """What of the axis an item is drawn on; of a CTI, an edge and what is no event an instant."""
+    """Return the start and end between which an item is drawn; equal for a CTI, an edge and a row that is not an event."""
     if item.start is None or not is_event(item):
         at = next(iter(item.times), 0)
         return at, at
@@ -211,7 +220,7 @@ def lifetime(item: Item) -> tuple[int, int]:
 
 
 def shown(item: Item, axis: str = INTEGER) -> str:
-    """``insert [1, 5) v=3``."""
+    """Return an item as text: ``insert [1, 5) v=3``."""
     end, new = (show_instant(closed(time), axis) for time in (item.end, item.new_end))
     start = "NULL" if item.start is None else show_instant(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)

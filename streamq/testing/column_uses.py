@@ -1,4 +1,4 @@
-"""Uses: what a query does with the columns of its sources, and the values that it compares with."""
+"""Find which source columns a query computes with or sums, and the constants that it compares with."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from streamq.runtime.arrow_types import BITS
 from streamq.testing.scale import expressions, literals
 
 MOST_LITERALS = 6
-"""How many values of a type come from a query's own literals."""
+"""The greatest number of values of one type that are taken from a query's literals."""
 
 
 @dataclass(frozen=True)
 class Uses:
-    """The source columns that a plan computes with, and those that it only adds up.
+    """The source columns that a plan computes with, and those that it only sums.
 
-    What computes with the ends of a type fails, or is rounded: one answer is as good as another.
+    The generators avoid the extreme values of a type in such columns: computing with them overflows or rounds, so that several
+    answers are right.
     """
 
     computed: frozenset[str]
@@ -32,9 +33,9 @@ class Uses:
 
 
 def uses(plan: Node) -> Uses:
-    """What a plan does with the columns of its sources.
+    """Return the source columns that a plan computes with or sums.
 
-    An expression that computes with a column under a name that no source has may compute with any.
+    If an expression uses a name that no source has, its origin is unknown, and all source columns count.
     """
     there = frozenset(f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload)
     computed: set[str] = set()
@@ -55,7 +56,7 @@ def uses(plan: Node) -> Uses:
 
 
 def _computing(expr: Expr) -> set[str]:
-    """The columns that an expression computes with; what a pyspark Column reads is not known: a name that no column has."""
+    """Return the columns that an expression computes with; a pyspark Column, which cannot be inspected, adds the name ""."""
     names: set[str] = {""} if is_opaque(expr) else set()
     for part in parts_of(expr):
         plain = isinstance(part, Col | Lit | Case | Alias | Aggregate)
@@ -68,7 +69,7 @@ NO_USES = Uses(frozenset(), frozenset())
 
 
 def near(plan: Node) -> list[Any]:
-    """Values that a plan's expressions compare with, some of each type; of casts to integers, the greatest floats that fit."""
+    """Return the constants of a plan's expressions, some of each type, and for casts to integers the bounds of that type."""
     by_kind: dict[type, dict[str, Any]] = {}
     for node in nodes(expanded(plan)):
         for value in (*_bounds_of_casts(node), *literals(node)):
@@ -77,12 +78,12 @@ def near(plan: Node) -> list[Any]:
 
 
 def _bounds_of_casts(node: Node) -> Iterator[float]:
-    """The least and the greatest floats that casts to integral types take."""
+    """Yield the greatest and the least float that each cast to an integral type accepts."""
     for expr in expressions(node):
         for part in parts_of(expr):
             if isinstance(part, Cast) and type(part.type) in BITS:
                 bound = 2.0 ** (BITS[type(part.type)] - 1)
-                # a cast truncates, so that fractions beyond the greatest integer fit; of bigint the bound itself does
+                # a cast truncates, so the greatest integer plus a fraction still fits; for bigint the sum rounds to the bound
                 yield from (bound - 0.5, -bound - 0.5)
 
 

@@ -1,4 +1,4 @@
-"""Modules that ``sq.uda`` and ``sq.udo`` have made, as states whose laws are checked: called as in one window of a query."""
+"""Adapt modules made by ``sq.uda`` and ``sq.udo`` to ``check_module``, which calls them as one window of a query would."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 WINDOW = (-3, 7)
-"""The window in which modules are checked; the lifetimes that time-sensitive ones read lie within it."""
+"""The window in which modules are checked; the lifetimes that time-sensitive modules read lie within it."""
 
 
 def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
-    """A decorated module, and what it calls its arguments; None for what is none.
+    """Return a decorated module and the names of its arguments; None for any other object.
 
-    An operator may come applied to columns, which gives the names; an aggregate that does is checked as aggregates are.
+    An operator may be applied to columns, which then give the names. An aggregate applied to columns is not a module here: it
+    is checked as built-in aggregates are.
     """
     if isinstance(subject, WindowModule):
         return subject, subject.columns
@@ -50,26 +51,26 @@ def checked_decorated(
     *,
     order_insensitive: bool,
 ) -> Checked:
-    """The module over events of these types in ``WINDOW``; its values must be of its type.
+    """Return the module in the form whose laws are checked, over events of these types in ``WINDOW``.
 
-    ``reference`` is called as a function of that kind is: with Series, or events and window. Raises PlanError where a
-    time-sensitive module has no names for its arguments, or others.
+    The module's values must be of its declared type. ``reference`` is called like the module's own function: with Series, or with
+    events and window. Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types.
     """
     if not kinds:
-        # what takes lifetimes alone; else the error of a call without a column
+        # raises the error of a call without a column, unless the module reads lifetimes alone
         module()
     if module.time_sensitive and len(names) != len(kinds):
         found = f"found {len(kinds)} types, {len(names)} names"
-        hint = f"Say columns=[...] where it is declared, or check {module.name}('v'), with the columns that it is for."
+        hint = f"Declare it with columns=[...], or check {module.name}('v'), applied to the columns it reads."
         hint += f" If it reads lifetimes alone, check {module.name}()." if not names else ""
-        raise PlanError(sentence("check_module", f"what {module.name} calls its arguments is not known", found, hint))
+        raise PlanError(sentence("check_module", f"the argument names of {module.name} are not known", found, hint))
     called, instants = module.module, arrow_type(axis)
     column = ReducedColumn("", tuple(f"x{i}" for i in range(len(kinds))), arrow_type(module.returns), axis=instants)
     calling = module.calling(column, _calling_names(module, names))
     names = calling.names
     if unnamed := [name for name in module.filter_columns if name not in names]:
-        what = f"filters_on({unnamed[0]}) is never used, for no argument of {module.name} is called that"
-        hint = f"Say columns= in its decorator, with {unnamed[0]!r} among them."
+        what = f"filters_on({unnamed[0]}) has no effect: {module.name} has no argument of that name"
+        hint = f"Name {unnamed[0]!r} in columns= of its decorator."
         raise PlanError(sentence("check_module", what, f"there are: {', '.join(names)}", hint))
     asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
 
@@ -87,7 +88,7 @@ def checked_decorated(
 
     def result(state: Any) -> Any:
         value = calling.value(called.result(state, *asked), WINDOW)
-        # the rows of an operator are a bag
+        # an operator's rows have no order, so compare them sorted
         return sorted(value, key=repr) if isinstance(module, UserOperator) else value
 
     def referred(rows: Rows) -> Any:

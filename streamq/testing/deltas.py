@@ -1,4 +1,4 @@
-"""Deltas: how they are read back from a changelog, and how those of all micro-batches add up to a history."""
+"""Read deltas back from a changelog, and sum the deltas of all micro-batches into a history."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 
 class WrongOutput(AssertionError):
-    """An output that is no history at all: a row taken back that was never there, or a final row taken back."""
+    """Raised for outputs that do not sum to a history: they retract a row that was never inserted, or a final row."""
 
 
 def summed(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
-    """The history that outputs of micro-batches add up to; raises WrongOutput where they add up to none.
+    """Sum the outputs of all micro-batches into a history; raise WrongOutput if they do not form one.
 
-    ``axis``: how the error shows instants.
+    ``axis`` is the time axis in which the error shows instants.
     """
     if output == OutputForm.CHANGELOG:
         return net([_read_back(deltas, axis) for deltas in out], axis)
     table = pa.concat_tables(out)
     if pc.any(pc.not_equal(table.column(WEIGHT), 1)).as_py():
-        raise WrongOutput("a final row is taken back")
+        raise WrongOutput("a final row is retracted")
     return as_history(table.drop_columns([WEIGHT]))
 
 
 def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
-    """Deltas as the rows of their changelog tell them, which stand by sync time."""
+    """Convert deltas to changelog rows, check that these are ordered by sync time, and convert them back."""
     payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
-    # a changelog has names of its own
+    # a payload column may be called like one of the changelog's
     numbers = {name: f"p{number}" for number, name in enumerate(payload)}
     rows = changelog_rows(deltas.rename_columns([numbers.get(name, name) for name in deltas.column_names]))
     _check_order(rows, axis)
@@ -50,31 +50,33 @@ def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
 
 
 def _check_order(rows: pa.Table, axis: str) -> None:
-    """Raise WrongOutput where a row of a micro-batch's changelog stands behind one that changes a later instant."""
+    """Raise WrongOutput if a changelog row of one micro-batch follows one with a later sync time."""
     latest = MINUS_INFINITY
     for row in rows.select(["kind", "start", "end", "new_end"]).to_pylist():
         ends = [INFINITY if row[n] is None else row[n] for n in ("end", "new_end")]
         sync = min(ends) if row["kind"] == RETRACT else row["start"]
         if sync < latest:
-            raise WrongOutput(f"a changelog's row for {shown(sync, axis)} stands behind one for {shown(latest, axis)}")
+            raise WrongOutput(
+                f"a changelog row with sync time {shown(sync, axis)} follows one with {shown(latest, axis)}"
+            )
         latest = sync
 
 
 def check_ends(rows: pa.Table) -> None:
-    """Raise WrongOutput where rows as a user gets them have the last instant for the end of what never ends: that is NULL."""
+    """Raise WrongOutput if a row has infinity as an end; users get NULL for the end of a lifetime that never ends."""
     for name in ("end", "new_end"):
         # a payload may have a column of this name
         column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
         if (pa.types.is_temporal(column.type) or pa.types.is_integer(column.type)) and pc.any(
             pc.equal(ticks_of(column), INFINITY)
         ).as_py():
-            raise WrongOutput(f"the {name} of a row that never ends is no NULL")
+            raise WrongOutput(f"the {name} of a row that never ends is not NULL")
 
 
 def upserted(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
-    """The history that the upserts of micro-batches leave: of each ``key`` and start the last row, if it is no tombstone.
+    """Apply the upserts of all micro-batches: for each ``key`` and start keep the last row, unless it is a tombstone.
 
-    Raises WrongOutput for a tombstone of what is not there.
+    Raises WrongOutput for a tombstone whose row does not exist.
     """
     names = [name for name in out[0].column_names if name != WEIGHT]
     ticked = [{LE: "start", RE: "end"}.get(name, name) for name in names]
@@ -88,14 +90,18 @@ def upserted(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
             if op != DELETE:
                 rows[one] = number, place
             elif rows.pop(one, None) is None:
-                raise WrongOutput(f"a tombstone of what is not there: {dict(zip((*key, 'start'), one, strict=True))}")
+                row = dict(zip((*key, "start"), one, strict=True))
+                raise WrongOutput(f"a tombstone for a row that does not exist: {row}")
     before = list(itertools.accumulate((t.num_rows for t in of_micro_batches), initial=0))
     places = [before[number] + place for number, place in rows.values()]
     return pa.concat_tables(of_micro_batches).take(pa.array(places, pa.int64()))
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:
-    """The deltas that the rows of a changelog tell of, CTIs aside."""
+    """Convert changelog rows to deltas, without CTIs.
+
+    A retraction becomes a delta of weight -1 and, unless it deletes its event, one of weight 1.
+    """
     kind, events = rows.column("kind"), rows.drop_columns(["kind", "new_end"])
     is_retraction = pc.equal(kind, RETRACT)
     moved = events.set_column(events.column_names.index("end"), "end", rows.column("new_end")).filter(is_retraction)
@@ -113,9 +119,9 @@ def _weighed(rows: pa.Table, weight: int) -> pa.Table:
 
 
 def net(tables: Sequence[pa.Table], axis: str = INTEGER) -> pa.Table:
-    """Deltas summed into a history; WrongOutput where after some micro-batch a weight is below zero.
+    """Sum deltas, a table a micro-batch, into a history; raise WrongOutput if a weight is negative after any micro-batch.
 
-    ``axis``: how the error shows instants.
+    ``axis`` is the time axis in which the error shows instants.
     """
     table = pa.concat_tables(tables)
     names = [n for n in table.column_names if n != WEIGHT]
@@ -129,19 +135,19 @@ def net(tables: Sequence[pa.Table], axis: str = INTEGER) -> pa.Table:
         touched.add(key)
         if i not in last:
             continue
-        # within a micro-batch order means nothing
+        # deltas of one micro-batch have no order, so check at its end
         for one in touched:
             if weights[one] < 0:
                 row = dict(zip(names, one, strict=True))
                 lifetime = interval(row.pop(LE), row.pop(RE), axis)
-                raise WrongOutput(f"a row is taken back that was not there: {lifetime} {row}")
+                raise WrongOutput(f"a row is retracted that was not there: {lifetime} {row}")
         touched = set()
     copies = [rows[key] for key, n in weights.items() for _ in range(n)]
     return as_history(table.select(names).take(pa.array(copies, pa.int64())))
 
 
 def as_history(table: pa.Table) -> pa.Table:
-    """Deltas' columns under the names of a history."""
+    """Rename the lifetime columns of deltas to those of a history."""
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
 
 

@@ -1,4 +1,4 @@
-"""The difference of two histories: as bags of rows, floats within a tolerance, drawn along the time axis."""
+"""Compare two histories as bags of rows, floats within a tolerance, and draw their difference along the time axis."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from streamq.testing.answers import History
 
 SHOWN = 20
-"""How many rows of a kind a Difference prints."""
+"""The greatest number of missing, and of extra, rows that a Difference prints."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """What tells two histories apart: rows only in the expected one, rows only in the one found, or their columns."""
+    """The difference of two histories: rows missing from the actual one, extra rows in it, or differing columns."""
 
     missing: tuple[Row, ...] = ()
     extra: tuple[Row, ...] = ()
@@ -57,11 +57,11 @@ class Difference:
 
 
 def same_history(actual: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
-    """None if two histories are equal bags, else what tells them apart.
+    """Return None if two histories are equal as bags of rows, else their difference.
 
     Columns match by name, in any order. Floats are equal within ``tolerance`` times the greater of them and 1; NaN
-    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between Arrow tables the kinds of types (integer, float, decimal of
-    a scale, ...) must agree too. Both are read by :func:`history`, so that answers as a user gets them can be compared.
+    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between two Arrow tables, the kinds of column types (integer, float, decimal of
+    a scale, ...) must agree too. Both arguments are converted by :func:`history`, so a user's answers can be compared.
     """
     a, b = (history(answer_table(answer, "same_history")) for answer in (actual, expected))
     names = tuple(b.column_names)
@@ -74,19 +74,21 @@ def same_history(actual: History, expected: History, tolerance: float = 1e-9) ->
 
 
 def assert_same_history(actual: History, expected: History, tolerance: float = 1e-9) -> None:
-    """Fail with a printed :class:`Difference` where :func:`same_history` finds one."""
+    """Raise AssertionError with the printed :class:`Difference` if :func:`same_history` returns one."""
     difference = same_history(actual, expected, tolerance)
     if difference is not None:
         raise AssertionError(f"not the expected history\n{difference}")
 
 
 def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
-    # a column of NULLs only, made from Python values, has a type of its own
+    """Return the columns whose kinds of types differ, as text; empty if none do."""
+    # pyarrow gives a column of only NULLs the type null, which matches any kind
     pairs = [(x, y) for x, y in zip(a.schema, b.schema, strict=True) if "null" not in (_kind(x.type), _kind(y.type))]
     return "; ".join(f"{x.name} is {x.type}, expected {y.type}" for x, y in pairs if _kind(x.type) != _kind(y.type))
 
 
 def _kind(kind: pa.DataType) -> str:
+    """Return the name of a type's kind; types of one kind, such as int32 and int64, may be compared."""
     import pyarrow as pa
 
     if pa.types.is_decimal(kind):
@@ -102,21 +104,27 @@ def _kind(kind: pa.DataType) -> str:
 def _bag_difference(
     actual: pa.Table, expected: pa.Table, names: tuple[str, ...], tolerance: float
 ) -> Difference | None:
-    # equal rows cancel out first; what is left is matched within the tolerance among rows equal but for their floats
+    """Return the rows of two tables that have no partner in the other; None if there are none.
+
+    Equal rows cancel out first. The rest are paired, within the tolerance, among rows that differ in floats only.
+    """
     actual_counts, expected_counts = Counter(keys(actual)), Counter(keys(expected))
     if actual_counts == expected_counts:
         return None
-    extra, missing = _left(actual, actual_counts, expected_counts), _left(expected, expected_counts, actual_counts)
+    extra, missing = (
+        _surplus(actual, actual_counts, expected_counts),
+        _surplus(expected, expected_counts, actual_counts),
+    )
     unpaired: list[Row] = []
-    close = _but_floats(extra)
-    for key, wanted in _but_floats(missing).items():
+    close = _by_exact_columns(extra)
+    for key, wanted in _by_exact_columns(missing).items():
         unpaired += _unmatched(wanted, close.get(key, []), tolerance)
     extra = [row for rows in close.values() for row in rows]
     return Difference(tuple(unpaired), tuple(extra), names) if unpaired or extra else None
 
 
-def _left(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
-    """The rows of a table that are left when what the other has is taken away."""
+def _surplus(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
+    """Return the rows of a table whose count exceeds that of the other table; ``own`` and ``other`` count rows by key."""
     over = own - other
     chosen = []
     for i, key in enumerate(keys(table)):
@@ -126,7 +134,8 @@ def _left(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
     return table_rows(table.take(chosen)) if chosen else []
 
 
-def _but_floats(rows: Iterable[Row]) -> dict[Row, list[Row]]:
+def _by_exact_columns(rows: Iterable[Row]) -> dict[Row, list[Row]]:
+    """Group rows by their values that are not floats."""
     grouped: dict[Row, list[Row]] = {}
     for row in rows:
         key = tuple("float" if isinstance(v, float) else comparable(v) for v in row)
@@ -135,7 +144,7 @@ def _but_floats(rows: Iterable[Row]) -> dict[Row, list[Row]]:
 
 
 def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[Row]:
-    """The wanted rows left over by a greatest matching; those matched are taken out of ``offered``."""
+    """Return the wanted rows that a maximum matching leaves without a partner; remove the matched rows from ``offered``."""
     near = [[j for j, other in enumerate(offered) if _near(row, other, tolerance)] for row in wanted]
     match_of: dict[int, int] = {}
 

@@ -1,4 +1,4 @@
-"""Random arguments, as Hypothesis strategies: what a verb takes that a scenario leaves out, by the argument's name."""
+"""Draw the arguments of verbs that a scenario leaves out, by the argument's name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ from streamq.time import INTEGER, TIMESTAMP
 
 
 def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
-    """An argument of a verb of ``target``, drawn by its name; ``named``: it is a column that the verb computes."""
+    """Draw the argument ``name`` of a verb of ``target``; ``named``: the argument is a column that the verb computes.
+
+    Raises PlanError for an argument that has no generator.
+    """
     plan: Node = (target if isinstance(target, Stream) else target.stream).plan
     schema, exact_columns = plan.schema, exact(plan)
     columns = sorted(exact_columns) or list(schema.names)
@@ -67,10 +70,10 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             return draw(pair_conditions(schema, columns))
         case "set_duration" | "alter_lifetime", "duration":
             lengths = [1, 3, 5] if schema.axis == INTEGER else [dt.timedelta(microseconds=n) for n in (1, 3, 5)]
-            # left out it stays as it is
+            # None: the verb keeps the duration
             as_it_is = [None] * 2 * (verb == "alter_lifetime")
             return draw(st.sampled_from([*lengths, duration() * 2, *as_it_is]))
-    raise PlanError(sentence("scenario", f"nothing to fill {name!r} of {verb} with", "", "Give it a value."))
+    raise PlanError(sentence("scenario", f"argument {name!r} of {verb} cannot be drawn", "", "Give it a value."))
 
 
 STREAMS = {
@@ -84,10 +87,10 @@ INTEGERS: Mapping[Any, tuple[int, int]] = {
     "n": (1, 4), "step": (1, 4), ("top_k", "k"): (1, 3),
     ("shift", "by"): (-6, 6), ("extend", "by"): (-6, 6),
 }  # fmt: skip
-"""Arguments that are numbers, of ticks or rows: the least and the greatest."""
+"""Arguments that are numbers of ticks or rows: the least value drawn and the greatest."""
 
 COUNTS = ("n", "step", ("top_k", "k"))
-"""Those that are numbers of rows."""
+"""The arguments of INTEGERS that count rows."""
 
 WORDS: Mapping[Any, tuple[Any, ...]] = {
     ("join", "how"): ("inner", "left", "semi", "anti"), ("join_table", "how"): ("inner", "left"),
@@ -95,12 +98,12 @@ WORDS: Mapping[Any, tuple[Any, ...]] = {
     "clip_input": tuple(ClipInput), "stamp": (Stamp.ALIGN, Stamp.POINT_AT_END),
     "ties": ("keep", "break"), "desc": (True, False), "suffixes": (("", "_r"),),
 }  # fmt: skip
-"""Arguments that are words."""
+"""Arguments that are drawn from a list of values."""
 
 
 @st.composite
 def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
-    """A start for alter_lifetime and what ``within`` promises: it reads the start, the end, or the payload."""
+    """Draw the arguments ``start`` and ``within`` of alter_lifetime; the start reads the event's start, end or payload."""
 
     def span(ticks: int) -> Any:
         return ticks if plan.schema.axis == INTEGER else dt.timedelta(microseconds=ticks)
@@ -110,7 +113,7 @@ def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
         case "start":
             return start(), None
         case "grid":
-            # a step function: what lies between its steps starts at one of them
+            # round the start down to a multiple
             many = draw(st.integers(2, 5))
             if plan.schema.axis == INTEGER:
                 return start() - start() % many, None
@@ -123,7 +126,7 @@ def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
         case "end":
             return end(), None
         case "payload":
-            # the promise is kept to the tick by every event that has a value
+            # every event that has a value moves by exactly ``within``, the most that the promise allows
             within = draw(st.integers(0, 6))
             return start() - when(Col(name).is_not_null(), span(within)).otherwise(span(0)), span(within)
     return None, None
@@ -131,7 +134,7 @@ def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
 
 @st.composite
 def pair_conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
-    """A condition on a pair of events, or none."""
+    """Draw a condition on a pair of events, or None."""
     name = draw(st.sampled_from(columns))
     conditions: list[Callable[[Any, Any], Expr]] = [
         lambda l, r: l[name].is_not_null(),
@@ -139,7 +142,7 @@ def pair_conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
         lambda l, r: l[name] < r[name],
         lambda l, r: l[name].eq_null_safe(r[name]),
     ]
-    # both sides have the columns of one
+    # try each condition with the same columns on both sides
     one = {name: Col(name)}
     return draw(st.sampled_from([None, *(make for make in conditions if evaluable(make(one, one), schema))]))
 

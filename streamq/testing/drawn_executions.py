@@ -1,4 +1,4 @@
-"""Random executions, as Hypothesis strategies: ways to run a case, with any rules, buckets, restarts and promises."""
+"""Hypothesis strategies for executions: ways to run a case, with any rules, buckets, restarts and CTIs from outside."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Exe
 
 
 def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
-    """All rules, none, or some."""
+    """Draw the rules to apply: None for all, or any subset in order."""
     names = [r.name for r in RULES]
     return st.one_of(
         st.none(),
@@ -20,23 +20,23 @@ def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
 
 
 def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
-    """In-process, in micro-batches, in any way."""
+    """Draw an in-process execution in micro-batches, with any options that ``output`` allows."""
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
-    # what is watched is one kernel, so one bucket
+    # a watched run has one bucket, as only one kernel is watched
     hosts = [(2, False), (1, output == OutputForm.CHANGELOG)]
-    # of final rows the level says nothing but what is remembered
+    # blocking does not concern final rows
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))
     most = st.lists(st.sampled_from([0, 1, 2, 5, 12, None]), min_size=1, max_size=2).map(tuple)
-    # what lies behind is late: where nothing is, more is there to be right about
+    # forgotten history makes items late; mostly keep all of it, so that answers have more rows to compare
     remember = st.sampled_from([False, False, False, False, True]).flatmap(
         lambda weak: most if weak else st.just((None,))
     )
-    # what reads a changelog back goes by the CTIs that come with it
+    # CTIs can be in a changelog only
     ctis = st.sampled_from([False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
-    # what goes early is blocked by nothing
+    # early output excludes blocking
     early = st.sampled_from([False, False, False, True]) if output == OutputForm.CHANGELOG else st.just(False)
-    # with one nothing is combined ahead
+    # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
         lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output: Execution(
@@ -58,18 +58,18 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
 
 
 def in_process() -> list[st.SearchStrategy[tuple[Execution, ...]]]:
-    """In turn: in micro-batches, as final rows and as a changelog; or, every fourth time, all at once."""
+    """Return four strategies to use in turn: three run micro-batches, as final rows and as a changelog, one runs all at once."""
     cut = st.tuples(executions(OutputForm.FINAL), executions(OutputForm.CHANGELOG))
     whole = st.tuples(subsets().map(lambda rules: Execution(LITERAL, rules=rules)))
     return [cut, cut, whole, cut]
 
 
 ZONES = ("", "", "Asia/Tokyo", "America/New_York")
-"""Half the cases on Spark run in a session that streamq did not make."""
+"""Time zones of foreign sessions; "", drawn for half of the cases, is a session that streamq starts."""
 
 
 def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
-    """One execution on Spark; mostly with all rules, as users have it."""
+    """Draw one execution on Spark; a streaming one applies all rules, as users' queries do."""
     if backend == BATCH:
         rules = st.one_of(st.none(), subsets())
         return st.tuples(

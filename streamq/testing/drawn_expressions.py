@@ -1,7 +1,7 @@
-"""Random conditions and values over a stream's columns, as Hypothesis strategies, and which columns are exact.
+"""Hypothesis strategies for conditions and values over a stream's columns, and which of the columns are exact.
 
-Floats have few quarters, but the values computed from them are rounded; a column is *exact* where they cannot be, and only
-those are grouped by, ordered by, compared and joined. Needs ``hypothesis``.
+A column is *exact* if no value in it depends on how floats are rounded. Generated floats are multiples of a quarter, but values
+computed from them may be rounded. Queries group by, order by, compare and join exact columns only. Needs ``hypothesis``.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 def exact(plan: Node) -> frozenset[str]:
-    """The columns whose values do not depend on how floats are rounded, nor do their sums."""
+    """Return the columns whose values, and whose sums, do not depend on how floats are rounded."""
     return fold(plan, exact_columns)
 
 
 @singledispatch
 def exact_columns(node: Node, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    """The exact columns of a node over those of its inputs: unless a room says otherwise, those of the first."""
+    """Return the exact columns of a node, given those of its inputs; those of the first input unless a room registers more."""
     return inputs[0]
 
 
@@ -51,7 +51,7 @@ def exact_of_source(node: Source, inputs: Sequence[frozenset[str]]) -> frozenset
 
 
 def is_exact(expr: Expr, among: frozenset[str]) -> bool:
-    """Whether an expression reads exact columns alone, and does not round."""
+    """True if an expression reads exact columns only and does not divide."""
     return columns(expr) <= among and not fold(expr, _divides)
 
 
@@ -71,7 +71,7 @@ def is_plain_number(kind: t.DataType) -> bool:
 
 
 def matched(schema: Schema, among: Iterable[str]) -> list[str]:
-    """The columns that verbs match, group and order by."""
+    """Return the columns, sorted by name, whose types verbs can match, group and order by."""
     return [name for name in sorted(among) if _matches(schema.type_of(name))]
 
 
@@ -84,7 +84,7 @@ def _matches(kind: t.DataType) -> bool:
 
 
 def evaluable(expr: Expr, schema: Schema) -> bool:
-    """Whether an expression is one, and needs no Spark."""
+    """True if an expression is legal over the schema and can be evaluated without Spark."""
     try:
         check(expr, schema, "testing")
     except (PlanError, NeedsSpark):
@@ -94,7 +94,7 @@ def evaluable(expr: Expr, schema: Schema) -> bool:
 
 @st.composite
 def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
-    """A condition over columns ``among`` and the lifetime, with NULLs and NaN in its way."""
+    """Draw a condition over the columns ``among`` and the lifetime that has NULL and NaN cases."""
     parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
     predicate: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
     return ~predicate if draw(st.sampled_from([False, False, True])) else predicate
@@ -102,6 +102,7 @@ def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: boo
 
 @st.composite
 def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool) -> Expr:
+    """Draw a comparison of a column, or of the lifetime, with a constant, with itself or with NULL."""
     at = draw(st.integers(-5, 20))
     instant: Any = (
         dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at
@@ -124,7 +125,7 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
                 column < column * 2,
             ]
         else:
-            comparisons += _of_value(column, kind)
+            comparisons += _value_comparisons(column, kind)
         if is_a(kind, t.FloatType, t.DoubleType):
             comparisons += [column > 1.25, column == float("nan"), Call(ISNAN, (column,)), column < float("inf")]
         if is_a(kind, t.StringType):
@@ -138,8 +139,8 @@ def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: b
     return draw(st.sampled_from([expr for expr in comparisons if evaluable(expr, schema)]))
 
 
-def _of_value(column: Col, kind: t.DataType) -> list[Expr]:
-    """Comparisons of a column that is no plain number: with values that can be written, and with itself."""
+def _value_comparisons(column: Col, kind: t.DataType) -> list[Expr]:
+    """Return comparisons of a column that is not a plain number, with itself and, for simple types, with a constant."""
     if is_a(kind, t.ArrayType, t.MapType, t.StructType):
         return [column == column, column.eq_null_safe(column), column <= column]
     value = pool(kind, ANYTHING)[-1]
@@ -148,7 +149,7 @@ def _of_value(column: Col, kind: t.DataType) -> list[Expr]:
 
 @st.composite
 def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
-    """An expression over a numeric column, as exact as the column is."""
+    """Draw an expression over a numeric column that is exact if the column is; any other column is returned as it is."""
     column, kind = Col(name), schema.type_of(name)
     if not is_plain_number(kind):
         return column
@@ -162,6 +163,6 @@ def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
 
 
 def lifetime_parts(reads_end: bool = True) -> st.SearchStrategy[Expr]:
-    """What a column may say of a lifetime."""
+    """Draw the start, the end or the duration of the lifetime; only the start unless ``reads_end``."""
     parts: list[Expr] = [start(), end(), duration()] if reads_end else [start()]
     return st.sampled_from(parts)

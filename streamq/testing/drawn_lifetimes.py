@@ -1,6 +1,6 @@
-"""Lifetimes as an intent describes them, at the scale of a query, as Hypothesis strategies.
+"""Hypothesis strategies for lifetimes that an intent describes, at the scale of a query (Test framework, section 5).
 
-Each event is placed beside the ones before it; shrinking leads to few events in order. (Test framework, section 5.)
+Each event is placed relative to the ones before it; shrinking leads to few events in order.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ from streamq.time import INFINITY
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 COARSE = 4
-"""Units from one start to the next, where starts are to meet."""
-
+"""The spacing, in units, of the grid to which starts are rounded so that some coincide."""
 
 APART = {"none", "back_to_back", "off_by_one"}
-"""Overlaps that are none, or by a tick."""
-
+"""Values of an intent's ``overlap`` for which events share at most a tick."""
 
 LONGEST = {"point": 0, "short": 5, "long": 30, "infinite": 1_000_000}
-"""How many units the events of a duration live at most, but for those that never end."""
+"""The greatest length of a finite lifetime, in units, for each value of an intent's ``duration``."""
 
 
 @dataclass(frozen=True)
-class _Placed:
-    """How one event lies: from what, how many units, ticks and steps after it, and how many units and steps it lasts.
+class _Placement:
+    """The position of one event relative to another instant, and its length.
 
-    ``lasts``: units and ticks, None: for ever; ``meets``: which of the instants after its start its end is at, or beside,
-    if at any.
+    ``place``: the kind of instant, and the distance of the start from it in units (of ``unit`` ticks), ticks and steps.
+    ``lasts``: the length in units and ticks, None for an endless event; ``lasts_steps``: steps added to it. ``meets``: the number
+    of the instant after the start at which the event ends, and a distance from it in steps; None if it ends at none.
     """
 
     place: tuple[str, int, int, int]
@@ -49,15 +48,16 @@ class _Placed:
 
     @property
     def exact(self) -> bool:
-        """Whether it starts where windows begin or end, or a length of the query away from another instant."""
+        """True if the start is at a window's bound, or one of the query's lengths away from another instant."""
         return bool(self.place[2]) or self.place[0] == "edge"
 
     def lifetime(
         self, before: tuple[int, int] | None, latest: int, scale: Scale, instants: Sequence[int], longest: int
     ) -> tuple[int, int]:
-        """Start and end; ``before`` is the event before it, ``latest`` the greatest end so far; ``instants`` are all so far.
+        """Return start and end in ticks.
 
-        ``longest``: how many units an event lives at most that ends at, or beside, another instant.
+        ``before`` is the previous event, ``latest`` the greatest end so far, ``instants`` are all instants so far. ``longest``
+        is the greatest length, in units, of an event that ends at or beside another instant.
         """
         where, units, exactly, steps = self.place
         by = units * self.unit + exactly + steps * scale.step
@@ -85,7 +85,7 @@ class _Placed:
 
 
 def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int, int]]:
-    """Where an event starts: from what, how many units, ticks and steps after it."""
+    """Draw the ``place`` of an event for an overlap: the kind of instant, and units, ticks and steps from it to the start."""
     beside, zero = st.sampled_from([0, 0, -1, 1]), st.just(0)
     match overlap:
         case "none":
@@ -107,15 +107,15 @@ def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int
             return st.tuples(st.just("end"), zero, zero, st.sampled_from([1, -1]))
 
 
-def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
-    """How many units and ticks an event lives; 0: a point, None: for ever."""
+def _lengths(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
+    """Draw the length of an event for a duration, in units and ticks: (0, 0) for a point, None for an endless event."""
     short, long = (
         st.tuples(st.integers(least, LONGEST[word]), st.just(0)) for least, word in ((1, "short"), (10, "long"))
     )
     point = st.just((0, 0))
     if scale.lengths:
         short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
-    # beside windows of many ticks a tick is as good as nothing
+    # if windows are many ticks long, draw points seldom
     spans = [short] * 4 if scale.is_coarse else [short]
     match duration:
         case "point":
@@ -129,33 +129,33 @@ def _lasting(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] |
 
 
 @functools.lru_cache(128)
-def _recipes(
+def _placements(
     overlaps: tuple[str, ...], durations: tuple[str, ...], scale: Scale, most: int
-) -> st.SearchStrategy[list[_Placed]]:
-    """How events lie, at most so many; a third of the time of drawing them went into making this anew for each case."""
+) -> st.SearchStrategy[list[_Placement]]:
+    """Return the strategy for at most ``most`` events. It is cached: building it anew took a third of the time of drawing."""
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
-    # an end is often where something else begins or ends
+    # many events end where another one begins or ends
     meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
     meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)
     placed = st.builds(
-        lambda place, unit, lasts, by, meets: _Placed(
+        lambda place, unit, lasts, by, meets: _Placement(
             place, unit, lasts, by if lasts and any(lasts) else 0, meets if lasts and any(lasts) else None
         ),
         st.one_of(*(_places(overlap, scale) for overlap in overlaps)),
         st.sampled_from(scale.units),
-        st.one_of(*(_lasting(duration, scale) for duration in durations)),
+        st.one_of(*(_lengths(duration, scale) for duration in durations)),
         steps,
         st.none() if set(overlaps) <= APART else meeting,
     )
-    return some(placed, most)
+    return long_lists(placed, most)
 
 
 @st.composite
 def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
-    """Starts and ends, each event placed beside the ones before it."""
+    """Draw starts and ends in ticks, each event placed relative to the ones before it."""
     if intent.pattern is not None:
         many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
-        return _patterned(intent.pattern(random.Random(seed), many))
+        return _checked_pattern(intent.pattern(random.Random(seed), many))
     overlaps, durations = intent.choices("overlap"), intent.choices("duration")
     every = (draw(st.sampled_from(overlaps)),) if draw(st.booleans()) else tuple(overlaps)
     apart = set(every) <= APART
@@ -163,17 +163,17 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     latest = -INFINITY
     longest = max(LONGEST[duration] for duration in durations)
     instants = set(scale.edges(scale.anchor))
-    # of events that start anywhere hardly two start together, or where one of another stream does
+    # if events start anywhere, hardly two starts coincide, so half of the time starts are rounded to a grid
     grid = (
         COARSE * scale.units[0] if {"medium", "high", "boundary"} & set(every) and draw(st.booleans()) else scale.step
     )
-    recipes = draw(_recipes(every, tuple(durations), scale, intent.events))
+    recipes = draw(_placements(every, tuple(durations), scale, intent.events))
     for i, recipe in enumerate(recipes):
         start, end = recipe.lifetime(spans[-1] if spans else None, latest, scale, sorted(instants), longest)
         early = 0 if recipe.exact else (start - scale.anchor) % grid
         span = (start - early, end - early if end < INFINITY else end)
         if apart and span[1] == INFINITY and i < len(recipes) - 1:
-            # what has no end overlaps all that follows
+            # an endless event would overlap all that follow
             span = (span[0], span[0] + scale.units[0])
         spans.append(span)
         instants |= {time for time in span if time < INFINITY}
@@ -181,9 +181,9 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     return spans
 
 
-def _patterned(pairs: Any) -> list[tuple[int, int]]:
-    """What a user's own pattern gives, checked."""
-    wrong = "a pattern gives pairs of start and end, whole ticks, the end greater or None"
+def _checked_pattern(pairs: Any) -> list[tuple[int, int]]:
+    """Return the lifetimes that a user's pattern yields; raise PlanError if they are not pairs of start and end."""
+    wrong = "a pattern yields pairs (start, end) in whole ticks, where end is greater than start, or None"
     try:
         spans = [(start, closed(end)) for start, end in pairs]
     except (TypeError, ValueError) as error:
@@ -194,15 +194,15 @@ def _patterned(pairs: Any) -> list[tuple[int, int]]:
     return spans
 
 
-def some(of: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
-    """Lists, short ones and long ones: mere lists are mostly very short."""
-    long = st.lists(of, min_size=most // 2, max_size=most)
-    return st.one_of(st.lists(of, max_size=most), long, long)
+def long_lists(elements: st.SearchStrategy[Any], most: int) -> st.SearchStrategy[list[Any]]:
+    """Draw lists of at most ``most`` elements, mostly of at least half as many; Hypothesis' own lists are mostly very short."""
+    long = st.lists(elements, min_size=most // 2, max_size=most)
+    return st.one_of(st.lists(elements, max_size=most), long, long)
 
 
-def apart(intent: Intent) -> bool:
-    """Whether an intent says that no two events are alive at once."""
+def forbids_overlap(intent: Intent) -> bool:
+    """True if an intent allows no two events to be alive at once, save for a tick."""
     return intent.overlap is not None and set(intent.choices("overlap")) <= APART
 
 
-__all__ = ["Draw", "apart", "lifetimes", "some"]
+__all__ = ["Draw", "forbids_overlap", "lifetimes", "long_lists"]

@@ -1,4 +1,4 @@
-"""Operators of a user's kind that give their own lifetimes, for random queries: what time-bound ones make of any window."""
+"""User-defined operators that set their own lifetimes and keep the time_bound promise over any window, for random queries."""
 
 from __future__ import annotations
 
@@ -13,15 +13,18 @@ from streamq.testing.windows.room import room_of
 from streamq.windows import Window
 
 OWN_STAMPS = (Stamp.TIME_BOUND, Stamp.TIME_BOUND, Stamp.UNCHANGED, Stamp.CLIP)
-"""Stamps of operators that give their own lifetimes, each as often as it is drawn."""
+"""Stamps for operators that set their own lifetimes; a stamp is listed as often as it is to be drawn."""
 
 COLUMN = "others"
-"""The column of their rows."""
+"""The column that these operators return."""
 
 
 @sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
 def earlier_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Each member's lifetime within the window, and how many members started before it: nothing later changes that."""
+    """Yield each member's lifetime within the window and the number of members that started before it.
+
+    Members that start later do not change such a row.
+    """
     import pandas as pd
 
     starts = sorted(events["start"])
@@ -32,7 +35,7 @@ def earlier_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
 
 @sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
 def all_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """How many members a window has, at its last instant, when all of them are there."""
+    """Yield the number of members of a finite window, valid at the window's last instant, when all members are known."""
     import pandas as pd
 
     if not pd.isna(window.end):
@@ -41,9 +44,9 @@ def all_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
 
 
 def time_bound_over(window: Window) -> Aggregate:
-    """A time-bound operator that keeps its promise over windows of a kind.
+    """Return a time-bound operator that keeps its promise over windows of this kind.
 
-    Some kinds are there only once their last members are, so that nothing can be said before their last instant.
+    A window that begins with its last member has no result before its last instant, so it takes :func:`all_members`.
     """
     operator: Any = all_members if room_of(window).begins_with_its_last_member else earlier_members
     applied: Aggregate = operator()

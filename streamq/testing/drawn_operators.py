@@ -1,4 +1,4 @@
-"""The operators that are drawn, as their rooms in ``streamq/testing/operators/`` have it: over one stream, over two."""
+"""The operators that random queries draw, over one stream and over two, registered by ``streamq/testing/operators/``."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw
 
 Pairs = tuple[tuple[str, str], ...]
-"""Columns of one stream and of another that are to be equal."""
+"""Pairs of columns, one of each of two streams, that a join compares for equality."""
 
 DrawnOverOne = Callable[[Draw, Node, bool], Node | None]
-"""``(draw, input, whether expressions may read ends)`` to the operator over it, of the same names and types.
+"""``(draw, input, reads_end)``: draw an operator over ``input`` that has the same column names and types.
 
-None where that input does not suit the operator.
+``reads_end``: expressions may read ends. Returns None if the operator is not legal over the input.
 """
 
 DrawnOverTwo = Callable[[Draw, Node, Node, Pairs], Node | None]
-"""``(draw, left, right, columns to agree on)`` to the operator over two streams of equal columns.
+"""``(draw, left, right, on)``: draw an operator over two streams of equal columns, matched by the columns ``on``.
 
-None where those inputs do not suit the operator.
+Returns None if the operator is not legal over these inputs.
 """
 
 One = TypeVar("One", bound=DrawnOverOne)
@@ -30,17 +30,17 @@ OVER_ONE: dict[str, DrawnOverOne] = {}
 """Operators over one stream, by room."""
 
 OVER_TWO: list[DrawnOverTwo] = []
-"""Operators over two streams, each as often as it is to be drawn."""
+"""Operators over two streams; each is listed as often as it is to be drawn."""
 
 
 def over_one(drawing: One) -> One:
-    """Have a room's operator drawn over one stream."""
+    """Register the function that draws a room's operator over one stream."""
     OVER_ONE[drawing.__module__.rpartition(".")[2]] = drawing
     return drawing
 
 
 def over_two(weight: int = 1) -> Callable[[Two], Two]:
-    """Have a room's operator drawn over two streams, ``weight`` times as often as others."""
+    """Register the function that draws a room's operator over two streams, ``weight`` times as often as others."""
 
     def register(drawing: Two) -> Two:
         OVER_TWO.extend([drawing] * weight)

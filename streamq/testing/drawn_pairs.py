@@ -1,4 +1,4 @@
-"""Random conditions on pairs of events, as Hypothesis strategies, and the names of a pair's columns."""
+"""Hypothesis strategies for the column names of a pair of events and a condition on the pair, as joins need them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamq.testing.drawn_operators import Pairs
 
 @dataclass(frozen=True)
 class PairOfEvents:
-    """What the columns of both events are called, and the condition on them."""
+    """The columns of both events, as (input name, output name), and the condition on the pair, if any."""
 
     left_names: Pairs
     right_names: Pairs
@@ -27,7 +27,7 @@ class PairOfEvents:
 
 @st.composite
 def drawn_pairs(draw: Draw, one: Node, two: Node, on: Pairs) -> PairOfEvents:
-    """Pairs of events of two streams of equal columns; the columns ``on`` are the first's alone."""
+    """Draw names and a condition for pairs of two streams of equal columns; columns ``on`` come from the first stream only."""
     names, shared = one.schema.names, {a for a, _ in on}
     suffix = "_r"
     while any(f"{n}{suffix}" in names for n in names):
@@ -41,7 +41,7 @@ def drawn_pairs(draw: Draw, one: Node, two: Node, on: Pairs) -> PairOfEvents:
 
 @st.composite
 def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) -> Expr | None:
-    """A condition on a pair: one column alone, or two against each other."""
+    """Draw a condition on one column of a pair, or on the same column of both events; None if none is legal."""
     conditions: list[Expr] = []
     for name in sorted(among):
         kind = schema.type_of(name)
@@ -55,7 +55,7 @@ def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) 
 
 
 def exact_of_pairs(node: Join | WindowedJoin, inputs: Sequence[frozenset[str]]) -> frozenset[str]:
-    """The exact columns of a join: those that are exact on the side they come from."""
+    """Return the exact columns of a join: those that are exact in the input they come from."""
     sides = zip((node.left_names, node.right_names), inputs, strict=True)
     exact_names = {to for names, side in sides for name, to in names if name in side}
     return frozenset(exact_names & set(node.schema.names))

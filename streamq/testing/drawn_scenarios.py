@@ -1,6 +1,6 @@
-"""Concrete trees, as Hypothesis strategies: scenarios whose parts that are left out are filled in at random, and their data.
+"""Fill in the parts that scenarios leave out, at random, and draw their data, as Hypothesis strategies.
 
-The transformer of the test framework (section 4).
+This is the transformer of the test framework (section 4), which makes concrete trees.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ from streamq.time import INTEGER, TIMESTAMP
 
 
 def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
-    """The concrete trees of a scenario, as a strategy that shrinks: queries with nothing left out, and their data."""
+    """Return a strategy for the concrete trees of a scenario: queries with nothing left out, and their data.
+
+    Raises PlanError for arguments of other types.
+    """
     for value, kind, wrong, hint in (
         (scenario, (Scenario, Stream), "not a scenario and not a stream", "Begin with t.stream(...)."),
         (intent, (Intent,), "not an intent", "Give t.Intent(...)."),
@@ -49,7 +52,7 @@ def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.Searc
 
 @dataclass(frozen=True)
 class Filled:
-    """A scenario with nothing left out: ``written``, the calls; the query that they make; what was said of its sources."""
+    """A scenario with nothing left out: ``written``, its calls; the query that they build; the intents of its sources."""
 
     written: Scenario
     query: Stream
@@ -57,7 +60,7 @@ class Filled:
 
     @property
     def meant(self) -> Meant | None:
-        """The plan that the calls mean; None if they make that plan."""
+        """The plan that the calls mean; None if it is the plan that they build."""
         plan, _ = numbered(meaning(self.written))
         return None if plan == numbered(self.query.plan)[0] else Meant(plan, text_of(self.written))
 
@@ -70,7 +73,7 @@ def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
 
 @st.composite
 def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
-    """A scenario with its parts that are left out filled in, and the query that its verbs make then."""
+    """Draw a scenario with nothing left out, and the query that its verbs build."""
     axis = draw(st.sampled_from(_axes(scenario)))
     try:
         building, written, query = _built(draw, scenario, axis)
@@ -78,7 +81,7 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
         wrong = _UNIT.match(str(error))
         if wrong is None or len(_axes(scenario)) == 1:
             raise
-        # the verb knows one axis, of which nobody has spoken
+        # the verb works on one time axis only, and the scenario names none
         other = INTEGER if axis == TIMESTAMP else TIMESTAMP
         hint = f'The axis is left open; say which: t.stream(axis="{other}").'
         raise TimeError(f"{wrong[0]}. {hint}") from error
@@ -88,11 +91,14 @@ def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
 
 
 _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
-"""A size that does not fit the time axis, without the hint."""
+"""Matches the message for a duration that does not fit the time axis, without its hint."""
 
 
 def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Scenario, Any]:
-    """A concrete tree over columns of the oddest types drawn that its verbs take; what is wrong over plain ones is wrong."""
+    """Build a concrete tree over columns of the oddest types that its verbs accept.
+
+    Types are tried from the oddest to plain ones; an error over plain ones is raised.
+    """
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
     plain = keys[-1], values[-1]
@@ -108,9 +114,10 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
 
 
 class _Filler:
-    """One concrete tree in the making: what has been drawn for it so far.
+    """Fills in one scenario, node by node from the sources, and calls the verbs of each filled node at once.
 
-    A scenario is filled, which gives it once more with nothing left out, and the verbs of that are called at once.
+    ``done`` holds the filled node of each node, ``results`` the return value of each filled node's verb, both by object id
+    beside the object itself, so that the id stays taken.
     """
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
@@ -120,14 +127,13 @@ class _Filler:
         self.intents: dict[str, Intent] = {}
 
     def filled(self, part: Scenario | Stream) -> Scenario:
-        """The scenario with nothing left out; each node of the tree is filled once."""
+        """Return the scenario with nothing left out; each node of the tree is filled once."""
         if id(part) not in self.done:
-            # beside the scenario itself: an object that is gone leaves its id to the next
             self.done[id(part)] = (part, self._itself(part) if isinstance(part, Stream) else self._filled_node(part))
         return self.done[id(part)][1]
 
     def built(self, written: Any) -> Any:
-        """What the verbs of a filled scenario have made; any other argument of a verb is itself."""
+        """Return what the verbs of a filled scenario returned; any other argument is returned as it is."""
         return self.results[id(written)][1] if isinstance(written, Scenario) else written
 
     def _kept(self, written: Scenario, result: Any) -> Scenario:
@@ -138,6 +144,7 @@ class _Filler:
         return self._kept(Scenario(STREAM_ITSELF, None, (stream,)), stream)
 
     def _filled_node(self, node: Scenario) -> Scenario:
+        """Fill in a node after the node that its verb is called on, and call the verb."""
         match node.verb:
             case "stream itself":
                 return self._itself(node.args[0])
@@ -179,7 +186,7 @@ class _Filler:
         return function(*map(self.built, args), **{name: self.built(value) for name, value in kwargs.items()})
 
     def _applied(self, before: Scenario, target: Any, sub_plan: Callable[[Any], Any]) -> Scenario:
-        """``apply`` with its sub-plan, filled while that is called: the stream of a group, and what is made of it."""
+        """Fill in ``apply``; its sub-plan is filled while ``apply`` calls it. The arguments become: group, sub-plan over it."""
         parts: list[Scenario] = []
 
         def of_group(group: Stream) -> Any:
@@ -191,7 +198,7 @@ class _Filler:
         return self._kept(Scenario("apply", before, tuple(parts)), result)
 
     def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
-        """Add the arguments that depend on each other, and suffixes for names that meet in a join, which nobody writes out."""
+        """Add arguments that depend on each other, and the suffixes of a join, which scenarios need not write."""
         arguments = bound.arguments
         if verb in ("join", "windowed_join") and "suffixes" not in arguments:
             arguments["suffixes"] = ("", "_r")
@@ -202,7 +209,7 @@ class _Filler:
                 room.complete(self.draw, arguments, ANY)
 
     def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
-        """A function of streams, over those of its scenarios."""
+        """Fill in the arguments of a function of streams and call it."""
         bound = inspect.signature(function).bind(*args, **kwargs)
         parts = [self.built(self.filled(a)) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
         target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)
@@ -215,6 +222,7 @@ class _Filler:
         return self._kept(Scenario(CALL, None, (function, *filled), named), self._result(function, filled, named))
 
     def _source(self, node: Scenario) -> Stream:
+        """Draw the source of a ``t.stream(...)``, and keep its intent."""
         kwargs = dict(node.kwargs)
         shape, ddl, _ = (kwargs.pop(n) for n in ("shape", "columns", "axis"))
         name = node.args[0] if node.args else "abcdefgh"[len(self.intents)]
@@ -228,12 +236,14 @@ class _Filler:
         return Stream(plan, {name: None})
 
     def _operator(self, inputs: list[Stream]) -> Stream:
+        """Draw an operator over the inputs: over both if there are two of equal columns, else over the first."""
         one = inputs[0]
         if len(inputs) == 2 and one.plan.schema.names == inputs[1].plan.schema.names:
             return one._derive(self.draw(paired(one.plan, inputs[1].plan)), inputs[1])
         return self._over(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
 
     def _over(self, query: Stream, kind: str, label: str) -> Stream:
+        """Draw an operator over one stream: stateless or over lifetimes ("span"), a window's aggregates, or a table's look-up."""
         match kind:
             case "span":
                 return query._derive(self.draw(spans(query.plan, most=1)))
@@ -246,6 +256,7 @@ class _Filler:
         raise AssertionError(kind)
 
     def _composition(self, least: int, most: int) -> Stream:
+        """Draw a query of ``least`` to ``most`` operators over one or two sources."""
         inputs = [self.built(self.filled(stream())) for _ in range(self.draw(st.integers(1, 2)))]
         query, left = inputs[0], inputs[1:]
         many = self.draw(st.integers(least, most))
@@ -263,7 +274,7 @@ class _Filler:
         return query
 
     def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
-        """An argument with nothing left out; a stream is a filled scenario."""
+        """Return an argument of a verb, drawn if it is left out; streams become filled scenarios."""
         if value is ANY and (verb, name) in STREAMS:
             return self.filled(stream())
         if value is ANY:
@@ -272,7 +283,7 @@ class _Filler:
 
 
 def _axes(root: Scenario | Stream) -> list[str]:
-    """The time axes that a scenario leaves open."""
+    """Return the time axes that a scenario may have: one if it names it, else both."""
     left: list[Any] = [root]
     while left:
         node = left.pop()

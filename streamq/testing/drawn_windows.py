@@ -1,6 +1,6 @@
-"""Random windows and what is made of their members, as Hypothesis strategies: every kind of window, every aggregate.
+"""Hypothesis strategies for windows of every kind and for what is computed over their members, with every aggregate.
 
-Which aggregates there are, over which columns and how often, they say themselves (:class:`streamq.plan.aggregate.Drawing`).
+Each aggregate states the columns that it reads and how often it is drawn (:class:`streamq.plan.aggregate.Drawing`).
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from streamq.testing.windows.room import rooms
 from streamq.windows import Hopping, Window
 
 UNEVEN = ((5, 2), (7, 3), (8, 5), (3, 2))
-"""Sizes and hops of windows that overlap, where the hop does not divide the size."""
+"""Sizes and hops of overlapping windows whose hop does not divide the size."""
 
 
 @st.composite
 def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[Window, ClipInput, Stamp]:
-    """A window of any kind, with clip and stamp."""
+    """Draw a window of any kind, with clip and stamp; kinds that need exact columns only if all columns are exact."""
     whole = exact_columns >= set(schema.names)
     ordered = matched(schema, schema.names)
     every = rooms().values()
@@ -56,10 +56,10 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
 
 @st.composite
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
-    """A group_by (or none), a window and one to three aggregates called ``label0, ...``, or its greatest members.
+    """Draw an operator over windows, with or without a group_by.
 
-    Or, now and then, the rows of an operator that gives its own lifetimes; or windows that overlap unevenly over points that
-    are derived.
+    Mostly that is one to three aggregates called ``label0, ...``; now and then it is a top_k, a user-defined operator that sets
+    its own lifetimes, or a window of UNEVEN over derived points.
     """
     derived = plan.schema.shape != POINT and draw(st.sampled_from([False] * 7 + [True]))
     if derived:
@@ -83,14 +83,14 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
         return TopK(plan, keys, window, k, by, desc=desc, ties=ties, clip=clip, stamp=stamp)
     functions = draw(st.lists(st.sampled_from(_askable(schema, exact_columns)), min_size=1, max_size=3))
     drawn = [draw(aggregate(schema, exact_columns, function, reads_end)) for function in functions]
-    # equal ones are one
+    # keep one of equal aggregates
     aggregates = {f"{label}{i}": one for i, one in enumerate({a.digest: a for a in drawn}.values())}
-    # where a result lives on its window its lifetime has the bounds
+    # with ALIGN the lifetime of a result holds the window's bounds, so draw them as columns for points only
     bounds = [None] * 4 + list(WINDOW_EDGES.values())
     bound = draw(st.sampled_from(bounds)) if stamp == Stamp.POINT_AT_END else None
     if bound is None:
         return WindowAggregate(plan, keys, window, tuple(aggregates.items()), clip, stamp)
-    # as the verb has it: the bound is an aggregate with a name of its own, below a select
+    # as the verb builds it: an aggregate under a name that users cannot write, renamed by a select
     own = f"__{bound.name}{len(aggregates)}"
     below = WindowAggregate(plan, keys, window, (*aggregates.items(), (own, Aggregate(bound, ()))), clip, stamp)
     outputs = [(name, Col(name)) for name in (*keys, *aggregates)]
@@ -98,7 +98,7 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
 
 
 def _askable(schema: Schema, exact_columns: frozenset[str]) -> Sequence[AggregateFunction]:
-    """The aggregates, as often as they want to be drawn; members have an order where all columns are exact."""
+    """Return the aggregates, each as often as it is to be drawn; ordered ones only if all columns are exact."""
     is_ordered = exact_columns >= set(schema.names)
     functions = [f for f in built_in().values() if is_ordered or not f.ordered]
     return [function for function in functions for _ in range(function.drawing.weight)]
@@ -106,7 +106,7 @@ def _askable(schema: Schema, exact_columns: frozenset[str]) -> Sequence[Aggregat
 
 @cache
 def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
-    """Whether an aggregate of values of a type is one, and needs no Spark: tried over NULL."""
+    """True if an aggregate accepts values of a type and needs no Spark; found by running it over one NULL."""
     source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
     values = (Col("x"),) * function.drawing.arguments
     try:
@@ -116,7 +116,7 @@ def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
     except (TypeMismatch, NeedsSpark):
         return False
     except Exception:
-        # it is no refusal: a case is to show it
+        # another error is a defect, which a drawn case shall show
         return True
     return True
 
@@ -129,7 +129,7 @@ def aggregate(
     function: AggregateFunction | None = None,
     reads_end: bool = True,
 ) -> Aggregate:
-    """An aggregate (None: any) over columns that it can read, maybe filtered; else a count."""
+    """Draw the aggregate ``function`` (None: any) over columns that it can read, maybe filtered; a count if there are none."""
     function = draw(st.sampled_from(_askable(schema, exact_columns))) if function is None else function
     drawing = function.drawing
     where = draw(predicates(schema, exact_columns, reads_end)) if draw(st.sampled_from([False, False, True])) else None

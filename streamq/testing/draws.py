@@ -1,7 +1,7 @@
-"""Random draws that depend on the seed alone.
+"""A provider of random draws for Hypothesis that depends on the seed alone.
 
-Hypothesis mixes into its draws the literals it finds in the source of whatever modules are loaded, so that one seed tries
-other cases in another process, and keeps what it found in the working directory.
+Hypothesis' own provider also draws literals that it finds in the source of loaded modules and stores in the working directory,
+so that one seed gives different cases in different processes.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from hypothesis.internal.conjecture import providers
 from hypothesis.internal.conjecture.choice import choice_constraints_key, choice_permitted
 
 BACKEND = "streamq"
-"""The name under which ``hypothesis.settings`` knows it."""
+"""The provider's name in ``hypothesis.settings``."""
 
 providers.AVAILABLE_PROVIDERS[BACKEND] = f"{__name__}.Draws"
 
 permitted: dict[Any, tuple[Any, ...]] = {}
-"""Of the constants that often break programs, those that may be drawn, by what is drawn."""
+"""Hypothesis' constants that often break programs, by type and constraints of the draw that permits them."""
 
 
 class Draws(providers.HypothesisProvider):
-    """Hypothesis' own draws, but for the literals of loaded modules."""
+    """Hypothesis' own provider without the literals of loaded modules."""
 
     def _maybe_draw_constant(self, choice_type: Any, constraints: Any, *, p: float = 0.05) -> Any:
         random = self._random

@@ -1,4 +1,4 @@
-"""Functions that ``sq.udf`` has made, as states whose laws are checked: a state is the events, the result a value for each."""
+"""Adapt functions made by ``sq.udf`` to ``check_module``: their state is a table of events, the result a value for each."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def event_function(subject: Any) -> UserFunction | Call | None:
-    """A function of one event's values, as it was declared or applied to columns; None for what is none."""
+    """Return a function made by ``sq.udf``, as declared or as applied to columns; None for any other object."""
     is_applied = isinstance(subject, Call) and isinstance(subject.function, UserFunction)
     return subject if isinstance(subject, UserFunction) or is_applied else None
 
@@ -35,14 +35,15 @@ def checked_function(
     *,
     order_insensitive: bool,
 ) -> Checked:
-    """The function over events of these types, a column each, of an applied one in the order in which they are named.
+    """Return the function in the form whose laws are checked, over events with a column of each type.
 
-    ``reference`` is a function of one event's values. Raises PlanError where the function does not take so many columns.
+    The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
+    values. Raises PlanError if the number of types is not the number of columns.
     """
     call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
     names = tuple(dict.fromkeys(part.name for part in nodes(call) if isinstance(part, Col)))
     if order_insensitive:
-        wrong = f"order_insensitive is of aggregates; {call.function.name} is called for one event"
+        wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
         raise PlanError(sentence("check_module", wrong))
     if len(names) != len(kinds):
         shown = f"{show(call)} reads {', '.join(names) or 'none'}"

@@ -1,8 +1,8 @@
-"""Streams of events as an intent describes them, in arrival order, as Hypothesis strategies: a function for each shape.
+"""Hypothesis strategies for the items of a source, in arrival order, as an intent describes them: a function for each shape.
 
-Everything is legal: retractions match, no item is late, rows are events. What a source can tell to be a repetition, by
-an id or as an edge, is delivered more than once. Shrinking leads to few events in order, with no correction. (Test
-framework, section 5.)
+All items are legal: retractions match, none is late, rows are events. Rows that a source can recognize as repetitions, by an
+id or as edges, are delivered more than once. Shrinking leads to few events in order, without corrections. (Test framework,
+section 5.)
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.testing.arrival import CLOSE, OPEN, Item
 from streamq.testing.arrival_order import arranged, with_ctis
-from streamq.testing.drawn_lifetimes import Draw, apart, lifetimes, some
+from streamq.testing.drawn_lifetimes import Draw, forbids_overlap, lifetimes, long_lists
 from streamq.testing.intent import Intent
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import Scale
@@ -34,17 +34,17 @@ def intervals(
     id: str | None = None,
     numbered: Callable[[int], Any] = lambda n: n,
 ) -> list[Item]:
-    """Events that are never corrected; ``id``: a column that tells those of one start apart, copies being repetitions."""
+    """Draw inserts only. ``id``: a column, filled by ``numbered``, that distinguishes events of one start; copies repeat."""
     chained: list[tuple[int, Item]] = []
-    once = _Once(intent)
+    once = _Duplicates(intent)
     number: dict[int, int] = {}
     for start, end in draw(lifetimes(intent, scale)):
         payload = draw(payloads)
         if id:
-            # one id may come again at another start
+            # events of different starts may have one id
             number[start] = number.get(start, -1) + 1
             payload = {**payload, id: numbered(number[start])}
-        item = Item(INSERT, start, _opened(end), payload=payload)
+        item = Item(INSERT, start, _end_or_none(end), payload=payload)
         if once.is_new(item):
             chained += [(len(chained), item)] * draw(_copies(intent))
     return draw(arranged(chained, intent, causal=False))
@@ -59,7 +59,7 @@ def points(
     id: str | None = None,
     numbered: Callable[[int], Any] = lambda n: n,
 ) -> list[Item]:
-    """Events of one tick; ``id`` as in :func:`intervals`."""
+    """Draw events of one tick; ``id`` as in :func:`intervals`."""
     unit_intervals = draw(intervals(payloads, intent.but(duration=("point",)), scale, id, numbered))
     return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in unit_intervals]
 
@@ -75,14 +75,14 @@ def physical(
     numbered: Callable[[int], Any] = lambda n: n,
     causal: bool | None = None,
 ) -> list[Item]:
-    """Inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
+    """Draw inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
 
-    ``explicit``: with CTIs, all of them kept; ``id``: a column with an id an event, made by ``numbered``; ``causal``:
-    whether a retraction may not arrive before what it takes back (None: drawn).
+    ``explicit``: CTIs are among the items. ``id``: a column with an id for each event, made by ``numbered``. ``causal``: a
+    retraction arrives after the item that it retracts (None: drawn).
     """
     lengths, ends = (
         (["shorten"], ["delete"])
-        if apart(intent)
+        if forbids_overlap(intent)
         else (["shorten", "extend", "step", "meet", "pass", "pass"], ["delete", "delete", "open"])
     )
     moves = st.one_of(
@@ -92,11 +92,11 @@ def physical(
     moved = st.lists(moves, max_size=most, min_size=1 if intent.speculation else 0)
     chained: list[tuple[int, Item]] = []
     chain = 0
-    once = _Once(intent)
+    once = _Duplicates(intent)
     spans = draw(lifetimes(intent, scale))
     if intent.overlap is None and intent.pattern is None and draw(st.sampled_from([False, True])):
         spans = _in_pairs(spans)
-    confined = apart(intent) or intent.pattern is not None
+    confined = forbids_overlap(intent) or intent.pattern is not None
     moving = most > 0 and not confined and draw(st.sampled_from([False, False, False, True]))
     instants = sorted({time for span in spans for time in span if time < INFINITY} | set(scale.edges(scale.anchor)))
     for start, end in spans:
@@ -107,30 +107,30 @@ def physical(
             continue
         for copy in range(draw(_copies(intent))):
             whose = {**payload, id: numbered(chain)} if id else payload
-            # a copy mostly stays; else both move at once, each its own way
+            # a copy is mostly not retracted; else both copies change, each in its own way
             of_copy = draw(moved) if copy and draw(st.booleans()) else ()
             others = [other for at, other in spans if at == start and other not in (end, start + scale.step, INFINITY)]
             items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants, others)
             if id:
-                items = _apart(items)
-                items += _again(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
+                items = _before_repetition(items)
+                items += _redelivered(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
             chained += [(chain, item) for item in items]
             chain += 1
         last = items[-1]
         if last.kind == RETRACT and last.new_end == start and (moving or draw(st.booleans())):
-            # the event has moved: the same one, before or after where another starts
+            # move the event: insert it again a step before or after another event's start
             to = draw(st.sampled_from(spans))[0] + draw(st.sampled_from([-1, 1])) * scale.step
-            moved_to = Item(INSERT, to, _opened(end if end == INFINITY else end - start + to), payload=payload)
+            moved_to = Item(INSERT, to, _end_or_none(end if end == INFINITY else end - start + to), payload=payload)
             if to != start and not confined and once.is_new(Item(INSERT, to, payload=payload)):
                 whose = {**payload, id: numbered(chain)} if id else payload
-                # of the chain of the one that is deleted, which it follows
+                # it belongs to the chain of its deletion, which it follows
                 chained.append((chain - 1, replace(moved_to, payload=whose)))
                 chain += 1
         elif last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
-            # a correction: another payload takes the place of the one that is deleted, or the same but for a column
+            # correct the deleted event: insert it with another payload, or with one column changed
             corrected = draw(payloads)
             if id is None and draw(st.booleans()):
-                corrected = {**payload, **_one_of(corrected, draw(st.integers(0, len(corrected) - 1)))}
+                corrected = {**payload, **_single_column(corrected, draw(st.integers(0, len(corrected) - 1)))}
             if once.is_new(Item(INSERT, start, payload=corrected)):
                 whose = {**corrected, id: numbered(chain)} if id else corrected
                 chained.append((chain, Item(INSERT, start, last.end, payload=whose)))
@@ -149,11 +149,12 @@ def _chain(
     instants: Sequence[int],
     others: Sequence[int],
 ) -> list[Item]:
-    """An insert and the retractions that follow it, each naming the end that the one before made.
+    """Return an insert and its retractions, each of which names the end that the item before it set.
 
-    ``instants``: of others; ``others``: the finite ends of those that start together with it.
+    ``moved`` lists (kind of move, by) for each retraction. ``instants`` are starts and ends of all events, ``others`` the finite
+    ends of events with the same start.
     """
-    items = [Item(INSERT, start, _opened(end), payload=payload)]
+    items = [Item(INSERT, start, _end_or_none(end), payload=payload)]
     step, unit = scale.step, scale.units[0]
     for kind, by in moved:
         by, to = max(by, int(scale.is_coarse)), end
@@ -162,10 +163,10 @@ def _chain(
         elif kind == "extend" and end < INFINITY:
             to = end + step + by * unit
         elif kind == "step" and end < INFINITY:
-            # it mostly stays in the window in which it was
+            # a small move, mostly within the same window
             to = max(start + step, end + (by % 4 - 1) * step)
         elif kind == "pass" and others:
-            # it was to end before another one, and ends after it
+            # move the end past that of another event of this start
             other = others[by % len(others)]
             to = other + step if end <= other else max(start + step, other - step)
         elif kind in ("meet", "pass") and (after := [time for time in instants if time > start]):
@@ -175,7 +176,7 @@ def _chain(
         elif kind == "delete":
             to = start
         if to != end:
-            items.append(Item(RETRACT, start, _opened(end), _opened(to), payload))
+            items.append(Item(RETRACT, start, _end_or_none(end), _end_or_none(to), payload))
         end = to
         if end == start:
             break
@@ -183,7 +184,7 @@ def _chain(
 
 
 def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The lifetimes, every second one moved to where the one before it starts, so that ends put them in order."""
+    """Move every second lifetime to the start of the one before it, so that only their ends order them."""
     paired = []
     for i, (start, end) in enumerate(spans):
         to = spans[i - 1][0] if i % 2 else start
@@ -191,27 +192,32 @@ def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return paired
 
 
-def _one_of(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
-    """One column of a payload."""
+def _single_column(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
+    """Return the payload's column at position ``which``."""
     return dict([list(payload.items())[which]])
 
 
-def _apart(items: list[Item]) -> list[Item]:
-    """The items up to the first retraction that repeats one: with ids, out of order, it could not be told from a repetition."""
+def _before_repetition(items: list[Item]) -> list[Item]:
+    """Return the items before the first retraction that equals an earlier one; with ids it would count as a repetition."""
     moves = [(item.end, item.new_end) for item in items]
     first = next((i for i, move in enumerate(moves) if i and move in moves[1:i]), len(items))
     return items[:first]
 
 
-def _again(items: list[Item], since: int) -> list[Item]:
-    """What is delivered again of an event: its items from some place on; of one that had an end twice its insert only."""
+def _redelivered(items: list[Item], since: int) -> list[Item]:
+    """Return the items of an event that are delivered again: those from ``since`` on.
+
+    If the event had one end twice, only its insert is delivered again.
+    """
     ends = [items[0].end, *(item.new_end for item in items[1:])]
     return items[since:] if len(set(ends)) == len(ends) else items[:1]
 
 
 @st.composite
-def _edged(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale) -> list[tuple[int, Item]]:
-    """Lifetimes as edges; one of a key ends at the latest where the next of that key starts."""
+def _edges_of_lifetimes(
+    draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale
+) -> list[tuple[int, Item]]:
+    """Draw lifetimes as edges; within a key, a lifetime ends at the latest where the next one starts."""
     chains: dict[Any, dict[int, tuple[int, dict[str, Any]]]] = {}
     for start, end in sorted(draw(lifetimes(intent, scale))):
         payload = draw(payloads)
@@ -228,9 +234,12 @@ def _edged(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, s
 
 @st.composite
 def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, scale: Scale) -> list[Item]:
-    """Per key starts, ends, ends that meet starts, starts that cut starts; or the lifetimes that an intent speaks of."""
+    """Draw edges of each key: starts, ends, an end with a start at one instant, starts that end the event before.
+
+    If the intent names a duration, an overlap or a pattern, the edges are those of lifetimes drawn by it.
+    """
     if intent.duration is not None or intent.overlap is not None or intent.pattern is not None:
-        return draw(arranged(draw(_edged(payloads, key, intent, scale)), intent, causal=False))
+        return draw(arranged(draw(_edges_of_lifetimes(payloads, key, intent, scale)), intent, causal=False))
     at: dict[Any, int] = {}
     living: set[Any] = set()
     chained: list[tuple[int, Item]] = []
@@ -238,7 +247,7 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
         payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
     )
     beside = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
-    for (payload, gap, kind, unit), by in draw(some(st.tuples(steps, beside), intent.events)):
+    for (payload, gap, kind, unit), by in draw(long_lists(st.tuples(steps, beside), intent.events)):
         k = tuple(comparable(payload[name]) for name in key)
         if k not in at:
             at[k] = scale.anchor + draw(st.integers(-12, 5)) * unit
@@ -251,7 +260,7 @@ def edges(draw: Draw, payloads: Payloads, key: Sequence[str], intent: Intent, sc
 
 
 def _copies(intent: Intent) -> st.SearchStrategy[int]:
-    if intent.duplicates is None and apart(intent):
+    if intent.duplicates is None and forbids_overlap(intent):
         return st.just(1)
     match intent.duplicates:
         case True:
@@ -261,14 +270,14 @@ def _copies(intent: Intent) -> st.SearchStrategy[int]:
     return st.sampled_from([1, 1, 1, 2])
 
 
-class _Once:
-    """Which events are new, where an intent says that no two are equal."""
+class _Duplicates:
+    """Rejects repeated events if the intent forbids duplicates."""
 
     def __init__(self, intent: Intent):
         self.seen: set[Any] | None = set() if intent.duplicates is False else None
 
     def is_new(self, item: Item) -> bool:
-        """Whether no equal one has been asked for."""
+        """True if duplicates are allowed, or no equal event has been passed to this method before."""
         if self.seen is None:
             return True
         event = (item.start, item.end, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
@@ -277,7 +286,7 @@ class _Once:
         return new
 
 
-def _opened(end: int) -> int | None:
+def _end_or_none(end: int) -> int | None:
     return None if end == INFINITY else end
 
 

@@ -1,6 +1,6 @@
 """Executions: the ways to run a case, in-process and on Spark.
 
-``in_process.py`` and ``on_spark.py`` run them, ``drawn_executions.py`` draws them.
+``in_process.py`` and ``on_spark.py`` run cases by them, ``drawn_executions.py`` draws them.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ STREAM: Final = "stream"
 BATCH: Final = "batch"
 SPARK: Final = "spark stream"
 Backend = Literal["literal", "stream", "batch", "spark stream"]
-"""All at once in-process as ``show()`` does; micro-batches in-process; a Spark DataFrame; a Structured Streaming query."""
+"""The backends: all at once in-process, like ``show()``; micro-batches in-process; a Spark DataFrame; Structured Streaming."""
 
 
 RUN: Final = "run"
 WRITTEN: Final = "writeStream"
 CONTROLLED: Final = "writeStream with control"
 Started = Literal["run", "writeStream", "writeStream with control"]
-"""How a query is started on Spark: by ``run``; by a writeStream of ``to_stream``, which nobody can end; or by one that has a
-control folder, into which its end is written."""
+"""The ways to start a query on Spark: ``run``; a writeStream of ``to_stream``, which cannot be ended; such a writeStream with a
+control folder, into which the test writes that it ends."""
 
 STARTS: tuple[Started, ...] = (RUN, WRITTEN, CONTROLLED)
 
@@ -38,16 +38,20 @@ STARTS: tuple[Started, ...] = (RUN, WRITTEN, CONTROLLED)
 class Execution:
     """One way to run a case.
 
-    ``rules`` are names of rewrite rules (None: all); ``restart``: from the state, after every micro-batch; ``slack``: how
-    far the promises that sources make after each micro-batch stay behind what is true of the future, cyclically (None
-    within it: none; empty: only what the sources' own policies say); ``watch``: whether kernels are watched; ``ctis``: whether
-    a changelog comes with its CTIs, which are then held against what follows; ``early``: whether a changelog tells of rows before
-    the watermark reaches them; ``blocks``: how long a changelog's input is
-    blocked, in ticks (None: until it is final), another from restart to restart; ``remember``: for how long history is
-    remembered, in ticks (None: for ever), likewise; ``late_output``: whether it has one, whose rows are compared too.
+    - ``rules``: names of the rewrite rules to apply (None: all)
+    - ``restart``: the query restarts from its state after every micro-batch
+    - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
+      (None: no CTI); empty: CTIs come from the sources' own policies only
+    - ``watch``: kernels are watched
+    - ``ctis``: a changelog contains its CTIs, which are compared with the rows after them
+    - ``early``: a changelog reports rows before the watermark reaches them
+    - ``blocks``: for how long the input of a changelog is blocked, in ticks (None: until it is final); the next entry after
+      each restart
+    - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
+    - ``late_output``: the query has a late output, whose rows are compared too
 
-    On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session as
-    streamq makes it); ``silent``: a source that has no more rows brings no more files either.
+    On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session that
+    streamq starts); ``silent``: a source without further rows gets no further files either.
     """
 
     backend: Backend = STREAM
@@ -67,7 +71,7 @@ class Execution:
     late_output: bool = False
 
     def in_units(self, unit: int) -> Execution:
-        """The same with durations in units of so many ticks, but for those of one tick, which stay."""
+        """Return the execution with its durations multiplied by ``unit``, except those of one tick or less."""
 
         def scaled(parts: tuple[int | None, ...]) -> tuple[int | None, ...]:
             return tuple(n if n is None or n <= 1 else n * unit for n in parts)
@@ -76,27 +80,32 @@ class Execution:
 
     @property
     def whole(self) -> bool:
-        """Whether all rows come at once, so that nothing is late."""
+        """True if all rows are read at once, so that none is late."""
         return self.backend in (LITERAL, BATCH)
 
     @property
     def levels(self) -> list[Level]:
-        """The levels of consistency, from restart to restart."""
+        """The levels of consistency, one for each restart, repeated from the start."""
         pairs = zip(itertools.cycle(self.blocks), itertools.cycle(self.remember), strict=False)
         many = math.lcm(len(self.blocks), len(self.remember))
         return [Level(_block(block, most), most) for block, most in itertools.islice(pairs, many)]
 
     @property
     def chosen(self) -> tuple[Rule, ...]:
-        """Its rewrite rules."""
+        """The rewrite rules to apply."""
         return RULES if self.rules is None else tuple(r for r in RULES if r.name in self.rules)
 
     def __str__(self) -> str:
         return self.shown(INTEGER)
 
     def shown(self, axis: str) -> str:
+<<<<<<< HEAD
         """What tells it from others, with durations of the axis."""
         parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
+=======
+        """Return the execution as text: its options that are not the default, durations in the units of the axis."""
+        parts = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
+>>>>>>> f7eb73e (Docstrings and messages of the first half of streamq.testing say who does what)
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
@@ -111,12 +120,12 @@ class Execution:
 
 
 def _durations(ticks: Sequence[int | None], axis: str, none: str) -> str:
-    """``3, then 5`` on an integer axis, with units on one of timestamps; ``none`` stands for None."""
+    """Return durations as text: ``3, then 5`` on an integer axis, with units on the timestamp axis; ``none`` replaces None."""
     return ", then ".join(none if n is None else show_duration(n, axis) for n in ticks)
 
 
 def _block(block: int | None, remember: int | None) -> int | None:
-    """Nothing is blocked for longer than history is remembered."""
+    """Return the blocking time, at most the time for which history is remembered."""
     if remember is None:
         return block
     return remember if block is None else min(block, remember)

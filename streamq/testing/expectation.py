@@ -1,4 +1,4 @@
-"""Expectations: what a run of a case is to give, what it is to count, and what its sources promise meanwhile."""
+"""Expectations: the answer and the counts that a run of a case must give, and the CTIs that its sources may receive."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass(frozen=True)
 class Expectation:
-    """What a run of a case is to give: the answer of ``case``, in which nothing is late, and what is counted meanwhile.
+    """The expected outcome of a run: the answer of ``case``, which has no late items, and the counts of late and odd items.
 
-    ``ctis``: how far sources come beside what the rows of ``case`` say; ``set_aside``: by source what goes to a late output, of
-    those of which something is late; ``sure_duplicates``: by source, how many rows must
-    count as duplicates even if they are late; ``filtered``: sources of whose late items only those are counted that pass a
-    filter; ``refused``: a late item fails the run; ``spared``: unless a filter drops that item before it is judged.
+    - ``ctis``: by source, CTIs that the rows of ``case`` do not contain
+    - ``set_aside``: by source with late items, the items that its late output receives
+    - ``sure_duplicates``: by source, the number of rows that must count as duplicates even if they are late
+    - ``filtered``: sources whose late items count only if they pass a filter
+    - ``refused``: a late item fails the run
+    - ``spared``: a filter may drop the item that fails the run before it is judged
     """
 
     case: Case
@@ -38,9 +40,10 @@ class Expectation:
 
 
 def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:
-    """What a case is to give run in some way: what is late depends on the cut, and on how long history is remembered.
+    """Return the expected outcome of running a case in some way.
 
-    ``promised``: the CTIs that came from outside with each micro-batch, where they are not those of :func:`promises`.
+    Which items are late depends on the cut and on how long history is remembered. ``promised``: the CTIs from outside in each
+    micro-batch, if they are not those of :func:`promises`.
     """
     counts = repetitions(case)
     if how.whole:
@@ -73,7 +76,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
 
 
 def _greatest_ctis(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
-    """The greatest finite instant of each source."""
+    """Return the greatest finite CTI of each source."""
     greatest: dict[str, int] = {}
     for name, c in ctis:
         if name is not None and MINUS_INFINITY < c < INFINITY:
@@ -82,12 +85,12 @@ def _greatest_ctis(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
 
 
 def count_key(case: Case, name: str, reason: str) -> str:
-    """The key under which a run counts the items of a source, by the reason why it counts them."""
+    """Return the key under which a run counts the items of a source that it treats for ``reason``."""
     return f"{case.sources[name].shown_name()}|{reason}"
 
 
 def repetitions(case: Case) -> Counter[str]:
-    """What is counted of a case in which nothing is late: what its sources deliver again, and rows that are no events."""
+    """Return the counts of a case without late items: rows delivered again, and rows that are not events."""
     counts = {
         count_key(case, name, CountedAs.DUPLICATES): repeated(s, case.arrived(name)) for name, s in case.sources.items()
     }
@@ -98,18 +101,21 @@ def repetitions(case: Case) -> Counter[str]:
 
 
 def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | None, int]]]:
-    """After each micro-batch what every source can promise, some way behind what is true of all that is still to come."""
+    """Return, for each micro-batch, a CTI of each source after it: ``slack`` ticks below the greatest legal one.
+
+    The entries of ``slack`` are used in turn; None gives no CTIs after that micro-batch.
+    """
     due = {name: iter(bounds(case.arrived(name))) for name in case.sources}
-    coming = [(of, next(due[of])) for of, _ in case.arrival]
+    coming = [(source, next(due[source])) for source, _ in case.arrival]
     ctis_by_batch: list[list[tuple[str | None, int]]] = []
-    # windows that it reaches are reported, whatever their bound is
+    # a CTI reports the windows that it reaches, so it must not pass ``until``
     most = case.latest + 5 if case.until is None else min(case.latest + 5, case.until)
     seen = 0
     for n, behind in zip(case.cut, itertools.cycle(slack)):
         seen += n
         ctis: list[tuple[str | None, int]] = []
         for name in due if behind is not None else ():
-            least = min((bound for of, bound in coming[seen:] if of == name), default=INFINITY)
+            least = min((bound for source, bound in coming[seen:] if source == name), default=INFINITY)
             ctis.append((name, min(least, most) - (behind or 0)))
         ctis_by_batch.append(ctis)
     return ctis_by_batch

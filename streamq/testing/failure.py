@@ -1,4 +1,4 @@
-"""Failures: a query whose answer is not the oracle's, and the case that shows it."""
+"""The error that ``verify`` raises: a query's answer differs from the oracle's, with the smallest case that shows it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from streamq.user_code.repository import called_modules
 
 
 class VerificationFailed(AssertionError):
-    """A query whose answer is not the oracle's.
+    """Raised when a query's answer differs from the oracle's.
 
-    ``case`` is the smallest found, ``how`` the way it was run, ``difference`` what tells the histories apart or None if
-    it failed with ``error``; ``saved`` is the file it was written to, if any. ``first`` is the failure that was found
-    first, of which the search went on to smaller ones (itself, if none was smaller), ``number`` the number of that trial;
-    ``shrinking`` is after how many seconds it stopped, None if it came to an end. ``is_steady``: whether the oracle, asked
-    again, gives the same; only modules make it differ.
+    ``case`` is the smallest failing case, ``how`` the execution, ``difference`` the difference of the histories, or None if the
+    query failed with ``error``. ``saved`` is the file that holds the case, if any. ``first`` is the failure from which shrinking
+    started (this one, if no smaller was found), ``number`` the number of its trial. ``shrinking`` is the time in seconds after
+    which shrinking was stopped, None if it ran to its end. ``is_steady`` is False if the oracle's answer differs when it is asked
+    again, which only user modules can cause.
     """
 
     def __init__(self, case: Case, how: Execution, difference: Difference | None, error: Exception | None = None):
@@ -30,27 +30,29 @@ class VerificationFailed(AssertionError):
 
     @property
     def says(self) -> str:
-        """What is wrong, without the case."""
+        """The difference or the error, without the case."""
         wrong = str(self.difference) if self.difference is not None else f"{type(self.error).__name__}: {self.error}"
         return f"not the oracle's history ({self.how.shown(self.case.axis)})\n{self.suspects}{wrong}"
 
     @property
     def suspects(self) -> str:
-        """A line on the modules of a user's own that the query calls, and how to check them alone; nothing without any."""
+        """A line that names the user modules that the query calls and how to check them alone; empty if there are none."""
         names = [module.name for module in called_modules(self.case.plan) if not module.is_of_streamq]
         checks = " and ".join(f"t.check_module({name})" for name in names)
         if not names:
             return ""
-        unsteady = "" if self.is_steady else "what they give differs from call to call, in the oracle alone too; "
-        return f"the query calls {', '.join(names)}: {unsteady}what breaks a law of modules shows in {checks}\n"
+        unsteady = "" if self.is_steady else "their results differ from call to call, in the oracle alone too; "
+        return f"the query calls {', '.join(names)}: {unsteady}to see if a law of modules is broken, run {checks}\n"
 
     def __str__(self) -> str:
         again = (
-            [] if self.saved is None else [f"saved; again by: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
+            []
+            if self.saved is None
+            else [f"saved; to run it again: t.replay({str(self.saved)!r}), or pytest {self.saved}"]
         )
         if self.shrinking:
-            more = "with more, profile=t.Profile(shrinking=...), it may be smaller"
-            again.append(f"the smallest case found in {self.shrinking:g} s: {more}")
+            more = "for a smaller one allow more time: profile=t.Profile(shrinking=...)"
+            again.append(f"the smallest case found in {self.shrinking:g} s; {more}")
         return "\n\n".join([self.says, self.case.drawn(), self.case.program(), *again])
 
 

@@ -1,4 +1,4 @@
-"""What the rows of each micro-batch change once they are folded, and the history that is left of all of them."""
+"""Fold the items of each micro-batch into the changes that a consumer sees, and all items into a history."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from streamq.testing.recorded import Bools, Ints
 
 @dataclass(frozen=True, kw_only=True)
 class Changes:
-    """Inserts and retractions, in order of their micro-batches, as a consumer sees them once a micro-batch is complete.
+    """Inserts and retractions in order of their micro-batches, as a consumer sees them once a micro-batch is complete.
 
-    ``row`` and ``other`` are the items that make it: one and -1, or of a pair the delete and the insert. ``sync`` is the
-    earliest instant that changes. The other fields are those of Items.
+    ``row`` and ``other`` are the numbers of the items that form a change: one item and -1, or a delete and an insert that are a
+    pair. ``sync`` is the earliest instant that changes. The other fields are those of Items.
     """
 
     row: Ints
@@ -32,15 +32,15 @@ class Changes:
 
 
 def folded(items: Items) -> Changes:
-    """The items folded: a delete and an insert of one event in one micro-batch *are* a retraction.
+    """Fold the items of each micro-batch: a delete and an insert of one event in one micro-batch form a retraction.
 
-    An item that is the only one of its event in its micro-batch is taken by its word. Of several, what one gives and
-    another takes cancels out, and what is left is paired from the latest end down.
+    If an event has one item in a micro-batch, that item is a change. If it has several, ends that one item adds and another
+    removes cancel out; the remaining ends are paired from the latest down.
     """
-    of = numbered(items.batch, items.event)
-    alone = np.bincount(of, minlength=1)[of] == 1
-    single = np.flatnonzero(alone)
-    retracted_ends, new_ends, deleted, inserted = _paired(items, of, np.flatnonzero(~alone))
+    group = numbered(items.batch, items.event)
+    is_alone = np.bincount(group, minlength=1)[group] == 1
+    single = np.flatnonzero(is_alone)
+    retracted_ends, new_ends, deleted, inserted = _pair_ends(items, group, np.flatnonzero(~is_alone))
     none = np.full(len(items.event), -1)
     row = np.concatenate([single, retracted_ends[0], deleted[0], inserted[0]])
     other = np.concatenate([none[single], new_ends[0], none[deleted[0]], none[inserted[0]]])
@@ -52,7 +52,7 @@ def folded(items: Items) -> Changes:
     )
     end = np.concatenate([items.end[single], retracted_ends[1], deleted[1], inserted[1]])
     new_end = np.concatenate([items.new_end[single], new_ends[1], items.start[deleted[0]], inserted[1]])
-    # in the order of the rows
+    # in order of micro-batches and rows
     order = np.lexsort((row, items.batch[row]))
     row, other, is_retraction, end, new_end = row[order], other[order], is_retraction[order], end[order], new_end[order]
     start = items.start[row]
@@ -70,33 +70,41 @@ def folded(items: Items) -> Changes:
 
 
 Halves = tuple[Ints, Ints]
-"""Items, and the end that each takes or gives."""
+"""Numbers of items, and the end that each item removes or adds."""
 
 
-def _paired(items: Items, of: Ints, rows: Ints) -> tuple[Halves, Halves, Halves, Halves]:
-    """The ends taken and the ends given that make retractions, those only taken, those only given."""
-    takes = rows[items.is_retraction[rows]]
-    gives = rows[~items.is_retraction[rows] | (items.new_end[rows] > items.start[rows])]
-    row = np.concatenate([takes, gives])
-    gives_end = np.where(items.is_retraction[gives], items.new_end[gives], items.end[gives])
-    end = np.concatenate([items.end[takes], gives_end])
-    plus = np.repeat([False, True], [len(takes), len(gives)])
-    place = numbered(of[row], end)
-    left = _rank(place, plus, row) >= _counts(place, ~plus, plus)
-    row, end, plus = row[left], end[left], plus[left]
-    whose = of[row]
-    rank = _rank(whose, plus, -end)
-    paired = rank < _counts(whose, ~plus, plus)
+def _pair_ends(items: Items, group: Ints, rows: Ints) -> tuple[Halves, Halves, Halves, Halves]:
+    """Return removed ends and added ends that form retractions, then the other removed ends, then the other added ends.
 
-    def half(which: Bools) -> Halves:
-        order = np.lexsort((rank[which], whose[which]))
-        return row[which][order], end[which][order]
+    ``group`` numbers the event and micro-batch of each item; ``rows`` are the items to pair.
+    """
+    removing = rows[items.is_retraction[rows]]
+    adding = rows[~items.is_retraction[rows] | (items.new_end[rows] > items.start[rows])]
+    row = np.concatenate([removing, adding])
+    added_end = np.where(items.is_retraction[adding], items.new_end[adding], items.end[adding])
+    end = np.concatenate([items.end[removing], added_end])
+    is_added = np.repeat([False, True], [len(removing), len(adding)])
+    place = numbered(group[row], end)
+    remains = _rank(place, is_added, row) >= _counts(place, ~is_added, is_added)
+    row, end, is_added = row[remains], end[remains], is_added[remains]
+    event = group[row]
+    rank = _rank(event, is_added, -end)
+    is_paired = rank < _counts(event, ~is_added, is_added)
 
-    return half(paired & ~plus), half(paired & plus), half(~paired & ~plus), half(~paired & plus)
+    def half(mask: Bools) -> Halves:
+        order = np.lexsort((rank[mask], event[mask]))
+        return row[mask][order], end[mask][order]
+
+    return (
+        half(is_paired & ~is_added),
+        half(is_paired & is_added),
+        half(~is_paired & ~is_added),
+        half(~is_paired & is_added),
+    )
 
 
 def _rank(group: Ints, plus: Bools, by: Ints) -> Ints:
-    """The place of each row among those of its group and sign."""
+    """Return the position of each row, by ``by``, among the rows of its group and sign."""
     order = np.lexsort((by, plus, group))
     both = (group * 2 + plus)[order]
     first = np.flatnonzero(np.diff(both, prepend=-1))
@@ -106,14 +114,14 @@ def _rank(group: Ints, plus: Bools, by: Ints) -> Ints:
 
 
 def _counts(group: Ints, wanted: Bools, plus: Bools) -> Ints:
-    """How many rows of each row's group have the wanted sign."""
+    """Return, for each row, the number of rows in its group whose sign is ``wanted``."""
     counts = np.bincount(group * 2 + plus, minlength=2 * (int(group.max(initial=-1)) + 1))
     return np.asarray(counts[group * 2 + wanted], np.int64)
 
 
 @dataclass(frozen=True)
 class Events:
-    """The events of a history: the item that gave each its end, the insert of it, and its lifetime."""
+    """The events of a history: the item that set each event's end, its insert, and its lifetime."""
 
     row: Ints
     insert: Ints
@@ -122,13 +130,13 @@ class Events:
 
 
 def history_of(items: Items) -> Events:
-    """Every retraction folded into its insert; what matches nothing takes nothing away."""
+    """Fold every retraction into its insert; a retraction that matches no event removes nothing."""
     rows = np.arange(len(items.event))
     row = np.concatenate([rows, rows[items.is_retraction]])
     end = np.concatenate([np.where(items.is_retraction, items.new_end, items.end), items.end[items.is_retraction]])
     is_first_end = np.arange(len(row)) < len(rows)
     place = numbered(items.event[row], end)
-    # of those who gave a place its events, the last as many as are left
+    # the remaining events of one lifetime belong to the last items that added it
     left = _counts(place, is_first_end, is_first_end) - _counts(place, ~is_first_end, is_first_end)
     there = is_first_end & (_rank(place, is_first_end, -row) < left) & (end > items.start[row])
     row, end = row[there], end[there]

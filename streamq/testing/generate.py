@@ -1,4 +1,4 @@
-"""Random cases, as Hypothesis strategies: queries over sources of every kind, and what arrives at a given query's sources.
+"""Hypothesis strategies for cases: random queries over sources of every kind, and the items of a given query's sources.
 
 Needs ``hypothesis``.
 """
@@ -24,7 +24,7 @@ from streamq.testing.arrival import Item, delay_for
 from streamq.testing.case import Arrival, Case, Meant
 from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
-from streamq.testing.drawn_lifetimes import apart
+from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
 from streamq.testing.meetings import met
@@ -47,7 +47,7 @@ KINDS = tuple(shape for room in rooms().values() for shape in room.shapes)
 """Kinds of sources."""
 
 WITH_IDS = tuple(shape for room in rooms().values() for shape in room.shapes_on_request)
-"""Kinds that are drawn where they are asked for."""
+"""Kinds of sources that are drawn on request only."""
 
 
 @st.composite
@@ -62,10 +62,11 @@ def arriving(
     used: Uses = NO_USES,
     late: bool = False,
 ) -> tuple[Source, list[Item]]:
-    """What arrives at a source, in order, and the source with its policy; nothing of it is late, or no event, but if ``late``.
+    """Draw the items of a source, in order of arrival, and the source with a policy.
 
-    ``compared``: values that the query compares with; ``explicit``: whether CTIs come as items, where they can (None:
-    drawn); ``causal`` as in :func:`streamq.testing.events.physical`; ``used``: what the query does with columns.
+    ``late``: items may be late, and rows may not be events. ``compared``: values that the query compares with. ``explicit``: CTIs
+    arrive as items if the source has such items (None: drawn). ``causal`` as in :func:`streamq.testing.events.physical`.
+    ``used``: the columns that the query computes with.
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
@@ -89,28 +90,32 @@ def arriving(
 
 
 TWINS = (0, 0, 2, 3)
-"""Every how many items one has its values in other bits (0: none), so that equal ones meet: 0.0 and -0.0."""
+"""Choices of n where every n-th item has its values in another representation, such as -0.0 for 0.0; 0: no item."""
 
 
 def _twin(item: Item, intent: Intent) -> Item:
-    """The same item with its values in other bits, but for those that a user gave."""
+    """Return the item with its values in another representation, except those that the user gave."""
     values = {name: value if name in intent.payload else twin(value) for name, value in item.payload.items()}
     return replace(item, payload=values)
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
+    """Return the function from a number to an id of the column's type; raise PlanError for types that cannot hold ids."""
     kinds = {f.name: f.type for f in source.columns}
     if id is None:
         return lambda n: n
     if type(kinds[id]) in {type(kind) for kind in IDS.values()}:
         return lambda n: numbered_value(kinds[id], n)
     instead = f"column {id!r} is {kinds[id].simpleString()}"
-    raise PlanError(sentence("testing", "ids of a type that has too few values, or parts", instead))
+    raise PlanError(sentence("testing", "an id column needs a type with many values and without fields", instead))
 
 
 @st.composite
 def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
-    """What arrives at several sources, in one order; each keeps its own. Some fall silent long before others do."""
+    """Draw one order of arrival for the items of several sources; each source's items keep theirs.
+
+    Some sources end long before others.
+    """
     left = [[(name, item) for item in items] for name, items in streams.items()]
     arrival: list[tuple[str, Item]] = []
     turns = itertools.cycle(draw(st.lists(st.integers(0, len(left) - 1), max_size=8)) or [0])
@@ -121,20 +126,20 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
 
 
 def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
-    """Lengths of the micro-batches that a sequence of ``n`` rows is cut into; ``finely``: half of the time one row or two each.
+    """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: half of the time a row or two each.
 
-    An item is late by what came in earlier micro-batches. More than ten are seldom: a micro-batch takes longer than its rows.
+    Items become late by what came in earlier micro-batches. More than ten micro-batches are rare, as each costs time.
     """
     if n < 2:
         return st.just((n,) if n else ())
-    # all at once there is nothing to be incremental about: that is the dullest, so it comes least
+    # a single micro-batch tests nothing incremental, so it is drawn least
     singly, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     step = -(-n // 10)
     evenly = st.integers(1, step).map(lambda first: set(range(first, n, step)))
     kinds = [singly, evenly, some, some] if finely else [st.just(set()), evenly, some, singly, evenly, some]
     places = st.sampled_from(kinds).flatmap(lambda kind: kind)
     lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
-    # now and then a micro-batch brings nothing
+    # now and then a micro-batch is empty
     empty = st.sampled_from([None, None, None, None, 0, 1, 2])
     return st.builds(lambda cut, at: cut if at is None else (*cut[:at], 0, *cut[at:]), lengths, empty)
 
@@ -148,13 +153,13 @@ def cases_of(
     intents: Mapping[str, Intent] | None = None,
     meant: Meant | None = None,
 ) -> Case:
-    """A given query over what an intent describes; ``tables`` are those that it looks up.
+    """Draw a case of a given query, with input as an intent describes it; ``tables`` are those that it looks up.
 
-    ``intents`` say of single sources what the common one leaves open; ``meant`` is what the query's verbs mean, where they have
-    made another plan.
+    ``intents`` are the intents of single sources; ``intent`` completes what they leave open. ``meant`` is the plan that the
+    query's verbs mean, if they built another one.
 
-    The query is as given but for its sources' policies, and for what an intent of speculation or duplicates puts above
-    its sources.
+    The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
+    else of the query changes.
     """
     plan, names = numbered(plan)
     _check_payload(plan, intent)
@@ -171,18 +176,18 @@ def cases_of(
         if isinstance(n, Source)
     }
     speculate = draw(st.sampled_from({True: [True], False: [False], None: [False] * 5 + [True]}[intent.speculation]))
-    rarely = [False] * 5 + [True] * (not apart(intent))
+    rarely = [False] * 5 + [True] * (not forbids_overlap(intent))
     double = draw(st.sampled_from({True: [True], False: [False], None: rarely}[intent.duplicates]))
 
     if meant is not None:
-        # so that the verbs as they were called are over the sources themselves
+        # the text of the verbs calls them on the sources themselves
         speculate = double = False
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if not isinstance(node, Source):
             return node.with_children(inputs)
         if node.table not in arrivals:
-            # verbs name it, and the plan that they have made is without it
+            # the verbs name this source, but their plan does not read it
             return node
         above: Node = arrivals[node.table][0]
         if speculate and RETRACT not in room_of(node).items:
@@ -191,7 +196,7 @@ def cases_of(
 
     streams = {name: items for name, (_, items) in arrivals.items()}
     if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):
-        # a source that brings nothing
+        # a source without items
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
@@ -203,22 +208,22 @@ def cases_of(
 
 
 def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
-    """Bounds on windows of lifetimes without an end: none, far beyond them all, where windows begin or end, or beside that.
+    """Draw ``until``, the bound on windows of endless lifetimes: None, far beyond all instants, or near a window's bound.
 
-    What time has reached is reported whatever the bound is, so it does not lie before the last start, or CTI.
+    It is not before the last start or CTI: windows that time has reached are reported whatever the bound is.
     """
     far = case.latest + scale.reach
     if any(isinstance(node, AlterLifetime) for node in nodes(expanded(case.plan))):
-        # what it moves may start later than any event that arrives
+        # moved events may start later than any that arrives
         return st.sampled_from([None, far])
-    come = max((item.start for _, item in case.arrival if item.start is not None), default=0)
-    near = {edge + by for edge in scale.edges(come) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
-    beside = sorted(at for at in near if at >= come)
+    last_start = max((item.start for _, item in case.arrival if item.start is not None), default=0)
+    near = {edge + by for edge in scale.edges(last_start) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
+    beside = sorted(at for at in near if at >= last_start)
     return st.one_of(st.none(), st.just(far), st.sampled_from(beside or [far]))
 
 
 def _check_payload(plan: Node, intent: Intent) -> None:
-    """Values for a column that no source has would be given to nobody."""
+    """Raise UnknownColumn if an intent has values for a column that no source has."""
     there = sorted({f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload})
     for name in intent.payload:
         if name not in there:
@@ -234,7 +239,7 @@ def _check_payload(plan: Node, intent: Intent) -> None:
 
 @dataclass(frozen=True)
 class DrawnSource:
-    """A source, what arrives at it, and a plan over it with payload ``k, v``."""
+    """A source, its items in order of arrival, and a plan over it with payload ``k, v``."""
 
     source: Source
     items: tuple[Item, ...]
@@ -243,7 +248,7 @@ class DrawnSource:
 
 @st.composite
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
-    """A source of a kind (of KINDS or WITH_IDS) with a payload; ids are then left out again."""
+    """Draw a source of a kind (of KINDS or WITH_IDS) with these payload columns; a select removes its id, if any."""
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
     named = (
         (Field("id", draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),) if kind.endswith("_ids") else ()
@@ -263,7 +268,7 @@ def sources(
     causal: bool | None = None,
     intent: Intent = ANYTHING,
 ) -> DrawnSource:
-    """A source of a kind (of KINDS or WITH_IDS) under whose policy nothing is late."""
+    """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late."""
     plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)
@@ -284,11 +289,11 @@ def cases(
     query: Callable[[Sequence[Node]], st.SearchStrategy[Node]] | None = None,
     intent: Intent = ANYTHING,
 ) -> Case:
-    """A query over one or two sources called ``a`` and ``b``, what arrives at them, and a cut of it.
+    """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
 
-    ``kinds`` of sources, ``values``: types of column ``v`` by name (None: any), ``axes`` of time;
-    ``reads_end`` as in :func:`queries`; ``causal``
-    as in :func:`streamq.testing.events.physical`; ``query``: plans over the inputs, if not any of :func:`queries`.
+    ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``reads_end`` as in
+    :func:`queries`; ``causal`` as in :func:`streamq.testing.events.physical`; ``query``: the strategy for plans over the inputs
+    (None: :func:`queries`).
     """
     key = draw(key_types())[0]
     value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]

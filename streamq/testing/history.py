@@ -1,4 +1,4 @@
-"""Canonical histories: lifetimes in ticks and payloads, read from any answer."""
+"""Convert any answer to a canonical history: lifetimes in ticks, and payloads."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def history(table: History) -> pa.Table:
-    """A history from a table, or from an answer as a user gets it.
+    """Return the canonical history of a table, or of an answer as a user gets it.
 
     ``start`` and ``end`` become int64 ticks and come first; an end of NULL becomes infinity. The rows of a physical stream,
-    which have ``kind`` and ``new_end``, are folded: see :func:`fold_physical`. Raises SourceError for what is no table, and
-    InvalidEvent for one without lifetimes.
+    which have ``kind`` and ``new_end``, are folded: see :func:`fold_physical`. Raises SourceError for an object that is not a
+    table, and InvalidEvent for a table without lifetimes.
 
     >>> from streamq import testing as t
     >>> changes = t.table("kind string, start int, end int, new_end int, v int", [("insert", 1, 9, None, 3)])

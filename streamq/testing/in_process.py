@@ -1,4 +1,4 @@
-"""Cases in-process: all at once, or in micro-batches, whose deltas and counts are checked on the way."""
+"""Run cases in-process, all at once or in micro-batches, and check deltas, CTIs and counts after each micro-batch."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from streamq.time import INFINITY
 
 
 class WindowQuarantined(Exception):
-    """A module failed in a run, which set the window aside: its answer is another one than the query's."""
+    """Raised when a user module failed and the run set its window aside, so that the answer is not the query's."""
 
 
 def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
-    """The history that a case's query gives in-process. Raises WrongOutput, ProgressViolation, and what the query raises.
+    """Run a case's query in-process and return its history; raise WrongOutput, ProgressViolation, and the query's own errors.
 
-    ``expected`` is its :func:`expectation`, where that has been computed.
+    ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
         answer = local_history(case.plan, case.tables, how.chosen, case.until)
@@ -58,7 +58,7 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
 
 
 def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
-    """Raise WrongOutput where the upserts of a plan that can have them leave another history than its changelog."""
+    """Raise WrongOutput if a plan allows upserts and they leave another history than its changelog."""
     try:
         key = egress(case.plan, OutputForm.UPSERT, verb="verify").columns
     except PlanError:
@@ -70,14 +70,14 @@ def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> Non
 
 
 def unfinished(case: Case, how: Execution) -> pa.Table:
-    """The history, in-process, of a case's query that nobody has ended: what the rows that came have made final."""
+    """Return the history of a case's query, run in-process, before the query is ended."""
     *out, last = played(case, Execution(STREAM, how.output, early=how.early))
-    # there may have been no micro-batch at all
+    # the empty slice gives the columns if there are no micro-batches
     return summed([last.slice(0, 0), *out], how.output, case.axis)
 
 
 def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
-    """The deltas of each micro-batch, and of the end of the stream; ``expected`` as in :func:`executed`."""
+    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`executed`."""
     if expected is None:
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)
@@ -115,7 +115,7 @@ def _options(case: Case, how: Execution, level: Level) -> Options:
 
 
 def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table:
-    """A step's deltas; raises ProgressViolation where they change what lies before the CTI that came with earlier ones."""
+    """Return a step's deltas; raise ProgressViolation if they change an instant before the CTI after the previous step."""
     before = run.cti
     deltas = step()
     if changed := changes_before(before, [deltas], axis):
@@ -124,20 +124,20 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table
 
 
 BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
-"""Operators whose rows start where rows of their inputs start."""
+"""Operators whose output rows start where an input row starts."""
 
 
 def _check_blocked(
     case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table], expected: Expectation
 ) -> None:
-    """Raises WrongOutput where an item is let go before the level lets it, or later, as far as rows of the answer say so."""
+    """Raise WrongOutput if an item is released before or after the level of consistency says, as far as the answer shows it."""
     plan = nodes(case.plan)
     if not all(isinstance(node, BLOCKED) for node in plan):
         return
     blocks = [level.block for level in (how.levels if how.restart else how.levels[:1])]
     (first, *_) = case.sources.values()
     name = first.table
-    # rows of the answer are those of one source, each once
+    # true if the answer has exactly one row for each event of one source
     whole = (
         len(plan) <= 2
         and first.insert_only
@@ -151,32 +151,33 @@ def _check_blocked(
         if pc.any(early).as_py():
             row = table.filter(early).to_pylist()[0]
             lifetime = interval(row.pop(LE), row.pop(RE), case.axis)
-            raise WrongOutput(f"items are held from {shown(limit, case.axis)} on, and let go is {lifetime} {row}")
+            raise WrongOutput(f"items from {shown(limit, case.axis)} on must be held, but released is {lifetime} {row}")
         arrived_items, released = arrived_items + n, released + table.num_rows
-        arrived = [item for of, item in case.arrival[:arrived_items] if of == name and is_event(item)]
+        arrived = [item for source, item in case.arrival[:arrived_items] if source == name and is_event(item)]
         due = sum(item.start is not None and item.start < limit for item in arrived)
         if whole and released != due:
-            raise WrongOutput(f"items are held from {shown(limit, case.axis)} on, so {due} are let go, not {released}")
+            limit_text = shown(limit, case.axis)
+            raise WrongOutput(f"{due} items before {limit_text} must be released, but {released} are")
 
 
 def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
-    """Raises WrongOutput where other items are counted as late, invalid or delivered again than those that are."""
+    """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones."""
     wanted = dict(expected.counts)
     for name, source in case.sources.items():
         if name in expected.filtered:
-            # of what is late a filter may have left some out before
+            # a filter may have dropped some late items before they were judged
             for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED):
                 key = count_key(case, name, reason)
                 wanted[key] = min(wanted.get(key, 0), counted[key])
         if source.ids:
-            # what comes again so late that nothing of it were left may be known still, or be late
+            # a repetition that is also late may count as either
             again, lost = count_key(case, name, CountedAs.DUPLICATES), count_key(case, name, CountedAs.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
             if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}
     wanted = {key: n for key, n in wanted.items() if n}
     if +counted != Counter(wanted):
-        raise WrongOutput(f"counted are {dict(+counted)}, not {wanted}")
+        raise WrongOutput(f"the counts are {dict(+counted)}, expected {wanted}")
 
 
 __all__ = ["WindowQuarantined", "executed", "played", "unfinished"]

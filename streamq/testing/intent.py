@@ -1,4 +1,4 @@
-"""Intents: what the events of a test are like, as far as the tester says; what is left out is open and sampled."""
+"""Intents: descriptions of test data by its properties; a property that is left out is drawn at random."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hypothesis import strategies as st
 
     Pattern = Callable[[random.Random, int], Sequence[tuple[int, int | None]]]
-    """A user's own temporal pattern: ``(random, how many) -> [(start, end or None), ...]`` in ticks."""
+    """A user's own temporal pattern: ``(random, number of events) -> [(start, end or None), ...]`` in ticks."""
 
 DURATIONS: Final = ("point", "short", "long", "infinite")
 OVERLAPS: Final = ("none", "low", "medium", "high", "back_to_back", "off_by_one", "boundary")
@@ -28,36 +28,36 @@ LATE: Final = ("none", *LATE_POLICIES)
 
 @dataclass(frozen=True)
 class Intent:
-    """A declarative description of test data with parts left out; a part that is None is open (Test framework, section 5).
+    """A declarative description of test data; a part that is None is open and drawn at random (Test framework, section 5).
 
     ============== ==================================================================================================
     ``duration``   the longest lifetime: "point" (a tick), "short" (to 5 units), "long" (to 30), "infinite"
-    ``overlap``    how an event lies to those before it: "none", "low", "medium", "high" (starts and ends a tick
-                   apart), "back_to_back" (it starts where the one before ends), "off_by_one" (a tick beside that),
-                   "boundary" (where a window begins or ends, or a length of the query away from the event before, or a
-                   tick beside that)
-    ``disorder``   how many places late items arrive: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
-    ``ctis``       how lively progress is: "none" (before the end), "lazy", "eager" (as high as is legal, always)
-    ``late``       whether items are late, and what their source's policy says of them: "none" (all are on time), "drop",
-                   "adjust", "fail" (where one is late, the query must fail)
-    ``invalid``    whether rows that are no events come between: ends that are not after starts, NULL starts, retractions
-                   and ends of edges that match nothing, rows of one id and start that differ; their source drops and
-                   counts them
-    ``speculation`` whether sources make retractions: the query's inputs go through :func:`make_speculative`
-    ``duplicates`` whether equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and whether
-                   rows are delivered again that the source can tell: edges, and what has ids
-    ``nulls`` ``nan`` ``infinities`` ``unicode`` whether such values occur in the payload
-    ``skew``       whether one value of each column is much more frequent than the others
-    ``pattern``    a function ``(random, how many) -> [(start, end or None), ...]``: lifetimes of your own, in ticks;
-                   all that it gives are used
+    ``overlap``    the position of an event relative to those before it: "none", "low", "medium", "high" (starts and ends
+                   a tick apart), "back_to_back" (it starts where the previous one ends), "off_by_one" (a tick before or
+                   after that), "boundary" (at a window's bound, or one of the query's lengths from the previous event, or
+                   a tick beside that)
+    ``disorder``   by how many places items are delayed: "in_order", "slight" (to 2), "out_of_order" (to 5), "high"
+    ``ctis``       how many CTIs there are: "none" (before the end), "lazy" (few, low ones), "eager" (always the highest
+                   legal one)
+    ``late``       late items, and the late policy of their source: "none" (all items are on time), "drop", "adjust",
+                   "fail" (if an item is late, the query must fail)
+    ``invalid``    True: some rows are not events: an end not after its start, a NULL start, a retraction or an end edge
+                   that matches nothing, different rows of one id and start; the source drops and counts them
+    ``speculation`` True: sources have retractions, as the query's inputs go through :func:`make_speculative`
+    ``duplicates`` True: equal events occur, in the data and by :func:`inject_duplicates` above the inputs, and rows are
+                   delivered again that the source can recognize (edges, rows with ids)
+    ``nulls`` ``nan`` ``infinities`` ``unicode`` True: such values occur in the payload
+    ``skew``       True: one value of each column is much more frequent than the others
+    ``pattern``    a function ``(random, number of events) -> [(start, end or None), ...]`` that returns lifetimes, in
+                   ticks; all of them are used
     ``payload``    values by column: a sequence to choose from, or a Hypothesis strategy
-    ``events``     how many events a source has at most
-    ``unit``       the unit of lifetimes and of what lies between them, where the query speaks of no length, or of others
+    ``events``     the greatest number of events of a source
+    ``unit``       the unit of lifetimes and of gaps between them, in place of the query's lengths
     ============== ==================================================================================================
 
-    A unit is a length taken from the query (a window's size, a hop, a gap), so that events lie in and between its
-    windows; a tick if the query has none. Words may also be given as a tuple: one of those. Raises PlanError for words
-    that are none of these, and for parts of another kind.
+    Without ``unit``, units are the query's lengths (a window's size, a hop, a gap), so that events lie in and between its
+    windows, or a tick if the query has no lengths. A tuple of words draws one of them. Raises PlanError for unknown words and
+    for values of the wrong type.
 
     >>> from streamq import testing as t
     >>> t.Intent(duration="short", disorder="high", ctis="eager").but(ctis=None)
@@ -88,23 +88,26 @@ class Intent:
         for name in FLAGS:
             flag = getattr(self, name)
             if flag is not None and not isinstance(flag, bool):
-                hint = "Say True or False, or leave it out."
-                raise PlanError(sentence("Intent", f"{name} is a yes or a no", f"found {flag!r}", hint))
+                hint = "Give True or False, or leave it out."
+                raise PlanError(sentence("Intent", f"{name} is not a boolean", f"found {flag!r}", hint))
         pattern: Any = self.pattern
         if not (pattern is None or callable(pattern)):
-            hint = "Give a function (random, how many) -> [(start, end), ...]."
-            raise PlanError(sentence("Intent", "pattern is no function", f"found {pattern!r}", hint))
+            hint = "Give a function (random, number of events) -> [(start, end), ...]."
+            raise PlanError(sentence("Intent", "pattern is not a function", f"found {pattern!r}", hint))
         if type(self.events) is not int or self.events < 0:
-            raise PlanError(sentence("Intent", "events is how many a source has at most", f"found {self.events!r}"))
+            wrong = "events is not a whole number of at least 0"
+            raise PlanError(sentence("Intent", wrong, f"found {self.events!r}"))
         self._check_payload()
 
     def _check_words(self, name: str, legal: Sequence[str]) -> None:
+        """Raise PlanError unless a part is None, a legal word, or a tuple of legal words."""
         words = getattr(self, name)
         there = f"there are: {', '.join(legal)}"
         if not (words is None or isinstance(words, str | tuple | list)):
-            raise PlanError(sentence("Intent", f"{name} is a word or a tuple of words", f"found {words!r}; {there}"))
+            wrong = f"{name} is neither a word nor a tuple of words"
+            raise PlanError(sentence("Intent", wrong, f"found {words!r}; {there}"))
         if not self.choices(name):
-            hint = "Left out it is open."
+            hint = "To leave it open, leave it out."
             raise PlanError(sentence("Intent", f"no word for {name}", f"found {words!r}; {there}", hint))
         for word in self.choices(name):
             if word not in legal:
@@ -112,13 +115,14 @@ class Intent:
                 raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}", hint))
 
     def _check_payload(self) -> None:
+        """Raise PlanError unless the payload maps column names to sequences or strategies."""
         payload: Any = self.payload
         if not isinstance(payload, Mapping):
             hint = 'Give values by column: {"k": ["a", "b"]}.'
-            raise PlanError(sentence("Intent", "payload is no mapping", f"found {payload!r}", hint))
+            raise PlanError(sentence("Intent", "payload is not a mapping", f"found {payload!r}", hint))
         for name, values in payload.items():
             if not isinstance(name, str):
-                raise PlanError(sentence("Intent", "payload is values by column", f"found the name {name!r}"))
+                raise PlanError(sentence("Intent", "a column name in payload is not a string", f"found {name!r}"))
             if isinstance(values, Sequence) and not isinstance(values, str | bytes) and not values:
                 raise PlanError(
                     sentence("Intent", f"no values for column {name!r}", "", "None stands for NULL: [None].")
@@ -128,18 +132,18 @@ class Intent:
                 raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {values!r}", hint))
 
     def choices(self, name: str) -> tuple[str, ...]:
-        """The words that a part leaves open."""
+        """Return the words from which a part is drawn."""
         words = getattr(self, name)
         if words is None:
             return WORDS[name]
         return (words,) if isinstance(words, str) else tuple(words)
 
     def but(self, **changes: Any) -> Intent:
-        """The same intent with other parts."""
+        """Return the intent with these parts replaced."""
         return dataclasses.replace(self, **changes)
 
     def completed(self, other: Intent) -> Intent:
-        """What this leaves open as ``other`` says it."""
+        """Return the intent with the parts that it leaves open taken from ``other``."""
         default = Intent()
         parts = {f.name: getattr(other, f.name) for f in dataclasses.fields(self)}
         filled = {n: v for n, v in parts.items() if getattr(self, n) == getattr(default, n)}
@@ -160,14 +164,14 @@ WORDS: Mapping[str, tuple[str, ...]] = {
     "ctis": LIVELINESS,
     "late": LATE,
 }
-"""The parts that are words, and the legal ones."""
+"""The parts that are words, and the legal words of each."""
 
 FLAGS = ("invalid", "speculation", "duplicates", "nulls", "nan", "infinities", "unicode", "skew")
-"""The parts that are a yes or a no."""
+"""The parts that are booleans."""
 
 EVENTS = ("events", Intent.events)
 
 ANYTHING = Intent()
-"""Everything left open."""
+"""The intent that leaves every part open."""
 
 __all__ = ["ANYTHING", "Intent"]

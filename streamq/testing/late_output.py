@@ -1,4 +1,4 @@
-"""The late output of a run, held against what sources counted and against the model of what is late."""
+"""Compare the late output of a run with the counts of its sources and with the model of late items."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY
 
 REASONS = {"dropped": CountedAs.DROPPED, "adjusted": CountedAs.ADJUSTED, "duplicate": CountedAs.DUPLICATES}
-"""What the reasons of a late output are counted as; every other reason is that of a row that is no event."""
+"""The count that each reason of a late output belongs to; rows with any other reason count as invalid."""
 
 LATE = (CountedAs.DROPPED, CountedAs.ADJUSTED)
 
 Row = tuple[str, int | None, int | None]
-"""What it is counted as, its start, its end where it has one."""
+"""The count of a late row, its start, and its end; None if the source has no end column or the end is infinity."""
 
 
 def check_late_output(
     case: Case, tables: Sequence[pa.Table], counted: Mapping[str, int], expected: Expectation
 ) -> None:
-    """Raise WrongOutput where a late output has other rows than were counted, or other late ones than the model says."""
+    """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside."""
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
         own = [row for row in rows if row["source"] == source.shown_name()]
@@ -40,7 +40,7 @@ def check_late_output(
             many = counted.get(count_key(case, name, reason), 0)
             if written[reason] != many:
                 raise WrongOutput(
-                    f"{many} rows of {name} are counted as {reason}, and the late output has {written[reason]}"
+                    f"{many} rows of {name} are counted as {reason}, but the late output has {written[reason]}"
                 )
         if name in expected.set_aside and not source.ids:
             late = [row for row in own if row["reason"] in LATE]
@@ -51,7 +51,7 @@ def check_late_output(
 def _check_rows(
     case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[tuple[str, Item]], *, is_whole: bool
 ) -> None:
-    """Raise WrongOutput where late rows are others; ``is_whole``: no filter may have left out some of those wanted."""
+    """Raise WrongOutput if late rows differ from the wanted items; unless ``is_whole``, a filter may have dropped some."""
     has_ends = AS_END in source.consumed.values()
     written = Counter(_row(row["reason"], row["start"], row["end"] if has_ends else None) for row in rows)
     expected = Counter(_row(reason, item.start, item.end if has_ends else None) for reason, item in wanted)
@@ -63,13 +63,15 @@ def _check_rows(
             interval(start, closed(end), case.axis) if has_ends and start is not None else shown(start or 0, case.axis)
         )
         has = "has" if wrong else "lacks"
-        raise WrongOutput(f"the late output {has} {lifetime} as {reason}, of {source.table}")
+        raise WrongOutput(f"the late output {has} the row {lifetime} of {source.table}, counted as {reason}")
     arrived = [(reason, item.start, item.payload) for reason, item in wanted]
     for row in rows:
         payload = json.loads(row["payload"])
         same = [p for reason, start, p in arrived if (reason, start) == (row["reason"], row["start"])]
         if not any(_agrees(payload, other) for other in same):
-            raise WrongOutput(f"the late output has {payload} as {row['reason']}, which {source.table} did not bring")
+            raise WrongOutput(
+                f"the late output has {payload}, counted as {row['reason']}, which did not arrive at {source.table}"
+            )
 
 
 def _row(reason: str, start: int | None, end: int | None) -> Row:
@@ -77,7 +79,7 @@ def _row(reason: str, start: int | None, end: int | None) -> Row:
 
 
 def _agrees(written: Mapping[str, Any], arrived: Mapping[str, Any]) -> bool:
-    """Whether a row's columns are those of an item, as far as JSON has values of their types."""
+    """True if a row's columns equal those of an item; only values that JSON represents exactly are compared."""
     return all(
         name in arrived and (written[name] == value if isinstance(value, str | bool | int) or value is None else True)
         for name, value in ((name, arrived.get(name)) for name in written)

@@ -1,4 +1,4 @@
-"""Late policies as tests know them: what each makes of late items, from docs/concepts.md, and how often it is drawn."""
+"""Late policies as the test model knows them: their effect on late items, after docs/concepts.md, and how often each is drawn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streamq.runtime.late_policies import ADJUST, DROP, FAIL, LatePolicy
 
 @dataclass(frozen=True)
 class LateRoom:
-    """The questions that a model of a source asks of its late policy.
+    """The answers that the model of a source needs from its late policy.
 
-    ``adjusts``: an item behind the promised CTI has an effect from the CTI on; ``fails``: the query ends with the first one.
-    ``weight``: draws of it where items are to be late, ``weight_on_time`` where none is.
+    ``adjusts``: an item before the promised CTI takes effect from the CTI on. ``fails``: the first late item fails the query.
+    ``weight``: how often the policy is drawn for a source with late items, ``weight_on_time`` for one without.
     """
 
     adjusts: bool = False
@@ -31,7 +31,7 @@ ROOMS: Mapping[LatePolicy, LateRoom] = {
 """The rooms of all policies."""
 
 WEIGHTS = {policy.name: room.weight for policy, room in ROOMS.items()}
-"""The weight of each where items are to be late."""
+"""The weight of each policy for sources with late items."""
 
 
 def late_room_of(source: Source) -> LateRoom:

@@ -37,9 +37,9 @@ ENDLESS = "does not end"
 FAILS = "fails"
 
 SAID = (
-    (WrongOutput, "a final row is taken back", FINAL_TAKEN_BACK),
-    (WrongOutput, "a row is taken back that was not there", NEVER_WAS),
-    (WrongOutput, "counted are", MISCOUNTED),
+    (WrongOutput, "a final row is retracted", FINAL_TAKEN_BACK),
+    (WrongOutput, "a row is retracted that was not there", NEVER_WAS),
+    (WrongOutput, "the counts are", MISCOUNTED),
     (WrongOutput, "the late output", LATE_OUTPUT),
     (ProgressViolation, "its CTI goes back", GOES_BACK),
     (ProgressViolation, "changes before", BREACHED),

@@ -174,7 +174,7 @@ def test_a_promise_that_is_kept_is_not_refuted_whatever_the_column(kind: str) ->
 def test_what_is_refused() -> None:
     load = sq.uda("double", name="load", time_sensitive=True)(lambda events, window: 1.0)
     with pytest.raises(
-        PlanError, match=r"what load calls its arguments is not known; found 1 types, 0 names. Say columns="
+        PlanError, match=r"the argument names of load are not known; found 1 types, 0 names. Declare it with columns="
     ):
         check_module(load, "double")
     with pytest.raises(PlanError, match="check_module: axis is 'integer' or 'timestamp'; found 'days'"):

@@ -13,7 +13,7 @@ from streamq.time import INFINITY
 @pytest.mark.parametrize("name", ["end", "new_end"])
 def test_an_end_that_never_comes_is_null(name: str, kind: pa.DataType) -> None:
     check_ends(pa.table({name: pa.array([None, 5], pa.int64()).cast(kind)}))
-    with pytest.raises(WrongOutput, match=f"the {name} of a row that never ends is no NULL"):
+    with pytest.raises(WrongOutput, match=f"the {name} of a row that never ends is not NULL"):
         check_ends(pa.table({name: pa.array([5, INFINITY], pa.int64()).cast(kind)}))
 
 

@@ -67,9 +67,9 @@ def test_what_is_no_table() -> None:
         (lambda given: t.assert_same_history(LEFT, given), "same_history"),
         (t.fold_physical, "fold_physical"),
     ):
-        with pytest.raises(SourceError, match=f"^{verb}: takes .*; found Stream. Give its answer, by .to_arrow()"):
+        with pytest.raises(SourceError, match=f"^{verb}: takes .*; found Stream. Pass its answer: .to_arrow()"):
             read(stream)
-        with pytest.raises(SourceError, match=f"^{verb}: takes .*; found int. Rows are folded by t.fold_physical"):
+        with pytest.raises(SourceError, match=f"^{verb}: takes .*; found int. Fold physical rows with t.fold_physical"):
             read(5)
     with pytest.raises(SourceError, match="history: takes an Arrow table or a pandas frame; found list"):
         t.history(CHANGES.to_pylist())

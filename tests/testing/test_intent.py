@@ -122,17 +122,17 @@ def test_a_pattern_of_ones_own(items: list[Item]) -> None:
         ({"overlap": ("high", "total")}, "no such overlap; found 'total'"),
         ({"disorder": "chaos"}, "no such disorder"),
         ({"ctis": "often"}, "no such ctis"),
-        ({"events": -1}, "events is how many a source has at most; found -1"),
-        ({"duration": True}, "duration is a word or a tuple of words; found True; there are: point, short"),
-        ({"overlap": 3}, "overlap is a word or a tuple of words; found 3"),
-        ({"ctis": ()}, r"no word for ctis; found \(\); there are: none, lazy, eager. Left out it is open"),
+        ({"events": -1}, "events is not a whole number of at least 0; found -1"),
+        ({"duration": True}, "duration is neither a word nor a tuple of words; found True; there are: point, short"),
+        ({"overlap": 3}, "overlap is neither a word nor a tuple of words; found 3"),
+        ({"ctis": ()}, r"no word for ctis; found \(\); there are: none, lazy, eager. To leave it open, leave it out"),
         ({"disorder": ("high", 1)}, "no such disorder; found 1"),
-        ({"speculation": "yes"}, "speculation is a yes or a no; found 'yes'. Say True or False, or leave it out"),
-        ({"nulls": 1}, "nulls is a yes or a no; found 1"),
-        ({"pattern": 3}, r"pattern is no function; found 3. Give a function \(random, how many\)"),
-        ({"events": True}, "events is how many a source has at most; found True"),
-        ({"payload": ["a"]}, r"payload is no mapping; found \['a'\]. Give values by column"),
-        ({"payload": {3: ["a"]}}, "payload is values by column; found the name 3"),
+        ({"speculation": "yes"}, "speculation is not a boolean; found 'yes'. Give True or False, or leave it out"),
+        ({"nulls": 1}, "nulls is not a boolean; found 1"),
+        ({"pattern": 3}, r"pattern is not a function; found 3. Give a function \(random, number of events\)"),
+        ({"events": True}, "events is not a whole number of at least 0; found True"),
+        ({"payload": ["a"]}, r"payload is not a mapping; found \['a'\]. Give values by column"),
+        ({"payload": {3: ["a"]}}, "a column name in payload is not a string; found 3"),
         ({"payload": {"k": b"ab"}}, "not values for column 'k'; found b'ab'"),
         ({"payload": {"k": []}}, r"no values for column 'k'. None stands for NULL: \[None\]"),
         ({"payload": {"k": 5}}, "not values for column 'k'; found 5. Give a sequence"),
@@ -203,7 +203,7 @@ def test_edges_last_as_long_as_is_said(case: t.Case) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("pairs", [[1, 2], [(1.5, 2)], [(5, 5)], [(3,)], 7])
 def test_patterns_that_are_none(pairs: Any) -> None:
-    with pytest.raises(PlanError, match="a pattern gives pairs of start and end, whole ticks"):
+    with pytest.raises(PlanError, match=r"a pattern yields pairs \(start, end\) in whole ticks"):
         t.verify(STAYS, Intent(pattern=lambda random, n: pairs), profile="fast")
 
 

@@ -259,7 +259,7 @@ def test_what_is_refused() -> None:
     with pytest.raises(PlanError, match="check_module: not an aggregate; found v. Give aggregates"):
         check_module(V)
     with pytest.raises(
-        PlanError, match="check_module: order_insensitive is of aggregates; size is called for one event"
+        PlanError, match="check_module: order_insensitive applies to aggregates only; size is called for one event"
     ):
         check_module(sq.udf("int", name="size")(len), order_insensitive=True)
     with pytest.raises(PlanError, match="check_module: no types; it is called with a Series an argument"):

@@ -140,7 +140,7 @@ def test_errors() -> None:
         t.verify(t.stream().tumbling_window(ANY), profile="fast")
     with pytest.raises(PlanError, match="pipe: not a function of a stream; found ANY"):
         t.stream().pipe(ANY)
-    with pytest.raises(PlanError, match="nothing to fill 'sub_plan' of apply with. Give it a value."):
+    with pytest.raises(PlanError, match="argument 'sub_plan' of apply cannot be drawn. Give it a value."):
         t.verify(t.stream().group_by("k").apply(ANY), profile="fast")
     # what the user wrote is wrong whatever is filled in: the error is that of the verb
     with pytest.raises(PlanError, match="where: no column 'x'"):

@@ -95,7 +95,7 @@ def test_a_case_that_may_not_be_the_smallest_says_so() -> None:
             profile = t.Profile(examples=100, batch=0, streams=0, shrinking=seconds, failures=None)
             with pytest.raises(t.VerificationFailed) as caught:
                 t.verify(EDGES, profile=profile)
-            assert ("the smallest case found in 1e-09 s: with more" in str(caught.value)) == told
+            assert ("the smallest case found in 1e-09 s; for a smaller one" in str(caught.value)) == told
 
 
 @pytest.mark.slow
