@@ -23,8 +23,8 @@ from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, stated_of
 from streamq.run import run_all
-from streamq.run.running import Run
 from streamq.run.run_verbs import RunVerbs
+from streamq.run.running import Run
 from streamq.stream import Stream
 from streamq.user_code.repository import Repository
 from streamq.windows import KINDS, AllWindowVerbs, Window

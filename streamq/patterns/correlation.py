@@ -10,7 +10,6 @@ from pyspark.sql import types as t
 
 from streamq.functions.comparison import EQUAL
 from streamq.patterns.conditions import Conjunct, Variables
-from streamq.patterns.matches import of
 from streamq.patterns.pattern_tree import parts_of
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Condition, Part

@@ -127,9 +127,9 @@ def _defined(
         variables.runs.update(_listed_runs(variables))
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
     conditions = Unplaced(c for c in conjuncts if c.variables)
-    columns = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
-    columns |= {run.column for run in variables.runs.values() if run.column is not None}
-    composites = variables.composites_in(columns)
+    asked = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
+    asked |= {run.column for run in variables.runs.values() if run.column is not None}
+    composites = variables.composites_in(asked)
     lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)

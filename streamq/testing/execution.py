@@ -99,13 +99,8 @@ class Execution:
         return self.shown(INTEGER)
 
     def shown(self, axis: str) -> str:
-<<<<<<< HEAD
-        """What tells it from others, with durations of the axis."""
-        parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
-=======
         """Return the execution as text: its options that are not the default, durations in the units of the axis."""
-        parts = [self.backend] if self.backend in (LITERAL, BATCH) else [self.backend, f"{self.output} output"]
->>>>>>> f7eb73e (Docstrings and messages of the first half of streamq.testing say who does what)
+        parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")
         parts += [f"{self.buckets} buckets"] * (self.buckets > 1) + ["restarted after each micro-batch"] * self.restart
