@@ -46,7 +46,7 @@ class OutputForm(Word):
     """The latest row of each group and start, and a deletion where it is gone."""
 
 
-class Takes(Word):
+class ArgumentForm(Word):
     """What a function of a user's own is called with."""
 
     VALUES = "values"
@@ -140,7 +140,7 @@ class Invalid(Word):
     """The query fails with InvalidEvent."""
 
 
-class OnError(Word):
+class ErrorPolicy(Word):
     """What becomes of a window for which a module of a user's fails."""
 
     FAIL = "fail"
@@ -169,7 +169,7 @@ class Consumption(Word):
     """It cannot."""
 
 
-class CountedAs(Word):
+class CountReason(Word):
     """As what a source counts a row that it does not take as it came."""
 
     DROPPED = "dropped"
@@ -234,13 +234,13 @@ __all__ = [
     "Anchor",
     "ClipInput",
     "Consumption",
-    "CountedAs",
+    "CountReason",
     "JoinKind",
     "LengthKind",
     "Stamp",
     "Invalid",
     "LevelName",
-    "OnError",
+    "ErrorPolicy",
     "OutputForm",
     "RunState",
     "Selection",

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 
 from streamq.plan.expr import Call, as_expr
-from streamq.plan.function import Function, Unfit
+from streamq.plan.function import Function, UnfitOperands
 from streamq.plan.operand import ArrowForm, Operand, Value
 
 
@@ -36,7 +36,7 @@ def digit_sum() -> Function:
         def result_type(self, operands: Sequence[Operand]) -> t.DataType:
             for operand in operands:
                 if not isinstance(operand.kind, t.LongType):
-                    raise Unfit("digit_sum needs a bigint", "Cast it.", operand.kind)
+                    raise UnfitOperands("digit_sum needs a bigint", "Cast it.", operand.kind)
             return t.LongType()
 
         def is_total(self, operands: Sequence[Operand], result: t.DataType | None) -> bool:

@@ -12,7 +12,7 @@ from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
     Application,
-    Computes,
+    Computation,
     Drawing,
     Partials,
     Rounding,
@@ -37,7 +37,7 @@ class CountAggregate(AggregateFunction):
         any_type=True,
         lifetimes=("end", "end", "duration", "start"),
         rounding=Rounding.NONE,
-        computes=Computes.NOTHING,
+        computes=Computation.NOTHING,
     )
 
     def result(self, of: Application) -> DataType:

@@ -15,7 +15,7 @@ from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
     Application,
-    Computes,
+    Computation,
     Drawing,
     Rounding,
     SparkMembers,
@@ -52,7 +52,7 @@ class CountDistinct(AggregateFunction):
         exact_arguments=True,
         lifetimes=("end", "duration"),
         rounding=Rounding.OF_ARGUMENTS,
-        computes=Computes.NOTHING,
+        computes=Computation.NOTHING,
     )
 
     def result(self, of: Application) -> DataType:

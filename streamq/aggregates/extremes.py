@@ -13,7 +13,7 @@ from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
     Application,
-    Computes,
+    Computation,
     Drawing,
     Partials,
     Rounding,
@@ -38,7 +38,7 @@ class Extreme(AggregateFunction):
         any_type=True,
         lifetimes=("end", "end", "duration", "start"),
         rounding=Rounding.OF_ARGUMENTS,
-        computes=Computes.NOTHING,
+        computes=Computation.NOTHING,
     )
 
     def result(self, of: Application) -> DataType:

@@ -14,7 +14,7 @@ from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
     Application,
-    Computes,
+    Computation,
     Drawing,
     Rounding,
     SparkMembers,
@@ -61,7 +61,7 @@ class FirstOrLast(AggregateFunction):
         any_type=True,
         lifetimes=("end", "end", "duration", "start"),
         rounding=Rounding.OF_ARGUMENTS,
-        computes=Computes.NOTHING,
+        computes=Computation.NOTHING,
     )
 
     def result(self, of: Application) -> DataType:

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType
 
 from streamq.aggregates.application import apply_aggregate
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computes, Drawing, SparkMembers
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computation, Drawing, SparkMembers
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class Collect(AggregateFunction):
     name = "collect"
     ordered = True
     copies_members = True
-    drawing = Drawing(any_type=True, lifetimes=("end", "end", "duration", "start"), computes=Computes.NOTHING)
+    drawing = Drawing(any_type=True, lifetimes=("end", "end", "duration", "start"), computes=Computation.NOTHING)
 
     def result(self, of: Application) -> DataType:
         return ArrayType(of.types[0], False)

@@ -21,7 +21,7 @@ from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.spark_types import avg_type
 from streamq.runtime.arrow_casts import quotient
-from streamq.runtime.arrow_types import Refused
+from streamq.runtime.arrow_types import RowError
 from streamq.runtime.built_in_partials import PartialSum
 from streamq.runtime.range_partials import INDEX, merge_by_window
 
@@ -47,7 +47,7 @@ class MeanReduction(RangeReduction):
         sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
         try:
             means = [None if whole is None else quotient(whole, Decimal(n), to) for whole, n in sums]
-        except Refused as error:
+        except RowError as error:
             wrong = sentence("avg", f"overflow of {to.simpleString()}", "", "Cast to fewer digits.")
             raise StreamqError(wrong) from error
         return pa.array(means, self.column.type)

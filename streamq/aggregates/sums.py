@@ -11,7 +11,7 @@ from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
     Application,
-    Computes,
+    Computation,
     Drawing,
     Partials,
     Rounding,
@@ -30,7 +30,7 @@ class Sum(AggregateFunction):
 
     name = "sum"
     lends_counts = True
-    drawing = Drawing(weight=3, lifetimes=("duration",), rounding=Rounding.OF_ARGUMENTS, computes=Computes.A_SUM)
+    drawing = Drawing(weight=3, lifetimes=("duration",), rounding=Rounding.OF_ARGUMENTS, computes=Computation.A_SUM)
 
     def result(self, of: Application) -> DataType:
         check_numbers(of)

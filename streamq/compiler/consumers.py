@@ -38,7 +38,7 @@ class Consumer:
     @property
     def changes_rows(self) -> bool:
         """Whether rows are moved, or become several, on the way."""
-        return any(step.carrier is not None or step.multiplies for step in self.steps)
+        return any(step.progress_map is not None or step.multiplies for step in self.steps)
 
     @property
     def moves_alike(self) -> bool:

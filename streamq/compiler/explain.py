@@ -15,7 +15,7 @@ from streamq.choices import OutputForm, check_word
 from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
-from streamq.compiler.rewriter import Firing, Rewritten, clipped, rewrite
+from streamq.compiler.rewriter import Firing, RewriteResult, clipped, rewrite
 from streamq.compiler.rules import Rule
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
@@ -184,7 +184,7 @@ def _notes(node: Node) -> Notes:
 # rules
 
 
-def _rules_part(done: Rewritten) -> Section:
+def _rules_part(done: RewriteResult) -> Section:
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])

@@ -16,7 +16,7 @@ import streamq.operators.pattern_scan
 import streamq.plan.case  # noqa: F401  its expression and the operators' nodes are then among the classes
 from streamq.aggregates import built_in
 from streamq.plan.expr import Expr, Opaque
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.node import NODES, Node
 from streamq.runtime.user_code.calls import WindowCall
 
@@ -48,11 +48,11 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
     elif (
         isinstance(hint, type)
         and hint.__module__ != "builtins"
-        and not issubclass(hint, Node | Expr | DataType | Named)
+        and not issubclass(hint, Node | Expr | DataType | NamedObject)
     ):
         for cls in (hint, *_subclasses(hint)):
             is_ours = cls.__module__.startswith("streamq.") and not cls.__name__.startswith("_")
-            is_ours = is_ours and not issubclass(cls, Named)
+            is_ours = is_ours and not issubclass(cls, NamedObject)
             if is_ours and is_dataclass(cls) and not inspect.isabstract(cls) and not _holds_code(cls):
                 yield cls
 

@@ -21,7 +21,7 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.stage import Channel, Hosted, Stage
+from streamq.runtime.stage import Channel, HostedKernel, Stage
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Port:
 def host(program: StagedPlan, ports: Sequence[Port]) -> None:
     """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
     stages = max((p.stage for p in ports), default=-1) + 1
-    hosted: list[list[Hosted]] = [[] for _ in range(stages)]
+    hosted: list[list[HostedKernel]] = [[] for _ in range(stages)]
     for number, port in enumerate(ports):
         channels = []
         for input_number, port_input in enumerate(port.inputs):
@@ -81,14 +81,14 @@ def host(program: StagedPlan, ports: Sequence[Port]) -> None:
                     columns=(*names, *port_input.lifetimes),
                     hashed=port_input.columns.hashed,
                     judge=_judge(program, path),
-                    carried=path.carried,
+                    progress_maps=path.progress_maps,
                 )
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
         relation = program.relations[port.name]
         program.relations[port.name] = Relation(port.name, relation.stage, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
-        hosted[port.stage].append(Hosted(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
+        hosted[port.stage].append(HostedKernel(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.lines
         if port.node is not None:
             program.nodes[number] = port.node

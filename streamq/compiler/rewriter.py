@@ -47,7 +47,7 @@ class Firing:
 
 
 @dataclass(frozen=True)
-class Skipped:
+class SkippedRule:
     """A rule that did not fire at a node where one might have expected it to, and why."""
 
     rule: Rule
@@ -56,15 +56,15 @@ class Skipped:
 
 
 @dataclass(frozen=True)
-class Rewritten:
+class RewriteResult:
     """A rewritten plan, the firings that led to it, and the rules that did not fire where one might expect it."""
 
     plan: Node
     firings: tuple[Firing, ...]
-    skipped: tuple[Skipped, ...]
+    skipped: tuple[SkippedRule, ...]
 
 
-def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> Rewritten:
+def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> RewriteResult:
     """Apply ``rules`` to a plan, in which all nodes have been expanded, until none fires any more.
 
     ``budget`` bounds the number of firings (default: a hundred a node and 1,000). Raises RewriteError, naming the
@@ -73,12 +73,12 @@ def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None
     plan = expanded(plan)
     allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
     firings: list[Firing] = []
-    skipped: list[Skipped] = []
+    skipped: list[SkippedRule] = []
     for phase in sorted({r.phase for r in rules}):
         run = _Phase([r for r in rules if r.phase <= phase], plan, allowed, firings)
         plan = run.normal_form(plan)
         skipped += run.skipped([r for r in rules if r.phase == phase], plan)
-    return Rewritten(plan, tuple(firings), tuple(skipped))
+    return RewriteResult(plan, tuple(firings), tuple(skipped))
 
 
 class _Phase:
@@ -88,7 +88,7 @@ class _Phase:
         self.rules, self.budget, self.firings = rules, budget, firings
         self.normal: dict[str, Node] = {}
         self.shared = _shared(plan)
-        self.refused: dict[tuple[str, str], Skipped] = {}
+        self.refused: dict[tuple[str, str], SkippedRule] = {}
 
     def normal_form(self, plan: Node) -> Node:
         """Return the plan to which no rule applies any more."""
@@ -112,10 +112,10 @@ class _Phase:
                     todo += [("become", node, fired), ("become", again, fired), ("enter", fired, None)]
         return self.normal[plan.digest]
 
-    def skipped(self, rules: Sequence[Rule], plan: Node) -> list[Skipped]:
+    def skipped(self, rules: Sequence[Rule], plan: Node) -> list[SkippedRule]:
         """Return the rules that do not apply to a plan in normal form, each with the node and the reason."""
         parts = nodes(plan)
-        skipped = [Skipped(r, n, reason) for r in rules if r.why_not for n in parts if (reason := r.why_not(n))]
+        skipped = [SkippedRule(r, n, reason) for r in rules if r.why_not for n in parts if (reason := r.why_not(n))]
         digests = {n.digest for n in parts}
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
@@ -136,7 +136,7 @@ class _Phase:
             if result is None:
                 continue
             if rule.recomputes and self._shares_window_below(node):
-                self.refused[rule.name, node.digest] = Skipped(rule, node, SHARED)
+                self.refused[rule.name, node.digest] = SkippedRule(rule, node, SHARED)
                 continue
             self.firings.append(Firing(rule, node, result))
             if len(self.firings) > self.budget:
@@ -248,4 +248,4 @@ def _near(node: Node) -> list[Node]:
     return near[:NEAR]
 
 
-__all__ = ["Firing", "Rewritten", "Skipped", "rewrite", "sketch"]
+__all__ = ["Firing", "RewriteResult", "SkippedRule", "rewrite", "sketch"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import RunBy
+from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
 from streamq.plan.node import Node, stated, states
@@ -17,7 +17,7 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
-        f"run by: {RunBy.MERGED_WINDOWS}",
+        f"run by: {ExecutionMethod.MERGED_WINDOWS}",
         ("partial results" if kernel.merges else "values with weights")
         + (", combined before the shuffle" if windows.combined else ""),
         f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from streamq.choices import CountedAs, OutputForm
+from streamq.choices import CountReason, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
@@ -21,9 +21,9 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
-from streamq.runtime.carried import Carrier
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
+from streamq.runtime.progress_map import ProgressMap
 from streamq.runtime.stage import Channel, Stage
 
 
@@ -52,7 +52,7 @@ class Path:
     moves: bool = False
     """Whether a row may be taken back and put in again with another end."""
 
-    carried: tuple[Carrier, ...] = ()
+    progress_maps: tuple[ProgressMap, ...] = ()
     """What the steps make of the relation's progress, in their order."""
 
     open_end: int | None = None
@@ -77,10 +77,10 @@ class Path:
         open_end = first if self.open_end is None else self.open_end
         moving = step.moving_columns(self.moving) if self.moves else self.moving
         path = replace(self, schema=step.schema, steps=(*self.steps, step), open_end=open_end, moving=moving)
-        if step.carrier is None:
+        if step.progress_map is None:
             return path
         is_point, moves = step.schema.shape == POINT, self.moves and step.keeps_end
-        return replace(path, points=is_point, moves=moves, carried=(*self.carried, step.carrier))
+        return replace(path, points=is_point, moves=moves, progress_maps=(*self.progress_maps, step.progress_map))
 
     @property
     def filters_open_end(self) -> bool:
@@ -90,7 +90,7 @@ class Path:
     def upto(self, at: int) -> Path:
         """The path without the steps from ``at`` on, which is where ends that may still move are first read."""
         steps = self.steps[:at]
-        carried = tuple(step.carrier for step in steps if step.carrier is not None)
+        progress_maps = tuple(step.progress_map for step in steps if step.progress_map is not None)
         return Path(
             relation=self.relation,
             stage=self.stage,
@@ -99,7 +99,7 @@ class Path:
             retracts=True,
             points=False,
             moves=True,
-            carried=carried,
+            progress_maps=progress_maps,
         )
 
 
@@ -208,9 +208,9 @@ class StagedPlan:
     @property
     def late_reasons(self) -> list[str]:
         """What is counted: ``source|reason``, and ``module|quarantined``."""
-        reasons = [reason for reason in CountedAs if reason is not CountedAs.QUARANTINED]
+        reasons = [reason for reason in CountReason if reason is not CountReason.QUARANTINED]
         of_sources = [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in reasons]
-        return [*of_sources, *(f"{name}|{CountedAs.QUARANTINED}" for name in self.quarantining)]
+        return [*of_sources, *(f"{name}|{CountReason.QUARANTINED}" for name in self.quarantining)]
 
     @property
     def quarantining(self) -> list[str]:

@@ -18,13 +18,13 @@ from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.staged_plan import INGRESS, Path, Relation, StagedPlan
-from streamq.compiler.strategy import JudgedAt
+from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import KernelSite, RunBy
-from streamq.operators.operator import Operator, Passing
+from streamq.operators.kernel_factory import ExecutionMethod, KernelSite
+from streamq.operators.operator import Operator, PassThrough
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
@@ -110,9 +110,9 @@ class _Compiler:
             return [self._source(node)]
         if isinstance(node, Step):
             return [self._step(node, path) for path in inputs[0]]
-        if isinstance(node, Passing):
+        if isinstance(node, PassThrough):
             return [path for paths in inputs for path in paths]
-        if isinstance(node, Operator) and self.strategy.run_by.get(node.digest) == RunBy.MERGED_WINDOWS:
+        if isinstance(node, Operator) and self.strategy.run_by.get(node.digest) == ExecutionMethod.MERGED_WINDOWS:
             return [self._host_window(node, inputs[0])]
         if isinstance(node, EvaluatedOperator):
             return [self._host_evaluation(node, inputs)]
@@ -124,7 +124,7 @@ class _Compiler:
         If the step changes lifetimes, rows wait until the ends that it or an earlier step of the path reads no longer move.
         """
         path = path.then(step)
-        return self._settle_before_open_end(path) if step.carrier is not None else path
+        return self._settle_before_open_end(path) if step.progress_map is not None else path
 
     # operators that the kernel `recompute` hosts
 
@@ -213,7 +213,7 @@ class _Compiler:
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
         judging = self.strategy.judging[node.table]
-        if judging.at is JudgedAt.FIRST_KERNEL:
+        if judging.at is JudgePlace.FIRST_KERNEL:
             return path
         kernel = InsertIngressKernel(path.points, judging.grid, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
@@ -327,7 +327,7 @@ def _moves_members(path: Path, port: PortColumns) -> bool:
 def _reads_end(windows: GridAggregation, paths: list[Path]) -> bool:
     """Whether an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
     # a step that changes lifetimes has waited until the ends that it reads are settled
-    steps = [step for p in paths for step in p.steps if step.carrier is None]
+    steps = [step for p in paths for step in p.steps if step.progress_map is None]
     return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
 
 

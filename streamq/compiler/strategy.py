@@ -13,13 +13,13 @@ from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.grid import Grid
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.kernel_factory import RunBy
+from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.plan.node import Node, nodes
 
 
-class JudgedAt(StrEnum):
+class JudgePlace(StrEnum):
     """Who holds a source's items against its CTI."""
 
     OWN_KERNEL = "by the kernel that makes events of its items"
@@ -28,13 +28,13 @@ class JudgedAt(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judging:
+class JudgeChoice:
     """Where a source's lateness is judged; ``reason``: why, where there was a choice.
 
     ``grid``: windows that take the source's own starts first, to whose starts its CTI may be rounded down.
     """
 
-    at: JudgedAt
+    at: JudgePlace
     reason: str = ""
     grid: Grid | None = None
 
@@ -43,8 +43,8 @@ class Judging:
 class Strategy:
     """What was chosen for a plan: where each source, by its table, is judged; what runs an operator with state, by its digest."""
 
-    judging: Mapping[str, Judging]
-    run_by: Mapping[str, RunBy]
+    judging: Mapping[str, JudgeChoice]
+    run_by: Mapping[str, ExecutionMethod]
 
 
 def choose(plan: Node, options: Options) -> Strategy:
@@ -55,21 +55,21 @@ def choose(plan: Node, options: Options) -> Strategy:
     return Strategy(judging={s.table: _judging(s, ways[s.digest], options) for s in sources}, run_by=run_by)
 
 
-def _run_by(node: Node) -> RunBy | None:
+def _run_by(node: Node) -> ExecutionMethod | None:
     if isinstance(node, Operator) and node.grid_windows() is not None:
-        return RunBy.MERGED_WINDOWS
+        return ExecutionMethod.MERGED_WINDOWS
     if isinstance(node, EvaluatedOperator):
         return node.evaluation.factory.run_by
     return None
 
 
-def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judging:
+def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> JudgeChoice:
     if source.ingress is not None:
-        return Judging(at=JudgedAt.OWN_KERNEL)
+        return JudgeChoice(at=JudgePlace.OWN_KERNEL)
     way = ways[0] if len(ways) == 1 else None
     grid = way.window.grid if way is not None and way.window is not None and not way.moves_starts else None
     reason = _reason_for_a_stage(source, ways, options)
-    return Judging(at=JudgedAt.STAGE if reason else JudgedAt.FIRST_KERNEL, reason=reason, grid=grid)
+    return JudgeChoice(at=JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL, reason=reason, grid=grid)
 
 
 def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:
@@ -100,4 +100,4 @@ def _drops_what_is_late(source: Source) -> bool:
     return source.gives_points and not source.policy.late.shows_items
 
 
-__all__ = ["JudgedAt", "Judging", "Strategy", "choose"]
+__all__ = ["JudgePlace", "JudgeChoice", "Strategy", "choose"]

@@ -22,7 +22,7 @@ from streamq.plan.lowering import as_key, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
-from streamq.runtime.readings import OBSERVED, Combine, columns_of, combine_of
+from streamq.runtime.readings import OBSERVED, CombineRule, columns_of, combine_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -40,7 +40,7 @@ COPY = "__copy"
 
 
 @dataclass(frozen=True)
-class Lowering:
+class StreamLowering:
     """What becomes of a program: over which tables, and who is told of every node's DataFrames."""
 
     program: StagedPlan
@@ -48,7 +48,7 @@ class Lowering:
     observer: Observer = NOBODY
 
 
-def chain(lowering: Lowering, control: DataFrame | None, identity: Identity) -> DataFrame:
+def chain(lowering: StreamLowering, control: DataFrame | None, identity: Identity) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
     a column each, ``Result.column``.
 
@@ -81,8 +81,8 @@ def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
     """The envelopes of the last stage, a few a bucket, with what is read off those that hold readings."""
     from pyspark.sql import functions as F
 
-    aggregates: dict[Combine, Callable[[Column], Column]]
-    aggregates = {Combine.MAX: F.max, Combine.MIN: F.min, Combine.SUM: F.sum}
+    aggregates: dict[CombineRule, Callable[[Column], Column]]
+    aggregates = {CombineRule.MAX: F.max, CombineRule.MIN: F.min, CombineRule.SUM: F.sum}
     sources = [r.name for r in program.sources]
     kernels = {h.name: {c.port for c in h.channels} for stage in program.stages for h in stage.hosted}
     readings = F.from_json(F.col("__body").cast("string"), "map<string,bigint>")
@@ -96,7 +96,7 @@ def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
 # map sides
 
 
-def _tell_results(lowering: Lowering, relations: list[Relation], df: DataFrame) -> None:
+def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataFrame) -> None:
     """Tell the observer of the rows that kernels give; those of several relations stand in a struct each."""
     for relation in relations if lowering.observer is not NOBODY else ():
         node = lowering.program.nodes.get(relation.number)
@@ -105,7 +105,7 @@ def _tell_results(lowering: Lowering, relations: list[Relation], df: DataFrame) 
             lowering.observer.rows_out(node, df if struct is None else df.select(f"{struct}.*"))
 
 
-def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
+def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import ENVELOPE_DDL, source_packer
@@ -119,28 +119,28 @@ def _packed_source(lowering: Lowering, relation: Relation) -> DataFrame:
         is_delta = is_delta & (~source.items.ctis).on_spark()
     carried = source.policy.progress.carried_columns
     df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
-    beside = _Beside((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
+    beside = _ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
     df, lanes = _along(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
 @dataclass(frozen=True)
-class _Beside:
+class _ExtraColumns:
     """The columns that a map side reads beside what channels take: ``outside``, which no path reads, and those of ``rows``."""
 
     outside: tuple[str, ...] = ("__to", "__channel", "__body")
     rows: tuple[str, ...] = ()
 
 
-_ENVELOPES = _Beside()
+_ENVELOPES = _ExtraColumns()
 """Those of a map side between two stages, which passes envelopes on."""
 
 
 def _along(
-    lowering: Lowering,
+    lowering: StreamLowering,
     relations: list[Relation],
     df: DataFrame,
-    beside: _Beside = _ENVELOPES,
+    beside: _ExtraColumns = _ENVELOPES,
     is_delta: Column | None = None,
 ) -> tuple[DataFrame, Any]:
     """The relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
@@ -151,7 +151,7 @@ def _along(
     """
     from pyspark.sql import functions as F
 
-    from streamq.runtime.processor import Lanes
+    from streamq.runtime.processor import WideRowLayout
 
     feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
     if len(feeds) == 1 and _is_plain(feeds[0][1]):
@@ -162,7 +162,7 @@ def _along(
         has_ctis = relation.source is not None and relation.source.items.ctis is not None
         always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
         df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
-        return df, Lanes({feed.channel.number: (None, feed.channel.columns)})
+        return df, WideRowLayout({feed.channel.number: (None, feed.channel.columns)})
     single = len(relations) == 1
     packed: list[str] = []
     all_columns = [n for n in df.columns if n not in beside.outside]
@@ -186,7 +186,7 @@ def _along(
         packed.append(name)
         lanes[feed.channel.number] = (name, feed.channel.columns)
     df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
-    return df, Lanes(lanes)
+    return df, WideRowLayout(lanes)
 
 
 def _copied(
@@ -215,11 +215,11 @@ def _copied(
 
 
 def _is_plain(feed: Feed) -> bool:
-    is_moved = any(step.carrier is not None for step in feed.path.steps)
+    is_moved = any(step.progress_map is not None for step in feed.path.steps)
     return not is_moved and not any("." in name for name in feed.channel.columns)
 
 
-def _apply_steps(lowering: Lowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
+def _apply_steps(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
     """The rows of a relation, with ``__keep``, at the end of a path."""
     rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
     for step in feed.path.steps:
@@ -309,7 +309,7 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
     return df.mapInArrow(opener(how, schema), _spark_schema(schema))
 
 
-def _result(lowering: Lowering, df: DataFrame) -> DataFrame:
+def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     """The rows of the results, late rows and totals; those of several results stand in a column each."""
     import pyarrow as pa
     from pyspark.sql import functions as F

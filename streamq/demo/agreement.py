@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any
 
-Row = tuple[Any, ...]
+AnswerRow = tuple[Any, ...]
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Agreement:
 
     columns: tuple[str, ...]
     common: int
-    only_left: Counter[Row]
-    only_right: Counter[Row]
+    only_left: Counter[AnswerRow]
+    only_right: Counter[AnswerRow]
 
     def __bool__(self) -> bool:
         return not self.only_left and not self.only_right

@@ -20,7 +20,7 @@ from streamq.functions.checked import checked
 from streamq.functions.infix import infix
 from streamq.functions.operands import DOUBLE, NUMBER, converted, divisor_first, each, is_of
 from streamq.plan.function import Infix, Prefix, Text
-from streamq.plan.operand import ArrowForm, Compute, Operand, Takes, Value
+from streamq.plan.operand import ArrowForm, Compute, Operand, OperandCheck, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
 from streamq.runtime.arrow_casts import quotient
 from streamq.runtime.arrow_types import (
@@ -79,7 +79,7 @@ def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], resul
     )
 
 
-def _takes(of_decimals: OfDecimals) -> Takes:
+def _takes(of_decimals: OfDecimals) -> OperandCheck:
     """Numbers, instants and durations; decimals if the result, as it is computed here, has no more than 38 digits.
 
     Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer.

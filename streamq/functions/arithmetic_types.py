@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import Result
-from streamq.plan.function import Unfit
+from streamq.plan.function import UnfitOperands
 from streamq.plan.operand import Operand
 from streamq.plan.spark_types import FLOATING, as_decimal, is_numeric, quotient_type, wider
 
@@ -61,7 +61,7 @@ def _within_38(precision: int, scale: int) -> t.DecimalType | None:
 def _operator(
     sign: str, of_times: OfTimes, of_decimals: OfDecimals, of_numbers: Callable[[DataType, DataType], DataType | None]
 ) -> Result:
-    """The type of ``a sign b``; raises Unfit where an operand is no number, no instant and no duration."""
+    """The type of ``a sign b``; raises UnfitOperands where an operand is no number, no instant and no duration."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
         if len(operands) != 2 or operands[0].kind is None or operands[1].kind is None:
@@ -69,7 +69,7 @@ def _operator(
         a, b = operands[0].kind, operands[1].kind
         for kind in (a, b):
             if isinstance(kind, _NO_NUMBERS):
-                raise Unfit(f"{sign} needs numbers", "Cast it.", kind)
+                raise UnfitOperands(f"{sign} needs numbers", "Cast it.", kind)
         if isinstance(a, t.NullType) and isinstance(b, t.NullType):
             return None
         if isinstance(a, t.TimestampType) or isinstance(b, t.TimestampType) or isinstance(a, t.DayTimeIntervalType):

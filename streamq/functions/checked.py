@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, Refused, arrow_type, rowwise
+from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, rowwise
 
 
 def overflow(kind: DataType) -> str:
@@ -27,7 +27,7 @@ def checked(strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: Da
     def bounded(*row: int) -> int:
         result = exact(*row)
         if not -(1 << bits - 1) <= result < 1 << bits - 1:
-            raise Refused
+            raise RowError
         return result
 
     integral = {8: t.ByteType, 16: t.ShortType, 32: t.IntegerType, 64: t.LongType}[bits]()

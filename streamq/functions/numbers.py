@@ -20,7 +20,7 @@ from streamq.plan.operand import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
 from streamq.runtime import fdlibm
 from streamq.runtime.arrow_casts import saturated
-from streamq.runtime.arrow_types import BITS, Outcome, Refused, fault, from_numpy, nulls, rowwise, to_numpy
+from streamq.runtime.arrow_types import BITS, Outcome, RowError, fault, from_numpy, nulls, rowwise, to_numpy
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -76,7 +76,7 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         def whole(value: int) -> int:
             rounded = (abs(value) + half) // unit * unit * (1 if value >= 0 else -1)
             if not -(1 << BITS[type(kind)] - 1) <= rounded < 1 << BITS[type(kind)] - 1:
-                raise Refused
+                raise RowError
             return rounded
 
         return rowwise(whole, kind, overflow(kind), array)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.plan.operand import Takes, Value
+from streamq.plan.operand import OperandCheck, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, wider
 from streamq.runtime.arrow_casts import can_cast, cast
 from streamq.runtime.arrow_types import nulls, valid
@@ -35,7 +35,7 @@ def is_of(kind: DataType, group: Group) -> bool:
     return isinstance(kind, (*group, t.NullType)) and (not isinstance(kind, t.StringType) or kind == t.StringType())
 
 
-def each(*groups: Group, optional: int = 0, repeated: bool = False) -> Takes:
+def each(*groups: Group, optional: int = 0, repeated: bool = False) -> OperandCheck:
     """One group of types an operand; the last one may be repeated, the last ``optional`` ones missing."""
 
     def takes(operands: Sequence[Value]) -> bool:
@@ -47,7 +47,7 @@ def each(*groups: Group, optional: int = 0, repeated: bool = False) -> Takes:
     return takes
 
 
-def constant(takes: Takes, at: int, kind: type) -> Takes:
+def constant(takes: OperandCheck, at: int, kind: type) -> OperandCheck:
     """The operand ``at``, if it is there, is written down as a constant."""
     return lambda operands: takes(operands) and (len(operands) <= at or type(operands[at].constant) is kind)
 

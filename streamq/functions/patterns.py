@@ -13,7 +13,7 @@ from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import STRING, converted, each
 from streamq.plan.function import Method
 from streamq.plan.operand import ArrowForm, Value
-from streamq.runtime.arrow_types import Outcome, Refused, rowwise
+from streamq.runtime.arrow_types import Outcome, RowError, rowwise
 
 
 def like_pattern(pattern: str) -> re.Pattern[str] | None:
@@ -34,7 +34,7 @@ def _like(operands: Sequence[Value], kind: DataType) -> Outcome:
     def like(text: str, pattern: str) -> bool:
         regex = like_pattern(pattern)
         if regex is None:
-            raise Refused
+            raise RowError
         return regex.fullmatch(text) is not None
 
     refused = "[INVALID_FORMAT] a LIKE pattern in which \\ escapes nothing"

@@ -8,7 +8,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import Result
-from streamq.plan.function import Unfit
+from streamq.plan.function import UnfitOperands
 from streamq.plan.operand import Operand
 from streamq.plan.spark_types import FLOATING, comparable, is_numeric, wider
 
@@ -27,22 +27,22 @@ def by(rule: Rule) -> Result:
 
 
 def compared(operands: Sequence[Operand]) -> DataType:
-    """BOOLEAN of operands that can each be compared with the first; raises Unfit for others."""
+    """BOOLEAN of operands that can each be compared with the first; raises UnfitOperands for others."""
     first, *others = operands
     for other in others:
         if first.kind is not None and other.kind is not None and not comparable(first.kind, other.kind):
             wrong = f"cannot compare {first.kind.simpleString()} with {other.kind.simpleString()}"
-            raise Unfit(wrong, "Cast one side.")
+            raise UnfitOperands(wrong, "Cast one side.")
     return t.BooleanType()
 
 
 def logical(name: str) -> Result:
-    """BOOLEAN of booleans; raises Unfit for others."""
+    """BOOLEAN of booleans; raises UnfitOperands for others."""
 
     def result(operands: Sequence[Operand]) -> DataType:
         for kind in (o.kind for o in operands):
             if kind is not None and not isinstance(kind, t.BooleanType | t.NullType):
-                raise Unfit(f"{name} needs booleans", "Compare it with something.", kind)
+                raise UnfitOperands(f"{name} needs booleans", "Compare it with something.", kind)
         return t.BooleanType()
 
     return result

@@ -15,7 +15,7 @@ from streamq.functions.built_in import BuiltIn
 from streamq.functions.operands import BYTES, STRING, WHOLE, always, converted, each
 from streamq.functions.result_types import SAME_TEXT, by
 from streamq.plan.function import Method
-from streamq.plan.operand import ArrowForm, Compute, Takes, Value
+from streamq.plan.operand import ArrowForm, Compute, OperandCheck, Value
 from streamq.runtime.arrow_types import Outcome, rowwise
 
 
@@ -89,7 +89,7 @@ def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pa.array(joined, pa.string())
 
 
-def _rows(takes: Takes, function: Callable[..., Any]) -> ArrowForm:
+def _rows(takes: OperandCheck, function: Callable[..., Any]) -> ArrowForm:
     return ArrowForm(takes, _by_row(function))
 
 

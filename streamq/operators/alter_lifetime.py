@@ -24,9 +24,9 @@ from streamq.plan.resolve import Given
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
-from streamq.runtime.carried import Carried, Carrier
-from streamq.runtime.carried_by_expr import CarriedByExpr
+from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.lifetimes import saturating
+from streamq.runtime.progress_map import ProgressMap, ProgressShift
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
 
 if TYPE_CHECKING:
@@ -130,24 +130,28 @@ class AlterLifetime(Step):
         return f"start={start}, duration={length}"
 
     @property
-    def carrier(self) -> Carrier:
+    def progress_map(self) -> ProgressMap:
         """What moving lifetimes makes of progress."""
         start, length = self.start, self.length
         if start.expr is not None:
-            return Carried(-start.within) if start.within is not None else CarriedByExpr(start.expr, self.input.schema)
-        return Carried(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
+            return (
+                ProgressShift(-start.within)
+                if start.within is not None
+                else ExprProgressMap(start.expr, self.input.schema)
+            )
+        return ProgressShift(start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0))
 
     @property
     def moves_as_progress(self) -> bool:
         is_moved_by = self.start.expr is None and self.start.anchor == Anchor.LE
         return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
 
-    def carry_on_spark(self) -> Column:
+    def map_progress_on_spark(self) -> Column:
         from pyspark.sql import functions as F
 
-        start, carrier = self.start, self.carrier
-        if isinstance(carrier, Carried):
-            carried = moved(F.col("__le"), carrier.by)
+        start, progress_map = self.start, self.progress_map
+        if isinstance(progress_map, ProgressShift):
+            carried = moved(F.col("__le"), progress_map.by)
         else:
             assert start.expr is not None
             carried = spark_expression(start.expr, self.input.schema)

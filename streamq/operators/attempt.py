@@ -7,9 +7,9 @@ from dataclasses import replace
 
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
-from streamq.operators.kernel_factory import OwnKernel
-from streamq.operators.operator import EventsAside
+from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
+from streamq.operators.kernel_factory import OwnKernelFactory
+from streamq.operators.operator import QuarantineEvents
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits, node
@@ -57,9 +57,9 @@ class Attempt(EvaluatedOperator):
         return True
 
     @property
-    def set_aside(self) -> tuple[EventsAside, ...]:
+    def set_aside(self) -> tuple[QuarantineEvents, ...]:
         names = dict.fromkeys(call.function.name for _, e in self.columns for call in set_aside_by(e))
-        return tuple(EventsAside(name, self.input.schema, in_windows=False) for name in names)
+        return tuple(QuarantineEvents(name, self.input.schema, in_windows=False) for name in names)
 
     def detail(self) -> str:
         return ", ".join(f"{shown_name(name)} = {show(e)}" for name, e in self.columns)
@@ -72,9 +72,9 @@ class Attempt(EvaluatedOperator):
             inputs=(PortColumns(all_columns(source), (LE,)),),
             schema=self.schema,
             reads_ends=any(reads_end(e) for _, e in self.columns),
-            moves=Moves.AS_INPUTS,
+            moves=EndMoves.AS_INPUTS,
             sets_aside=True,
-            factory=OwnKernel(lambda site: AttemptKernel(evaluator, site.late_output)),
+            factory=OwnKernelFactory(lambda site: AttemptKernel(evaluator, site.late_output)),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

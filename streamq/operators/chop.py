@@ -9,7 +9,7 @@ from streamq.errors import TimeError, sentence
 from streamq.grid import Grid
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
@@ -61,7 +61,7 @@ class Chop(EvaluatedOperator):
             inputs=(PortColumns(all_columns(self.schema), (LE,)),),
             schema=self.schema,
             bound=Bound.ENDLESS,
-            moves=Moves.AS_INPUTS,
+            moves=EndMoves.AS_INPUTS,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, TimeError, column_names, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
+from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.operator import BatchRun
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import lifetime
@@ -57,7 +57,7 @@ class DistinctIds(EvaluatedOperator):
             inputs=(PortColumns(all_columns(self.schema), self.ids),),
             schema=self.schema,
             reads_ends=True,
-            moves=Moves.NEVER,
+            moves=EndMoves.NEVER,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

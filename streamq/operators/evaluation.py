@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from streamq.operators.kernel_factory import KernelFactory, Recompute
+from streamq.operators.kernel_factory import KernelFactory, RecomputeFactory
 from streamq.plan.expr import Cast, Col, Expr
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Schema, key_types
@@ -35,7 +35,7 @@ class PortColumns:
         return any(reads_end(expr) for _, expr in self.columns)
 
 
-class Moves(Enum):
+class EndMoves(Enum):
     """Whether the end of a row in the result may still move once the result's CTI has passed the row's start."""
 
     NEVER = auto()
@@ -47,7 +47,7 @@ class Moves(Enum):
 
     def over(self, is_input_moving: bool) -> bool:
         """Whether ends move over inputs of which some do, or none does."""
-        return is_input_moving if self is Moves.AS_INPUTS else self is Moves.ALWAYS
+        return is_input_moving if self is EndMoves.AS_INPUTS else self is EndMoves.ALWAYS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,7 +78,7 @@ class Evaluation:
     None: such events wait before the operator until they are settled.
     """
 
-    moves: Moves = Moves.ALWAYS
+    moves: EndMoves = EndMoves.ALWAYS
     """Whether ends in the result move."""
 
     unmoved: Evaluator | None = None
@@ -87,7 +87,7 @@ class Evaluation:
     sets_aside: bool = False
     """Whether a module of a user's sets aside what it fails for: ``rows`` of the evaluator then takes a ``SetAside``, too."""
 
-    factory: KernelFactory = field(default_factory=Recompute)
+    factory: KernelFactory = field(default_factory=RecomputeFactory)
     """Makes the kernel that runs the operator on a stream."""
 
 
@@ -127,4 +127,4 @@ def condition_of(where: Expr | None, pair: Schema) -> PairCondition | None:
     return None if where is None else PairCondition(where, pair)
 
 
-__all__ = ["Columns", "Evaluation", "KeyColumns", "Moves", "PortColumns", "all_columns", "condition_of"]
+__all__ = ["Columns", "Evaluation", "KeyColumns", "EndMoves", "PortColumns", "all_columns", "condition_of"]

@@ -15,7 +15,7 @@ from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
     AS_START,
-    Identified,
+    InsertSource,
     axis_of,
     checked,
     keep_good,
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 
 @node
-class Intervals(Identified):
+class Intervals(InsertSource):
     """The rows of ``table``, alive from column ``start`` to ``end``; with ``ids``, those of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside

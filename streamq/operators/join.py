@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from streamq.choices import JoinKind, chosen
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm
-from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
+from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import (
     OTHER_LE,
     OTHER_RE,
@@ -20,7 +20,7 @@ from streamq.operators.interval_join import (
     uncovered_parts,
 )
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
-from streamq.operators.kernel_factory import OwnKernel
+from streamq.operators.kernel_factory import OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
 from streamq.plan.expr import Col, Expr
@@ -125,8 +125,8 @@ class Join(Pairing):
             evaluator=evaluator,
             inputs=inputs,
             schema=self.schema,
-            moves=Moves.AS_INPUTS,
-            factory=OwnKernel(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
+            moves=EndMoves.AS_INPUTS,
+            factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 
     @property

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from streamq.operators.evaluation import Evaluation
 
 
-class RunBy(StrEnum):
+class ExecutionMethod(StrEnum):
     """The ways in which an operator with state is run, in the words of explain."""
 
     MERGED_WINDOWS = "partial results of ranges of windows, merged"
@@ -45,7 +45,7 @@ class KernelSite:
 class KernelFactory(ABC):
     """Makes the kernel that runs an operator on a stream from the operator's :class:`Evaluation` and the kernel's site."""
 
-    run_by: ClassVar[RunBy]
+    run_by: ClassVar[ExecutionMethod]
 
     corrects: ClassVar[bool]
     """True if the kernel keeps the rows that it has sent, and takes them back where they change."""
@@ -60,10 +60,10 @@ class KernelFactory(ABC):
         return self.corrects
 
 
-class OwnKernel(KernelFactory):
+class OwnKernelFactory(KernelFactory):
     """The kernel of an operator that is not run by its evaluator; ``kernel`` makes it."""
 
-    run_by = RunBy.OWN_KERNEL
+    run_by = ExecutionMethod.OWN_KERNEL
     corrects = False
 
     def __init__(self, kernel: Callable[[KernelSite], Kernel]):
@@ -73,10 +73,10 @@ class OwnKernel(KernelFactory):
         return self._kernel(site)
 
 
-class Recompute(KernelFactory):
+class RecomputeFactory(KernelFactory):
     """The kernel ``recompute``, over the operator's evaluator; subclasses make a kernel that keeps more than events."""
 
-    run_by = RunBy.EVALUATOR
+    run_by = ExecutionMethod.EVALUATOR
     corrects = True
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
@@ -96,4 +96,4 @@ class Recompute(KernelFactory):
         }
 
 
-__all__ = ["KernelFactory", "KernelSite", "OwnKernel", "Recompute", "RunBy"]
+__all__ = ["KernelFactory", "KernelSite", "OwnKernelFactory", "RecomputeFactory", "ExecutionMethod"]

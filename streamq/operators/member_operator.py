@@ -8,7 +8,7 @@ from typing import Any
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Columns, Evaluation, Moves, PortColumns
+from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
@@ -82,7 +82,7 @@ class MemberOperator(EvaluatedOperator):
             # a time-bound operator accepts moving ends of lifetimes: it has promised nothing of values computed of them
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
             waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
-            moves=Moves.ALWAYS if has_moving_ends or is_time_bound else Moves.NEVER,
+            moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
             **modules,
         )
 

@@ -18,7 +18,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DecimalType
 
 from streamq.operators.batch_form import BatchChoice, BatchForm
-from streamq.plan.partial import Algebra, Frame, SparkPartial
+from streamq.plan.partial import Algebra, SparkPartial, WindowFrame
 from streamq.runtime.merging_sql import CountAlgebra, SubtractableAlgebra
 
 if TYPE_CHECKING:
@@ -192,7 +192,7 @@ def _running(
 
     ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
     """
-    so_far = Frame(_over(by, order, "1 PRECEDING"), _over(by, order, rows), rows == "CURRENT ROW")
+    so_far = WindowFrame(_over(by, order, "1 PRECEDING"), _over(by, order, rows), rows == "CURRENT ROW")
     sums = dict(also)
     steps: dict[str, str] = {}
     for part in parts:

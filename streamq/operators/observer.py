@@ -17,7 +17,7 @@ class Observer(Protocol):
         """Rows of its result."""
 
 
-class Nobody:
+class NullObserver:
     """The observer of a plan that nobody watches."""
 
     def rows_in(self, node: Node, port: int, rows: Any) -> None:
@@ -27,6 +27,6 @@ class Nobody:
         """Nothing."""
 
 
-NOBODY = Nobody()
+NOBODY = NullObserver()
 
-__all__ = ["NOBODY", "Nobody", "Observer"]
+__all__ = ["NOBODY", "NullObserver", "Observer"]

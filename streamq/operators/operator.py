@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class EventsAside:
+class QuarantineEvents:
     """The events that a module, called by an operator, sets aside: they are of ``schema``, and ``in_windows`` or on their own."""
 
     module: str
@@ -97,7 +97,7 @@ class Operator(Node, ABC):
         return ()
 
     @property
-    def set_aside(self) -> tuple[EventsAside, ...]:
+    def set_aside(self) -> tuple[QuarantineEvents, ...]:
         """The events that modules which it calls set aside where they fail."""
         return ()
 
@@ -133,7 +133,7 @@ class Operator(Node, ABC):
         raise not_of_the_group(self, "one of its inputs")
 
 
-def set_aside(plan: Node) -> list[EventsAside]:
+def set_aside(plan: Node) -> list[QuarantineEvents]:
     """The events that the modules of a plan set aside where they fail; the plan's nodes are expanded."""
     return [aside for node in nodes(plan) if isinstance(node, Operator) for aside in node.set_aside]
 
@@ -150,8 +150,8 @@ def not_of_the_group(operator: Node, which: str) -> PlanError:
     )
 
 
-class Passing(Operator):
+class PassThrough(Operator):
     """An operator that in a stream hands on the rows of its inputs as they are, to whatever reads it."""
 
 
-__all__ = ["BatchRun", "EventsAside", "Operator", "Passing", "not_of_the_group", "set_aside"]
+__all__ = ["BatchRun", "QuarantineEvents", "Operator", "PassThrough", "not_of_the_group", "set_aside"]

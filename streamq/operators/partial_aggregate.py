@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.operators.bounded import events_of
-from streamq.operators.operator import BatchRun, Passing
+from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @node
-class PartialAggregate(Passing):
+class PartialAggregate(PassThrough):
     """Events of ``input`` grouped by keys and range of windows (DataCell's basic window) into partial results.
 
     ``arguments`` are what those are made of: columns by name, of which several may share one.

@@ -13,7 +13,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, WholeRows
+from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, TypedRows
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.user_code.calls import StepCall
 from streamq.user_code.forms import row_shape
@@ -83,7 +83,7 @@ class PatternScan(EventOperator):
             count=self.count,
             within=self.within,
         )
-        rows = row_shape(self.fields, WholeRows)
+        rows = row_shape(self.fields, TypedRows)
         return StepCall(
             name=self.name,
             initial=step.initial,

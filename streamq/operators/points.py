@@ -12,7 +12,7 @@ from streamq.operators.arrow_items import ArrowItems, column_ticks
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_START,
-    Identified,
+    InsertSource,
     axis_of,
     checked,
     keep_good,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 @node
-class Points(Identified):
+class Points(InsertSource):
     """The rows of ``table`` at the instants of column ``time``; with ``ids``, those of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside

@@ -45,9 +45,9 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
 
     if isinstance(node, Source):
         return _of_source(node, run)
-    if isinstance(node, Step) and node.carrier is not None:
+    if isinstance(node, Step) and node.progress_map is not None:
         (of,) = below
-        carried = F.when(F.col(REACH).isNotNull(), node.carry_on_spark())
+        carried = F.when(F.col(REACH).isNotNull(), node.map_progress_on_spark())
         return of.withColumn(LE, F.col(REACH)).select(carried.alias(REACH))
     return _furthest(below)
 

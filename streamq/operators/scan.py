@@ -11,9 +11,9 @@ from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
 from streamq.operators.evaluated import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, Moves, PortColumns, all_columns
-from streamq.operators.kernel_factory import KernelSite, Recompute
-from streamq.operators.operator import EventsAside
+from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
+from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
+from streamq.operators.operator import QuarantineEvents
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
@@ -76,8 +76,8 @@ class Scan(EvaluatedOperator):
         return source.with_fields(fields).with_shape(POINT)
 
     @property
-    def set_aside(self) -> tuple[EventsAside, ...]:
-        aside = EventsAside(self.operator.name, self.input.schema, in_windows=False)
+    def set_aside(self) -> tuple[QuarantineEvents, ...]:
+        aside = QuarantineEvents(self.operator.name, self.input.schema, in_windows=False)
         return (aside,) if self.operator.sets_aside else ()
 
     def _mixes_windows(self) -> bool:
@@ -117,16 +117,16 @@ class Scan(EvaluatedOperator):
             inputs=(PortColumns(tuple(columns.items()), self.keys),),
             schema=self.schema,
             pointwise=(0,),
-            moves=Moves.NEVER,
+            moves=EndMoves.NEVER,
             sets_aside=self.operator.sets_aside,
-            factory=_GoOn(),
+            factory=_ScanFactory(),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
-class _GoOn(Recompute):
+class _ScanFactory(RecomputeFactory):
     """The kernel ``scan``, whose evaluator goes on from states."""
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:

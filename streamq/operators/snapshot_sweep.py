@@ -13,7 +13,7 @@ from streamq.operators.merging import merge_partials
 from streamq.operators.partial_aggregate import partial_columns, partial_fields
 from streamq.plan.aggregation import Expansion
 from streamq.plan.lowering import lifetime, spark_expression
-from streamq.plan.partial import SparkPartial, Summed, spark_partials
+from streamq.plan.partial import SparkPartial, SummablePartial, spark_partials
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, same_keys
@@ -32,7 +32,7 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
     if form == BatchForm.SWEEP:
-        summed = [partial for partial in split.partials if isinstance(partial, Summed) and partial.exact]
+        summed = [partial for partial in split.partials if isinstance(partial, SummablePartial) and partial.exact]
         assert len(summed) == len(split.partials)
         rows = _swept(source, df, split, summed, quoted)
     else:
@@ -45,7 +45,9 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
     return rows.select(*quoted, STARTS, ENDS, *(spark_expression(e, inner).alias(name) for name, e in split.outputs))
 
 
-def _swept(source: Schema, df: DataFrame, split: Expansion, summed: Sequence[Summed], keys: list[str]) -> DataFrame:
+def _swept(
+    source: Schema, df: DataFrame, split: Expansion, summed: Sequence[SummablePartial], keys: list[str]
+) -> DataFrame:
     """What starts is added, what ends is taken off: a running sum over the endpoints of a group, O(n log n)."""
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]

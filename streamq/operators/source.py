@@ -111,7 +111,7 @@ class Source(Operator):
         return f"{self.title}{self.table.removeprefix('#')}" if self.table.startswith("#") else self.table
 
 
-class Identified(Source):
+class InsertSource(Source):
     """A source of inserts whose rows of equal ``ids`` and start, if it has ids, are one event, however often delivered."""
 
     cases = ("with id", "without id")
@@ -205,7 +205,7 @@ def checked(
     return read, reason
 
 
-def once(node: Identified, df: DataFrame) -> DataFrame:
+def once(node: InsertSource, df: DataFrame) -> DataFrame:
     """Of the events of one id and start the least by (end, payload): what is equal to it repeats it, the others are none."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F

@@ -11,8 +11,8 @@ from streamq.plan.expr import Expr
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema, quote
-from streamq.runtime.carried import Carrier
 from streamq.runtime.event import LE, RE
+from streamq.runtime.progress_map import ProgressMap
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -91,7 +91,7 @@ class Step(Operator):
         """Apply the step to rows in Arrow arrays."""
 
     @property
-    def carrier(self) -> Carrier | None:
+    def progress_map(self) -> ProgressMap | None:
         """The function that the step applies to its input's CTI and watermark; None if it changes no lifetimes.
 
         A step that moves every start by five ticks has one that adds five.
@@ -100,11 +100,11 @@ class Step(Operator):
 
     @property
     def moves_as_progress(self) -> bool:
-        """Whether every start is moved by as many ticks as :attr:`carrier` moves progress, so that what is late stays late."""
-        return self.carrier is None
+        """True if every start is moved by as many ticks as progress is, so that late rows stay late, and only those are."""
+        return self.progress_map is None
 
-    def carry_on_spark(self) -> Column:
-        """Return :attr:`carrier` applied to the finite instant in column ``__le``, as a Spark column of ticks."""
+    def map_progress_on_spark(self) -> Column:
+        """Return :attr:`progress_map` applied to the finite instant in column ``__le``, as a Spark column of ticks."""
         from pyspark.sql import functions as F
 
         return F.col(LE)
@@ -116,7 +116,7 @@ class Step(Operator):
 
     @property
     def on_windows(self) -> bool:
-        return self.carrier is None and self.input.on_windows
+        return self.progress_map is None and self.input.on_windows
 
     @property
     def moves_start(self) -> bool:

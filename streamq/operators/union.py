@@ -7,7 +7,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Self
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.operator import BatchRun, Passing, not_of_the_group
+from streamq.operators.operator import BatchRun, PassThrough, not_of_the_group
 from streamq.plan.node import Node, node
 from streamq.plan.schema import INTERVAL, Schema
 from streamq.plan.verbs import Verbs, not_a_stream
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @node
-class Union(Passing):
+class Union(PassThrough):
     """``inputs`` of equal payload columns (names, order and types) on one axis.
 
     CTI: c, the least over the inputs

@@ -13,9 +13,9 @@ from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import KernelSite, Recompute
+from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.member_operator import MemberOperator
-from streamq.operators.operator import BatchRun, EventsAside
+from streamq.operators.operator import BatchRun, QuarantineEvents
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
@@ -26,7 +26,7 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
-from streamq.plan.partial import COUNT, Summed, spark_partials
+from streamq.plan.partial import COUNT, SummablePartial, spark_partials
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
@@ -91,9 +91,9 @@ class WindowAggregate(MemberOperator):
         return any(a.function.ordered for _, a in self.aggregates)
 
     @property
-    def set_aside(self) -> tuple[EventsAside, ...]:
+    def set_aside(self) -> tuple[QuarantineEvents, ...]:
         functions = dict.fromkeys(a.function for _, a in self.aggregates if isinstance(a.function, WindowModule))
-        return tuple(EventsAside(f.name, self.input.schema, in_windows=True) for f in functions if f.sets_aside)
+        return tuple(QuarantineEvents(f.name, self.input.schema, in_windows=True) for f in functions if f.sets_aside)
 
     @property
     def reads_all(self) -> bool:
@@ -215,7 +215,7 @@ class WindowAggregate(MemberOperator):
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             takes_ends=by_ends,
             sets_aside=bool(payload),
-            factory=_CallModules(time_bound_by) if calls_modules else Recompute(),
+            factory=_CallModulesFactory(time_bound_by) if calls_modules else RecomputeFactory(),
         )
 
     def grid_windows(self) -> GridAggregation | None:
@@ -240,7 +240,7 @@ class WindowAggregate(MemberOperator):
         if self.window.is_piecewise:
             split = expand(self.aggregates, self.input.schema) if self.merges else None
             partials = spark_partials(split.partials) if split else None
-            if partials is not None and all(isinstance(p, Summed) and p.exact for p in partials):
+            if partials is not None and all(isinstance(p, SummablePartial) and p.exact for p in partials):
                 return BatchChoice(form=BatchForm.SWEEP, reason="exact aggregates: added and taken off")
             if partials is not None:
                 return BatchChoice(form=BatchForm.DYADIC, reason="partial results of ranges of snapshots")
@@ -275,7 +275,7 @@ class WindowAggregate(MemberOperator):
 
 
 @dataclass(frozen=True)
-class _CallModules(Recompute):
+class _CallModulesFactory(RecomputeFactory):
     """The kernel ``call_modules``, which remembers the calls of modules; time-bound rows are final before their windows are."""
 
     time_bound_by: str

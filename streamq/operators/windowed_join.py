@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.bounded import bounded
-from streamq.operators.evaluation import Evaluation, KeyColumns, Moves, PortColumns, condition_of
+from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
 from streamq.operators.operator import BatchRun
@@ -100,7 +100,7 @@ class WindowedJoin(Pairing):
             inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
             schema=self.schema,
             bound=Bound.ENDLESS,
-            moves=Moves.NEVER,
+            moves=EndMoves.NEVER,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -18,13 +18,13 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.hints import for_aggregate_of
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.named import Decorated
+from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.passes import columns, nodes, rewrite
 from streamq.plan.resolve import Given, column_or_expr, named, resolve
 from streamq.plan.schema import check_names
-from streamq.plan.tree import Shown, show
+from streamq.plan.tree import ExpressionText, show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
@@ -254,7 +254,7 @@ def _resolved(value: Any, source: Node) -> Expr:
         return resolve(value, source, "select")
     except StreamqError as error:
         text = str(error)
-        if not callable(value) or isinstance(value, Expr | Decorated) or "Did you mean" in text:
+        if not callable(value) or isinstance(value, Expr | CallableModule) or "Did you mean" in text:
             raise
         raise type(error)(f"{text} {OF_ALL_VALUES}") from error
 
@@ -272,7 +272,7 @@ def _check_makes_values(name: str, expr: Expr) -> None:
 def _instead_of_aggregate(value: Any) -> str:
     """What a message calls a value that may be meant as an aggregate; nothing for expressions, numbers and instants."""
     match value:
-        case Shown():
+        case ExpressionText():
             return ""
         case str():
             return "text"

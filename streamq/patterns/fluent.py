@@ -27,7 +27,7 @@ def count_of(count: Any, verb: str) -> int:
     return number
 
 
-def scope_of(within: Duration, verb: str) -> syntax.Duration:
+def scope_of(within: Duration, verb: str) -> syntax.Scope:
     """Return a scope as texts have it; raise TimeError for what is no duration, PlanError for one that is not positive."""
     ticks = length(within, verb)
     if ticks <= 0:

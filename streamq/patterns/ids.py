@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from streamq.aggregates.counts import count
 from streamq.functions.builder import builder
 from streamq.functions.catalogue import by_name
-from streamq.functions.identifying import Identifying
+from streamq.functions.id_text import IdText
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns.matches import so_many
@@ -41,7 +41,7 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     name = name if name.isidentifier() else f"{len(name)}:{name}"
     starts = instant_as_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
-    parts += [Call(Identifying(schema.type_of(field)), (Col(field),)) for field in fields]
+    parts += [Call(IdText(schema.type_of(field)), (Col(field),)) for field in fields]
     return Call(by_name("concat"), tuple(parts))
 
 

@@ -14,7 +14,7 @@ from streamq.patterns.operators import operators
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import SCOPE, Argument, Form
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Part, Place
+from streamq.patterns.syntax import Part, Place, Scope
 from streamq.patterns.token_values import duration, place_of, whole_number, written
 from streamq.time import length
 
@@ -61,7 +61,7 @@ class Amount:
         """Return it as a count; raise Refusal for a number that is not whole."""
         return whole_number(list(self.tokens), "a count")
 
-    def scope(self) -> Duration:
+    def scope(self) -> Scope:
         """Return it as a scope; raise Refusal for what is no duration, or not positive."""
         within = duration(list(self.tokens))
         try:

@@ -13,7 +13,7 @@ from enum import Enum, auto
 from typing import ClassVar, Self
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.syntax import NOWHERE, Definition, Duration, Part, Place, Placed
+from streamq.patterns.syntax import NOWHERE, Definition, Part, Place, Placed, Scope
 from streamq.time import length
 
 
@@ -130,7 +130,7 @@ class PatternTree(Placed, ABC):
         return len(self.positive) == 1
 
     @property
-    def duration(self) -> Duration | None:
+    def duration(self) -> Scope | None:
         """Its scope as written; None where it has none."""
         return getattr(self, SCOPE.field) if SCOPE in self.signature else None
 

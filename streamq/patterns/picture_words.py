@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from streamq.patterns.pattern_tree import Extent, Type, extents_of, parts_of
-from streamq.patterns.syntax import Definition, Duration, Part, shown_duration
+from streamq.patterns.syntax import Definition, Part, Scope, shown_duration
 from streamq.time import TIMESTAMP, show_duration
 
 
@@ -25,7 +25,7 @@ class PictureWords:
         names = [p.variable or _called(p) for p in parts]
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
-    def scope(self, within: Duration) -> str:
+    def scope(self, within: Scope) -> str:
         """Return a scope in words."""
         return f"{within} ticks" if isinstance(within, int) else shown_duration(within)
 

@@ -103,13 +103,13 @@ Condition = Expression | CorrelationKey | AttributeEquals
 
 # --- patterns
 
-Duration = str | int
+Scope = str | int
 """A scope: ``"12 hours"``, or an integer number of ticks, as :func:`streamq.time.ticks` takes it."""
 
 _PLAIN_DURATION = re.compile(r"[0-9]+(\.[0-9]+)? [a-z]+( [0-9]+(\.[0-9]+)? [a-z]+)*")
 
 
-def shown_duration(within: Duration) -> str:
+def shown_duration(within: Scope) -> str:
     """Return a scope as it is written."""
     return str(within) if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within) else shown_text(within)
 

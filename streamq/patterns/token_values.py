@@ -7,7 +7,7 @@ import math
 from lark import Token
 
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Place
+from streamq.patterns.syntax import Place, Scope
 
 MAX_DIGITS = 100
 """The greatest length of a number or a duration, so that reading one takes bounded time."""
@@ -45,7 +45,7 @@ def whole_number(tokens: list[Token], what: str) -> int:
     return value
 
 
-def duration(tokens: list[Token]) -> Duration:
+def duration(tokens: list[Token]) -> Scope:
     """A duration in one form: a number of ticks, or a string in lower case with single blanks."""
     if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
         raise Refusal(place_of(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")

@@ -18,7 +18,7 @@ from streamq.choices import Stamp
 from streamq.grid import Grid
 from streamq.plan.expr import Expr
 from streamq.plan.function import Text
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.partial import Partial
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.tree import show
@@ -39,7 +39,7 @@ class Rounding(Enum):
     OWN = "rounded"
 
 
-class Computes(Enum):
+class Computation(Enum):
     """What becomes of argument values, so that tests know which values they may draw for them."""
 
     NOTHING = "no new values: any value of the type will do"
@@ -66,7 +66,7 @@ class Drawing:
     exact_arguments: bool = False
     any_type: bool = False
     rounding: Rounding = Rounding.OWN
-    computes: Computes = Computes.MORE
+    computes: Computation = Computation.MORE
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class WindowPlace:
     unmerged_beside: tuple[str, ...]
 
 
-class AggregateFunction(Named, ABC):
+class AggregateFunction(NamedObject, ABC):
     """All that streamq asks of one aggregate.
 
     It is computed in one of three ways, of which it must have one: *restated* over simpler aggregates, *split* into partial

@@ -19,9 +19,9 @@ from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.plan.function import Function, Text
 from streamq.plan.own_names import shown_name
 from streamq.plan.plain import hint_for, plain_value
-from streamq.plan.refusals import NoValue
+from streamq.plan.refusals import ValueRefusals
 from streamq.plan.spark_types import parse_type
-from streamq.plan.tree import Shown, Tree, show
+from streamq.plan.tree import ExpressionText, Tree, show
 
 _UFUNCS = {
     "add": "+", "subtract": "-", "multiply": "*", "divide": "/", "true_divide": "/", "remainder": "%", "equal": "==",
@@ -31,7 +31,7 @@ _UFUNCS = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Expr(NoValue, Tree):
+class Expr(ValueRefusals, Tree):
     """A node of an expression; compare trees with ``a.digest == b.digest``, for ``==`` builds a comparison."""
 
     called: ClassVar[str] = "an expression"
@@ -49,7 +49,7 @@ class Expr(NoValue, Tree):
     __hash__ = Tree.__hash__
 
     def __str__(self) -> str:
-        return Shown(show(self))
+        return ExpressionText(show(self))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Expr:
         operator = _UFUNCS.get(ufunc.__name__)
@@ -316,7 +316,7 @@ def as_expr(value: Any) -> Expr:
         return value
     if is_sparks_column(value):
         return Opaque(value, str(value))
-    if isinstance(value, Shown):
+    if isinstance(value, ExpressionText):
         hint = "Write .cast('string'), and sq.functions.concat(...) to put texts together."
         raise TypeMismatch(sentence("expression", "the text of an expression, not its value", f"found {value!r}", hint))
     if isinstance(value, dt.datetime) and value != value:

@@ -12,7 +12,7 @@ from functools import partial
 from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.own_code import STREAMQ, is_own, module_of_code
 
 
@@ -108,7 +108,7 @@ class _CodeReader:
         return f"class({_joined(owners)})"
 
     def _text_of_object(self, value: Any) -> str:
-        if isinstance(value, Named):
+        if isinstance(value, NamedObject):
             return value.identity
         if isinstance(value, partial):
             return f"partial({self.text(value.func)}, {self.text(value.args)}, {self.text(value.keywords)})"

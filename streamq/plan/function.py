@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.operand import ArrowForm, Operand
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ Notation = Infix | Prefix | Method | Subscript
 """How a user writes a call in Python, if not as ``sq.functions.name(...)``."""
 
 
-class Unfit(Exception):
+class UnfitOperands(Exception):
     """Raised by :meth:`Function.result_type` where Spark would refuse the types; the caller adds the verb and the expression."""
 
     def __init__(self, wrong: str, hint: str, kind: DataType | None = None):
@@ -71,7 +71,7 @@ class Unfit(Exception):
         self.wrong, self.hint, self.kind = wrong, hint, kind
 
 
-class Function(Named, ABC):
+class Function(NamedObject, ABC):
     """A function of one event's values, as a value: plans hold it, and every host asks it for what it needs.
 
     It must be fit to travel to executors by value where ``arrow`` is used there: what its methods refer to goes along.
@@ -123,7 +123,7 @@ class Function(Named, ABC):
         return self.on_spark(*arguments)
 
     def result_type(self, operands: Sequence[Operand]) -> DataType | None:
-        """The type of a call, by Spark's rules; None where Spark has to be asked. Raises Unfit where Spark would refuse it."""
+        """Return the type of a call by Spark's rules, None where Spark must be asked; raise UnfitOperands where Spark refuses it."""
         return None
 
     def is_total(self, operands: Sequence[Operand], result: DataType | None) -> bool:

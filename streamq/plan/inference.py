@@ -14,7 +14,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.folding import fold
-from streamq.plan.function import Unfit, called
+from streamq.plan.function import UnfitOperands, called
 from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import Operand
@@ -92,7 +92,7 @@ def _case_type(node: Case, parts: list[DataType | None], verb: str) -> DataType 
 def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType | None:
     try:
         return node.function.result_type(operands_of(node, parts))
-    except Unfit as unfit:
+    except UnfitOperands as unfit:
         shown = show_to_user(node)
         where = f"found {shown}" if unfit.kind is None else f"found {unfit.kind.simpleString()} in {shown}"
         raise TypeMismatch(sentence(verb, unfit.wrong, where, unfit.hint)) from None
@@ -122,7 +122,7 @@ def given_arguments(node: Call) -> Sequence[Any]:
     return node.args[:count]
 
 
-class _Plain:
+class _FrameColumns:
     """Columns of a DataFrame that has the schema's own names."""
 
     def __init__(self, schema: Schema):
@@ -148,7 +148,7 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
         raise _needs_spark(expr, schema, verb)
     empty = spark.createDataFrame([], t.StructType([t.StructField(f.name, f.type) for f in schema.fields]))
     try:
-        value = to_spark(expr, _Plain(schema))
+        value = to_spark(expr, _FrameColumns(schema))
         kind = empty.select(value.alias("x")).schema["x"].dataType
         if is_opaque(expr):
             # a filter takes no aggregate, window function or generator; it is analysed here, and not run

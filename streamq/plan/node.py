@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.schema import Schema
 
 T = TypeVar("T")
@@ -189,7 +189,7 @@ def canonical(value: Any) -> Any:
             return {"node": value.digest}
         case Expr():
             return {"expr": value.digest}
-        case Named():
+        case NamedObject():
             return value.identity
         case DataType():
             return {"type": value.json()}

@@ -50,7 +50,7 @@ class Value:
     faults: tuple[Fault, ...] = ()
 
 
-Takes = Callable[[Sequence[Value]], bool]
+OperandCheck = Callable[[Sequence[Value]], bool]
 """Whether operands of these types (and constants; the arrays are empty) are taken."""
 Reach = Callable[[Sequence[Value]], "list[Mask | None]"]
 """For each operand the rows on which Spark evaluates it, None for all."""
@@ -76,6 +76,6 @@ class ArrowForm:
     evaluated, for an error elsewhere is none; by default from left to right up to the first NULL.
     """
 
-    takes: Takes
+    takes: OperandCheck
     compute: Compute
     reach: Reach = in_order

@@ -28,7 +28,7 @@ Values = Mapping[str, Any]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-Place = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
+NodeCover = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
 """By the row of a table of windows, the window's start and end in ticks, and its group."""
 
 
@@ -38,7 +38,7 @@ def nowhere(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
 
 
 @dataclass(frozen=True)
-class Merging(ABC):
+class MergeableColumns(ABC):
     """What merges, in columns that its ``name`` heads."""
 
     name: str
@@ -62,13 +62,13 @@ class Merging(ABC):
         """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
         return {}
 
-    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
         """Merged results as values, NULL where there was none; ``place`` says, for errors, where the window of a row lies."""
         return table
 
 
 @dataclass(frozen=True)
-class Partial(Merging):
+class Partial(MergeableColumns):
     """A partial result of the values in the column ``arg``; ``type`` is Spark's of what it is worth.
 
     It travels to executors with every stage: what only a batch asks for is imported where it is asked for.
@@ -146,7 +146,7 @@ def spark_partials(partials: Iterable[Partial]) -> list[SparkPartial] | None:
     return in_spark if len(in_spark) == len(all_of_them) else None
 
 
-class Summed(SparkPartial):
+class SummablePartial(SparkPartial):
     """What is added up, and, where it is exact, may be taken off again."""
 
     @abstractmethod
@@ -172,7 +172,7 @@ Sql = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Frame:
+class WindowFrame:
     """The rows so far, of a window in SQL's sense: ``before`` is without the current one, ``span`` with the row it ends at."""
 
     before: str
@@ -192,5 +192,5 @@ class Algebra(ABC):
         """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
 
     @abstractmethod
-    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
         """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""

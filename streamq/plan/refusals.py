@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from streamq.errors import TypeMismatch, UnknownVerb, sentence
 
 
-class NoValue:
+class ValueRefusals:
     """Refuses what Python does with values: truth, length, iteration, conversion, and operators that Spark lacks."""
 
     @property

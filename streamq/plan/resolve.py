@@ -9,7 +9,7 @@ from streamq.errors import MixedStreams, PlanError, sentence, warn
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lifetime import Lifetime, WindowBound
-from streamq.plan.named import Decorated
+from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node, nodes
 from streamq.plan.passes import nodes as parts
 from streamq.plan.passes import rewrite
@@ -122,7 +122,7 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
 
 def _check_called(argument: Given, verb: str) -> None:
     """Raise PlanError for a module of a user's that is not called with columns."""
-    if isinstance(argument, Decorated):
+    if isinstance(argument, CallableModule):
         wrong, found = f"{argument.name} is a module without columns", f"found {argument!r}"
         raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {argument.example_call}."))
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-class Columns(Protocol):
+class ColumnSource(Protocol):
     """What :func:`to_spark` needs to know: the Column of a name and of a part of the lifetime."""
 
     def column(self, name: str) -> Column: ...
@@ -23,7 +23,7 @@ class Columns(Protocol):
     def lifetime(self, part: str) -> Column: ...
 
 
-def to_spark(root: Expr, columns: Columns, is_there: Column | None = None) -> Column:
+def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) -> Column:
     """The Spark Column of an expression, of rows of which only those that are there will be read (None: all)."""
     from pyspark.sql import functions as F
 

@@ -13,22 +13,22 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.folding import fold
 from streamq.plan.function import Text
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 
 T = TypeVar("T")
 Branch = TypeVar("Branch", bound="Tree")
 
 
-class Shown(str):
+class ExpressionText(str):
     """The text of an expression; a type of its own, so that it is not taken for a constant."""
 
     __slots__ = ()
 
-    def __add__(self, other: str) -> Shown:
-        return Shown(str.__add__(self, other))
+    def __add__(self, other: str) -> ExpressionText:
+        return ExpressionText(str.__add__(self, other))
 
-    def __radd__(self, other: str) -> Shown:
-        return Shown(other.__add__(self))
+    def __radd__(self, other: str) -> ExpressionText:
+        return ExpressionText(other.__add__(self))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -64,7 +64,7 @@ def _canonical(value: Any) -> Any:
     match value:
         case Tree():
             return {"expr": value.digest}
-        case Named():
+        case NamedObject():
             return value.identity
         case DataType():
             return {"type": value.json()}

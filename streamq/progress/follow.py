@@ -38,7 +38,7 @@ class LeaderCtis(ProgressPolicy):
         return type(self)(names.get(self.table, self.table))
 
 
-class OverTables(Protocol):
+class TableHolder(Protocol):
     """Anything built over tables, as a stream is over those of its sources."""
 
     @property
@@ -46,7 +46,7 @@ class OverTables(Protocol):
         """The tables by the names of their sources."""
 
 
-def follow(other: OverTables) -> ProgressArgument:
+def follow(other: TableHolder) -> ProgressArgument:
     """The progress of another source of the same query: what it has promised counts as promised here too.
 
     For a source that seldom says anything, as one of prices or of settings, which would hold the others back. What it says

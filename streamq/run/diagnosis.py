@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.choices import CountedAs, RunState, Verdict
+from streamq.choices import CountReason, RunState, Verdict
 from streamq.run.instants import moment_of
 from streamq.run.micro_batches import RunHistory
 from streamq.run.oddities import oddities
 from streamq.run.source_status import SourceStatus
 from streamq.run.titles import input_title
 from streamq.run.wait import Wait
-from streamq.run.waiting import Waiting
+from streamq.run.wait_analysis import WaitAnalysis
 from streamq.run.why import Why
 from streamq.time import MINUS_INFINITY, TIMESTAMP, show_duration
 
@@ -36,7 +36,7 @@ def why(
     ``busy_since`` is the time since which it processes its first micro-batch, None if it is not doing so.
     """
     now = now or dt.datetime.now(dt.UTC)
-    case = Waiting(program, history, state, now)
+    case = WaitAnalysis(program, history, state, now)
     has_ended = state in (RunState.FAILED, RunState.FINISHED)
     waits = () if has_ended else tuple(case.waits())
     answer = (
@@ -88,12 +88,12 @@ def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer
     return Answer(Verdict.FIRST_BATCH, text)
 
 
-def _no_rows_or_flowing(case: Waiting) -> Answer | None:
+def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
     """Answer for a run into which no event has come, or whose last micro-batch wrote rows."""
     last, every = case.history.last, case.sources.values()
     # without a stage nobody counts by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
-    refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountedAs.INVALID))]
+    refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountReason.INVALID))]
     if not rows and refused:
         return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are none ({', '.join(refused)}).")
     if not rows:
@@ -104,7 +104,7 @@ def _no_rows_or_flowing(case: Waiting) -> Answer | None:
     return None
 
 
-def _waiting(case: Waiting, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
+def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
     """Answer for a run whose operators hold rows; the wait nearest to the result is named, for it waits for the others."""
     if not waits:
         return None
@@ -138,14 +138,14 @@ def _silent(source: SourceStatus, now: dt.datetime) -> str:
     return f"{silence}; {allowed}, is over: it goes by the CTI that the others had a micro-batch before"
 
 
-def _idle(case: Waiting, source: SourceStatus) -> bool:
+def _idle(case: WaitAnalysis, source: SourceStatus) -> bool:
     """Return True if others have brought rows since this source did, by the time of day or in the last micro-batch."""
     others = [s for s in case.sources.values() if s is not source and s.events]
     since = max((s.heard_at or 0 for s in others), default=0) > (source.heard_at or 0)
     return bool(others) and (not source.events or since or (not source.new_rows and any(s.new_rows for s in others)))
 
 
-def _nothing_waits(case: Waiting) -> Answer:
+def _nothing_waits(case: WaitAnalysis) -> Answer:
     """Answer for a run that has read rows, holds none, and wrote none in the last micro-batch."""
     for hosted in case.kernels.values():
         arrived = case.arrived(hosted)
@@ -176,7 +176,7 @@ def _nothing_waits(case: Waiting) -> Answer:
     return _all_done(case)
 
 
-def _all_done(case: Waiting) -> Answer:
+def _all_done(case: WaitAnalysis) -> Answer:
     """Answer for a run whose rows have come out, were late, or left nothing to put out."""
     if case.history.last_with_results is not None:
         return Answer(
@@ -191,7 +191,7 @@ def _all_done(case: Waiting) -> Answer:
     return Answer(Verdict.NOTHING_HELD, "Nothing is held, and no row has come out of this run.")
 
 
-def _filtered_at_the_end(case: Waiting) -> Answer | None:
+def _filtered_at_the_end(case: WaitAnalysis) -> Answer | None:
     """Answer for a run in which rows reached the last filters, and none passed them."""
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result_feeds):
         inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
@@ -206,7 +206,7 @@ def _filtered_at_the_end(case: Waiting) -> Answer | None:
     return None
 
 
-def _without_partners(case: Waiting) -> Iterator[Wait]:
+def _without_partners(case: WaitAnalysis) -> Iterator[Wait]:
     """Return a wait for each join to which one side has brought rows, and the sources of the other none."""
     for hosted in case.kernels.values():
         arrived = case.arrived(hosted)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from streamq.run.commands import SECONDS, last_line, run_command
 from streamq.run.findings import Finding
-from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS, Need
+from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS, PackageNeed
 
 
 @dataclass(frozen=True)
@@ -30,13 +30,13 @@ class Interpreter:
         """Python's version, as ``3.11.7``."""
         return ".".join(map(str, self.python))
 
-    def packages(self, needs: Iterable[Need]) -> str:
+    def packages(self, needs: Iterable[PackageNeed]) -> str:
         """Return the packages that it has, of those needed, as ``pandas 2.3.3, pyarrow 21.0.0``."""
         present = [need for need in needs if need.module in self.versions]
         return ", ".join(f"{need.package} {self.versions[need.module]}".rstrip() for need in present)
 
 
-def this_interpreter(needs: Iterable[Need] = DRIVER_NEEDS) -> Interpreter:
+def this_interpreter(needs: Iterable[PackageNeed] = DRIVER_NEEDS) -> Interpreter:
     """Import the packages in this process and return its interpreter."""
     versions, failures = {}, {}
     for need in needs:
@@ -62,7 +62,7 @@ print(json.dumps([sys.version_info[:3], versions, failures]))
 
 def probe_interpreter(
     command: str,
-    needs: Iterable[Need] = WORKER_NEEDS,
+    needs: Iterable[PackageNeed] = WORKER_NEEDS,
     environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Interpreter | Finding:
@@ -81,7 +81,7 @@ def probe_interpreter(
 
 
 def check_interpreter(
-    who: str, interpreter: Interpreter, needs: Iterable[Need], driver_python: tuple[int, ...] | None = None
+    who: str, interpreter: Interpreter, needs: Iterable[PackageNeed], driver_python: tuple[int, ...] | None = None
 ) -> list[Finding]:
     """Return one finding for each package that is missing, broken or of a wrong version, else one that lists them all.
 
@@ -104,7 +104,7 @@ def check_interpreter(
     return problems or [Finding(who, summary)]
 
 
-def _package_problem(who: str, interpreter: Interpreter, need: Need) -> Finding | None:
+def _package_problem(who: str, interpreter: Interpreter, need: PackageNeed) -> Finding | None:
     version, failure = interpreter.versions.get(need.module), interpreter.failures.get(need.module, "")
     if version is None and not failure.startswith("No module named"):
         wrong = f"the {who} cannot import {need.package}"

@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import CountedAs, RunState
+from streamq.choices import CountReason, RunState
 from streamq.run.instants import finite, instant_fields, iso_moment, iso_time_of_day, shown
 from streamq.run.micro_batches import RunHistory
 from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
@@ -14,7 +14,7 @@ from streamq.time import INFINITY, TIMESTAMP, show_duration
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.stage import Hosted, Stage
+    from streamq.runtime.stage import HostedKernel, Stage
 
 VERSION = 1
 """Of the names in ``metrics``, ``progress`` and ``why().to_dict()``: changes when one changes its meaning or goes."""
@@ -42,7 +42,9 @@ def metrics(
             "retraction_ratio": history.retracted / history.inserted if history.inserted else None,
             "batches_unseen": history.unseen,
         },
-        "quarantined": {name: history.late.get(f"{name}|{CountedAs.QUARANTINED}", 0) for name in program.quarantining},
+        "quarantined": {
+            name: history.late.get(f"{name}|{CountReason.QUARANTINED}", 0) for name in program.quarantining
+        },
         "sources": {source.name: _source_metrics(source, axis, now) for source in sources},
         "stages": [
             _stage_metrics(program.stages[number], program, history, operator)
@@ -87,7 +89,7 @@ def _stage_metrics(
     }
 
 
-def _operator_metrics(hosted: Hosted, program: StagedPlan, history: RunHistory) -> dict[str, Any]:
+def _operator_metrics(hosted: HostedKernel, program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     axis, readings = program.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],

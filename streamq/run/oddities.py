@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.errors import CodeLine, warn
 from streamq.run.instants import shown
 from streamq.run.source_status import SourceStatus
@@ -123,7 +123,7 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
         return
     counts = ", ".join(
         f"{source.late[reason]:,} {reason}"
-        for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED)
+        for reason in (CountReason.DROPPED, CountReason.ADJUSTED)
         if source.late.get(reason)
     )
     remedy = source.progress.remedy(source.leader or "")
@@ -146,7 +146,7 @@ def _lead_text(source: SourceStatus, axis: str) -> str:
 
 
 def _invalid(source: SourceStatus) -> Iterator[Oddity]:
-    invalid = source.late.get(CountedAs.INVALID, 0)
+    invalid = source.late.get(CountReason.INVALID, 0)
     if invalid * FEW >= source.rows > 0:
         text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each one's reason."
         yield Oddity("invalid", source.name, f"{source.name}: {text}")

@@ -13,7 +13,7 @@ from packaging.version import InvalidVersion, Version
 
 
 @dataclass(frozen=True)
-class Need:
+class PackageNeed:
     """A package that an interpreter must be able to import under the name ``module``."""
 
     package: str
@@ -53,11 +53,15 @@ def _release(version: str) -> Version:
         return Version(numbers[0] if numbers else "0")
 
 
-WORKER_NEEDS = (Need("pandas", "pandas"), Need("pyarrow", "pyarrow"), Need("protobuf", "google.protobuf"))
-DRIVER_NEEDS = (Need("pyspark", "pyspark"), *WORKER_NEEDS)
+WORKER_NEEDS = (
+    PackageNeed("pandas", "pandas"),
+    PackageNeed("pyarrow", "pyarrow"),
+    PackageNeed("protobuf", "google.protobuf"),
+)
+DRIVER_NEEDS = (PackageNeed("pyspark", "pyspark"), *WORKER_NEEDS)
 CONNECT_NEEDS = (
-    Need("grpcio", "grpc"),
-    Need("grpcio-status", "grpc_status"),
-    Need("googleapis-common-protos", "google.rpc"),
-    Need("zstandard", "zstandard"),
+    PackageNeed("grpcio", "grpc"),
+    PackageNeed("grpcio-status", "grpc_status"),
+    PackageNeed("googleapis-common-protos", "google.rpc"),
+    PackageNeed("zstandard", "zstandard"),
 )

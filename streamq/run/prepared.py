@@ -66,14 +66,14 @@ class PreparedStream:
     @cached_property
     def rows(self) -> DataFrame:
         """Rows of results, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
-        from streamq.compiler.streaming import Lowering, chain
+        from streamq.compiler.streaming import StreamLowering, chain
         from streamq.plan.lowering import in_utc
 
         if self.control is not None:
             self.control.create(self.spark)
         with in_utc(self.spark):
             control = None if self.control is None else self.control.stream(self.spark)
-            return chain(Lowering(self.program, self.tables), control, self.identity)
+            return chain(StreamLowering(self.program, self.tables), control, self.identity)
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:

@@ -11,7 +11,7 @@ from streamq.errors import PlanError, nearest, sentence, unknown_column
 from streamq.operators import Points, Source
 from streamq.operators.input_table import input_table, source_name
 from streamq.operators.intervals import Intervals
-from streamq.operators.operator import EventsAside, set_aside
+from streamq.operators.operator import QuarantineEvents, set_aside
 from streamq.operators.source_policy import source_policy
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
@@ -135,7 +135,7 @@ class Quarantine(Generic[S]):
                 unknown_column("quarantine", name, table.column_names, lifetime=False)
         return table.select(LATE_SCHEMA.names).cast(LATE_SCHEMA)
 
-    def _of(self, module: str) -> EventsAside:
+    def _of(self, module: str) -> QuarantineEvents:
         """What a module sets aside; raises PlanError where that is nothing, or of several inputs with other columns."""
         of_name = list(dict.fromkeys(aside for aside in self._aside if aside.module == module))
         if not of_name:
@@ -153,7 +153,7 @@ class Quarantine(Generic[S]):
         (aside,) = of_name
         return aside
 
-    def _events(self, aside: EventsAside) -> pa.Table:
+    def _events(self, aside: QuarantineEvents) -> pa.Table:
         """The events as they were in the operator's input, with their windows, where there are such."""
         import pyarrow as pa
         import pyarrow.compute as pc

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.progress.generate import GeneratedCtis
 from streamq.run.instants import finite
 from streamq.run.micro_batches import RunHistory
@@ -16,7 +16,7 @@ from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
-    from streamq.runtime.stage import Hosted
+    from streamq.runtime.stage import HostedKernel
 
 
 _ANY = GeneratedCtis()
@@ -50,12 +50,12 @@ class SourceStatus:
     @property
     def events(self) -> int:
         """How many of its rows are events."""
-        return self.rows - self.late.get(CountedAs.INVALID, 0)
+        return self.rows - self.late.get(CountReason.INVALID, 0)
 
     @property
     def late_rows(self) -> int:
         """How many rows were late, whether dropped or adjusted; rows that are invalid or delivered again do not count."""
-        return self.late.get(CountedAs.DROPPED, 0) + self.late.get(CountedAs.ADJUSTED, 0)
+        return self.late.get(CountReason.DROPPED, 0) + self.late.get(CountReason.ADJUSTED, 0)
 
     @property
     def lag(self) -> int | None:
@@ -66,7 +66,7 @@ class SourceStatus:
 
 
 @dataclass(frozen=True)
-class Progress:
+class SourceProgress:
     """How far a source has come as operators see it: its CTI and its greatest start, in ticks."""
 
     cti: int
@@ -117,12 +117,12 @@ def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> Sou
     )
 
 
-def kernels(program: StagedPlan) -> dict[str, Hosted]:
+def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
     """Return the kernels of all stages by their output relations, in order of the stages."""
     return {hosted.name: hosted for stage in program.stages for hosted in stage.hosted}
 
 
-def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, Progress]:
+def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
     """Return how far each source has come as operators see it, at the run's level of consistency, by relation."""
     from streamq.runtime.consistency import paced
 
@@ -133,13 +133,13 @@ def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, Pr
         own[relation.name] = (cti, MINUS_INFINITY if source.watermark is None else source.watermark)
     for stage in program.stages[:1]:
         paces = paced(stage.consistency, own, stage.follows)
-        return {relation: Progress(pace.c, pace.w) for relation, pace in paces.items()}
-    return {relation: Progress(c, w) for relation, (c, w) in own.items()}
+        return {relation: SourceProgress(pace.c, pace.w) for relation, pace in paces.items()}
+    return {relation: SourceProgress(c, w) for relation, (c, w) in own.items()}
 
 
-def ctis_in(program: StagedPlan, hosted: Hosted, readings: Readings) -> dict[int, int]:
+def ctis_in(program: StagedPlan, hosted: HostedKernel, readings: Readings) -> dict[int, int]:
     """Return the CTI at the end of each channel of a kernel, after the channel's steps have changed it, by channel number."""
-    from streamq.runtime.carried import carry
+    from streamq.runtime.progress_map import map_progress
 
     sources = progress_of_sources(program, readings)
 
@@ -149,4 +149,6 @@ def ctis_in(program: StagedPlan, hosted: Hosted, readings: Readings) -> dict[int
         cti = readings.kernel(relation).output_cti
         return MINUS_INFINITY if cti is None else cti
 
-    return {channel.number: carry(cti_of(channel.relation), channel.carried) for channel in hosted.channels}
+    return {
+        channel.number: map_progress(cti_of(channel.relation), channel.progress_maps) for channel in hosted.channels
+    }

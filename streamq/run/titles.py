@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.stage import Hosted
+    from streamq.runtime.stage import HostedKernel
 
 
-def title(program: StagedPlan, hosted: Hosted) -> str:
+def title(program: StagedPlan, hosted: HostedKernel) -> str:
     """Return a kernel's name as explain shows it; of one that computes a part of a pattern, the pattern as it is written."""
     node = program.nodes.get(hosted.number)
     columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
@@ -21,7 +21,7 @@ def title(program: StagedPlan, hosted: Hosted) -> str:
     return f"pattern {pattern.name}{part}: {pattern.text}"
 
 
-def input_title(program: StagedPlan, hosted: Hosted, port: int) -> str:
+def input_title(program: StagedPlan, hosted: HostedKernel, port: int) -> str:
     """Return where rows of an input of a join come from, its left or right, or which events of a pattern they are for."""
     columns = program.nodes[hosted.number].children[port].schema.names
     variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))

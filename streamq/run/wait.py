@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.run.source_status import SourceStatus
-from streamq.runtime.progress_rule import EndlessRow, RowsWanted
+from streamq.runtime.progress_rule import EndlessRow, MissingRows
 
 EMPTIED = "nothing comes if all rows of that window have been taken back"
 MOVING = "nothing comes while the ends of its members may still move"
@@ -20,7 +20,7 @@ ENDS = {
 """What releases rows that have no end, and that no progress releases therefore."""
 
 
-def missing_rows(wanted: RowsWanted | None) -> str:
+def missing_rows(wanted: MissingRows | None) -> str:
     """Return what a window of so many rows waits for when time alone cannot close it."""
     assert wanted is not None, "rows wait for progress or for more rows"
     instants = f"{wanted.n:,} different {wanted.distinct}s" if wanted.distinct else f"{wanted.n:,}"

@@ -23,7 +23,7 @@ from streamq.runtime.arrow_types import (
     INVALID,
     OUT_OF_RANGE,
     Outcome,
-    Refused,
+    RowError,
     arrow_type,
     fault,
     from_numpy,
@@ -163,20 +163,20 @@ def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def rescaled(value: Decimal, to: DataType) -> Decimal:
-    """The value with the digits of a decimal type, rounded half up; Refused where it does not fit."""
+    """The value with the digits of a decimal type, rounded half up; RowError where it does not fit."""
     assert isinstance(to, t.DecimalType)
     if value and value.adjusted() > 80:
-        raise Refused
+        raise RowError
     if not value or value.adjusted() < -80:
         return Decimal(0).scaleb(-to.scale)
     rounded = value.quantize(Decimal(1).scaleb(-to.scale), ROUND_HALF_UP, _WIDE)
     if rounded and rounded.adjusted() + 1 + to.scale > to.precision:
-        raise Refused
+        raise RowError
     return rounded
 
 
 def quotient(left: Decimal, right: Decimal, to: DataType) -> Decimal:
-    """The quotient as Spark has it: rounded half up to 39 digits of fraction, then to a decimal type; Refused beyond that."""
+    """The quotient as Spark has it: rounded half up to 39 digits of fraction, then to a decimal type; RowError beyond that."""
     return rescaled(_QUOTIENT.divide(left, right).quantize(Decimal(1).scaleb(-39), ROUND_HALF_UP, _QUOTIENT), to)
 
 
@@ -185,7 +185,7 @@ def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outc
         whole = int(value.to_integral_value(ROUND_DOWN))
         limit = 1 << BITS[type(to)] - 1
         if not -limit <= whole < limit:
-            raise Refused
+            raise RowError
         return whole
 
     if isinstance(to, INTEGRAL):
@@ -206,20 +206,20 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
         stripped = text.strip(_BLANK)
         limit = 1 << BITS[type(to)] - 1
         if not re.fullmatch("[+-]?[0-9]+", stripped) or not -limit <= int(stripped) < limit:
-            raise Refused
+            raise RowError
         return int(stripped)
 
     def boolean(text: str) -> bool:
         stripped = text.strip(_BLANK).lower()
         if stripped not in _TRUE and stripped not in _FALSE:
-            raise Refused
+            raise RowError
         return stripped in _TRUE
 
     def decimal(text: str) -> Decimal:
         stripped = text.strip(_BLANK[:33])
         match = _DECIMAL.fullmatch(stripped)
         if not match or abs(int(match.group(1) or 0)) >= 2**31:
-            raise Refused
+            raise RowError
         return rescaled(Decimal(stripped), to)
 
     if isinstance(to, INTEGRAL):
@@ -253,20 +253,20 @@ def _real(text: str) -> float:
         return float(stripped.rstrip("fFdD")) if stripped[-1] in "fFdD" else float(stripped)
     if stripped.lower() in _SPECIAL:
         return _SPECIAL[stripped.lower()]
-    raise Refused
+    raise RowError
 
 
 def _days(text: str) -> int:
     match = _DATE.fullmatch(text.strip(_BLANK))
     if not match:
-        raise Refused
+        raise RowError
     year, month, day = int(match.group(1) + match.group(2)), int(match.group(3) or 1), int(match.group(4) or 1)
     if not 1 <= month <= 12 or not 1 <= day <= 31:
-        raise Refused
+        raise RowError
     first = days_of(year, month, 1)
     following = days_of(year + month // 12, month % 12 + 1, 1)
     if first + day > following or not -(2**31) <= first + day - 1 < 2**31:
-        raise Refused
+        raise RowError
     return first + day - 1
 
 

@@ -56,7 +56,7 @@ Outcome = tuple[pa.Array, Sequence[Fault]]
 """The result of a function, and the rows on which it has none, for Spark raises there."""
 
 
-class Refused(Exception):
+class RowError(Exception):
     """Raised by the function of a single row: this row is an error in Spark."""
 
 
@@ -94,13 +94,13 @@ def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
 
 
 def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa.Array) -> Outcome:
-    """A function of Python values, row by row; NULL where an operand is NULL, a fault where it raises Refused."""
+    """A function of Python values, row by row; NULL where an operand is NULL, a fault where it raises RowError."""
     out: list[Any] = []
     bad: list[int] = []
     for row in zip(*(a.to_pylist() for a in arrays), strict=True):
         try:
             out.append(None if None in row else function(*row))
-        except Refused:
+        except RowError:
             bad.append(len(out))
             out.append(None)
     faults = []

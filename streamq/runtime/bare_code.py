@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.cloudpickle import CloudPickler
 
-from streamq.plan.named import Decorated
+from streamq.plan.named_object import CallableModule
 
 PACKAGE = __name__.partition(".")[0]
 
@@ -49,7 +49,7 @@ def _without_streamq(names: dict[str, Any]) -> dict[str, Any]:
     Such a module of streamq's holds what belongs to this process alone, and workers need not have streamq.
     """
     held = {name: v for name, v in names.items() if not (isinstance(v, ModuleType) and v.__name__ == PACKAGE)}
-    return {name: SimpleNamespace(code=v.code) if isinstance(v, Decorated) else v for name, v in held.items()}
+    return {name: SimpleNamespace(code=v.code) if isinstance(v, CallableModule) else v for name, v in held.items()}
 
 
 def _without_docstring(function: FunctionType) -> Any:

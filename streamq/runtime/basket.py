@@ -76,9 +76,9 @@ class Baskets:
             basket: {name: Bin(**fields) for name, fields in bins.items()} for basket, bins in manifest["bins"].items()
         }
 
-    def scoped(self, prefix: str) -> Scope:
+    def scoped(self, prefix: str) -> KernelBaskets:
         """The baskets of one kernel of the stage."""
-        return Scope(self, prefix)
+        return KernelBaskets(self, prefix)
 
     def bins(self, basket: str) -> list[str]:
         """The bins that hold something, oldest first."""
@@ -134,7 +134,7 @@ class Baskets:
         self.store.put(self.MANIFEST, text.encode())
 
 
-class Scope:
+class KernelBaskets:
     """One kernel's view of its bucket's baskets."""
 
     def __init__(self, baskets: Baskets, prefix: str):

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.event import LE, RE
 from streamq.runtime.lateness import LATE_SCHEMA
-from streamq.runtime.user_code.set_aside import SetAside
+from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 from streamq.time import MINUS_INFINITY
 
 BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"
@@ -46,7 +46,7 @@ class BatchEvaluation:
         if not self.sets_aside:
             rows = self.evaluator.rows(histories, MINUS_INFINITY, until)
             return rows.select(self.result.names).cast(self.result)
-        aside = SetAside()
+        aside = QuarantineRows()
         rows = self.evaluator.rows(histories, MINUS_INFINITY, until, aside=aside)
         rows = rows.select(self.result.names).cast(self.result)
         rows = rows.append_column(ASIDE, pa.nulls(rows.num_rows, ASIDE_TYPE))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -25,7 +25,7 @@ MOST = 4 * CELLS
 Compact = Callable[[pa.Table], pa.Table]
 
 
-def hold(state: Scope, basket: str, table: pa.Table, compact: Compact) -> None:
+def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -> None:
     """Append events to their bins; one with many chunks is rewritten by ``compact``."""
     if not table.num_rows:
         return
@@ -60,7 +60,7 @@ def _class(bin: str) -> int:
     return int(bin.partition(".")[0])
 
 
-def _grain(state: Scope, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
+def _grain(state: KernelBaskets, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     grain = state.values.get("grain")
     if grain is None:
         span = int(le.max()) - int(le.min())
@@ -71,7 +71,7 @@ def _grain(state: Scope, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
     return int(grain)
 
 
-def _place(state: Scope, basket: str, table: pa.Table, grain: int, compact: Compact) -> None:
+def _place(state: KernelBaskets, basket: str, table: pa.Table, grain: int, compact: Compact) -> None:
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():
@@ -87,7 +87,7 @@ def _place(state: Scope, basket: str, table: pa.Table, grain: int, compact: Comp
         _append(state, basket, f"{k}.{cell}", table.filter(pa.array(number.reshape(-1) == n)), compact)
 
 
-def _append(state: Scope, basket: str, bin: str, table: pa.Table, compact: Compact) -> None:
+def _append(state: KernelBaskets, basket: str, bin: str, table: pa.Table, compact: Compact) -> None:
     state.append(basket, bin, table)
     if state.chunks(basket, bin) > COMPACT_AT:
         state.read(basket, bin, compact)

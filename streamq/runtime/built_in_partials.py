@@ -17,10 +17,10 @@ from streamq.plan.partial import (
     COUNT,
     Algebra,
     Ints,
-    Merging,
-    Place,
+    MergeableColumns,
+    NodeCover,
     SparkPartial,
-    Summed,
+    SummablePartial,
     Values,
     alive,
     nowhere,
@@ -41,7 +41,7 @@ def _one_if_there(value: Column) -> Column:
     return F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
 
 
-class PartialCount(Summed):
+class PartialCount(SummablePartial):
     """How many values are not NULL."""
 
     title = "count"
@@ -81,7 +81,7 @@ class PartialCount(Summed):
         return [_one_if_there(value).alias(self.name)]
 
 
-class PartialSum(Summed):
+class PartialSum(SummablePartial):
     """The sum of the values, and beside it how many there are: over none it is NULL."""
 
     title = "sum"
@@ -138,7 +138,7 @@ class PartialSum(Summed):
     def grouped(self) -> dict[str, str]:
         return {self.name: "sum", self.many: "sum"}
 
-    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
         """NULL over no values; as narrow as its type."""
         kind = arrow_type(self.type)
         values = narrowed(table.column(self.name), kind)
@@ -190,7 +190,7 @@ class _Extreme(SparkPartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: self.how}
 
-    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
         """The values behind their numbers."""
         if not self.stands_in:
             return table
@@ -226,7 +226,7 @@ class PartialMax(_Extreme):
     title = how = "max"
 
 
-class _Deviations(Merging):
+class _Deviations(MergeableColumns):
     """How many values, their means, and sums of products of the deviations from them.
 
     Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*): products

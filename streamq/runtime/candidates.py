@@ -32,7 +32,7 @@ class Binding(NamedTuple):
         return Binding(event[0], (*self.events[:part], event, *self.events[part + 1 :]))
 
 
-State = tuple[tuple[Candidate, ...], ...]
+ScanState = tuple[tuple[Candidate, ...], ...]
 """The candidates of each input in the order of (Vs, id)."""
 
 
@@ -137,19 +137,19 @@ class PatternStep:
     count: int
     within: int
 
-    step: ClassVar[Callable[..., tuple[State, list[dict[str, Any]]]]]
+    step: ClassVar[Callable[..., tuple[ScanState, list[dict[str, Any]]]]]
     """Returns, of a state and an event, or of all events of one start, the state after it, and the matches that it completes."""
 
-    def initial(self) -> State:
+    def initial(self) -> ScanState:
         """Return the state before the first event: no candidates."""
         return ((),) * len(self.inputs)
 
-    def needed_until(self, state: State) -> int:
+    def needed_until(self, state: ScanState) -> int:
         """Return the last start of an event that a state makes a difference to."""
         last = max((candidates[-1][0] for candidates in state if candidates), default=MINUS_INFINITY)
         return last if last == MINUS_INFINITY else min(last + self.within, INFINITY)
 
-    def since(self, state: State, start: int) -> list[tuple[Candidate, ...]]:
+    def since(self, state: ScanState, start: int) -> list[tuple[Candidate, ...]]:
         """Return the candidates of each input that start at an instant or later."""
         return [several[bisect_left(several, (start,)) :] for several in state]
 
@@ -166,11 +166,11 @@ class PatternStep:
         return row
 
 
-class WholeRows(RowShape):
+class TypedRows(RowShape):
     """Rows of values that came out of columns of the same types: they are taken as they are."""
 
     def rows(self, result: Any, axis: Any, in_window: Any) -> list[dict[str, Any]]:
         return list(result)
 
 
-__all__ = ["Binding", "Candidate", "JointCondition", "PatternStep", "ScannedPart", "State", "WholeRows"]
+__all__ = ["Binding", "Candidate", "JointCondition", "PatternStep", "ScannedPart", "ScanState", "TypedRows"]

@@ -19,10 +19,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Pace
+from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
@@ -49,7 +49,9 @@ CROWDED = 4
 """Bins become wider when there are more than ``CROWDED * CELLS`` of them."""
 
 
-def paced(level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]) -> dict[str, Pace]:
+def paced(
+    level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
+) -> dict[str, LevelProgress]:
     """Return the CTI and watermark that each source counts as having for operators, at a level of consistency.
 
     ``own_progress`` are those that each source itself has sent; ``follows`` names the source whose CTI a source has instead.
@@ -68,7 +70,7 @@ def paced(level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Ma
         if level.remember is not None:
             # history is remembered for M ticks, as if every source had sent cti(W - M)
             c = max(c, _before(least_w, level.remember))
-        paces[name] = Pace(c, w, own[name])
+        paces[name] = LevelProgress(c, w, own[name])
     return paces
 
 
@@ -80,7 +82,7 @@ def _before(t: int, by: int | None) -> int:
 
 
 def align(
-    scope: Scope, table: pa.Table | None, c: int, w: int, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()
+    scope: KernelBaskets, table: pa.Table | None, c: int, w: int, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()
 ) -> pa.Table | None:
     """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
@@ -117,7 +119,7 @@ def align(
     return rows.filter(pa.array(due))
 
 
-def backlog(scope: Scope, moved: int = 0) -> tuple[int, int]:
+def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
     """Return the number of rows held and the least of their sync times; INFINITY if there are none.
 
     moved: by how many ticks the rows have been moved since they came, which the sync time does not count.
@@ -178,7 +180,7 @@ def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool)
     return rows, sync
 
 
-def _hold(scope: Scope, rows: pa.Table) -> None:
+def _hold(scope: KernelBaskets, rows: pa.Table) -> None:
     """Add rows to the bins of their starts; where bins are too many, make all of them wider."""
     if not rows.num_rows:
         return
@@ -202,7 +204,7 @@ def _grain(least: int, most: int) -> int:
     return int(np.log2(max(1.0, (most - least) / CELLS)))
 
 
-def _fill(scope: Scope, rows: pa.Table) -> None:
+def _fill(scope: KernelBaskets, rows: pa.Table) -> None:
     """Append rows to the bins of their starts."""
     cells = ints(rows, LE) >> scope.values["grain"]
     for cell in np.unique(cells):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, PatternStep, State
+from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScanState
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class CrowdStep(PatternStep):
     through on CONSUME counts no longer, for those that come after it.
     """
 
-    def step(self, state: State, events: Sequence[Sequence[Any]]) -> tuple[State, list[dict[str, Any]]]:
+    def step(self, state: ScanState, events: Sequence[Sequence[Any]]) -> tuple[ScanState, list[dict[str, Any]]]:
         """Return the state after the events of an instant, each its start, its input and its values, and those let through."""
         start = events[0][0]
         candidates = self.since(state, start - self.within + 1)

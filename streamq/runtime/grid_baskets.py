@@ -11,10 +11,10 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.plan.partial import Partial
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.event import LE, RE
-from streamq.runtime.open_windows import HI, LO, Spans
+from streamq.runtime.open_windows import HI, LO, BinSpans
 from streamq.runtime.range_partials import INDEX, merged, netted
 from streamq.time import INFINITY
 
@@ -47,9 +47,9 @@ class PartialsBasket:
         by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
         return (merged if self.merges else netted)(table, by, self.partials)
 
-    def add(self, state: Scope, new: pa.Table) -> None:
+    def add(self, state: KernelBaskets, new: pa.Table) -> None:
         """Put partial results into bins by their last windows."""
-        spans = Spans(state.values)
+        spans = BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
         if endless.any():
@@ -66,7 +66,7 @@ class PartialsBasket:
             state.append(PARTIALS, f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
             spans.add(f"{cls}.{bin}", low[mine], high[mine])
 
-    def read(self, state: Scope) -> pa.Table | None:
+    def read(self, state: KernelBaskets) -> pa.Table | None:
         """Read all; None if there are none."""
         held = state.read_all(PARTIALS, self._compacted)
         if held is None:
@@ -75,18 +75,18 @@ class PartialsBasket:
         # chunks may hold a member and its retraction side by side: what is asked of single rows needs them summed up
         return self.merged(held) if self.reads_end else held
 
-    def read_endless(self, state: Scope) -> pa.Table | None:
+    def read_endless(self, state: KernelBaskets) -> pa.Table | None:
         """Read those of lifetimes that never end; None if there are none."""
         endless = state.read(PARTIALS, ENDLESS, self._compacted)
         return None if endless is None else self._unpacked(endless)
 
-    def forget(self, state: Scope, least: int) -> None:
+    def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins of which all windows lie before ``least``."""
         for bin in state.bins(PARTIALS):
             cls, _, number = bin.partition(".")
             if (least == INFINITY) if bin == ENDLESS else ((int(number) + 1) << int(cls)) - 1 < least:
                 state.drop(PARTIALS, bin)
-                Spans(state.values).forget(bin)
+                BinSpans(state.values).forget(bin)
 
     @property
     def low_is_known(self) -> bool:
@@ -120,7 +120,7 @@ class ReportedBasket:
         """Return rows as one table of these columns."""
         return concat([table.select(list(self.columns)) for table in tables])
 
-    def add(self, state: Scope, tables: Sequence[pa.Table], least: int) -> None:
+    def add(self, state: KernelBaskets, tables: Sequence[pa.Table], least: int) -> None:
         """Keep the deltas of windows from ``least`` on."""
         rows = self.rows(tables)
         index = ints(rows, INDEX)
@@ -128,19 +128,19 @@ class ReportedBasket:
         for bin in np.unique(index // REPORTED_BIN):
             state.append(REPORTED, str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
 
-    def between(self, state: Scope, first: int, last: int) -> list[pa.Table]:
+    def between(self, state: KernelBaskets, first: int, last: int) -> list[pa.Table]:
         """Read the bins that hold the windows ``first..last``."""
         bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
         return [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
 
-    def behind(self, state: Scope, last: int) -> list[pa.Table]:
+    def behind(self, state: KernelBaskets, last: int) -> list[pa.Table]:
         """Read the keys and numbers of the windows behind ``last``."""
         bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
         rows = [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
         behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]
         return [table for table in behind if table.num_rows]
 
-    def forget(self, state: Scope, least: int) -> None:
+    def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins of which all windows lie before ``least``."""
         for bin in state.bins(REPORTED):
             if (int(bin) + 1) * REPORTED_BIN - 1 < least:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from streamq.choices import CountedAs, Invalid
+from streamq.choices import CountReason, Invalid
 from streamq.errors import InvalidEvent, LateEvent, sentence
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.event import LE, RE
 from streamq.runtime.late_policies import DROP, LATE_POLICIES, LatePolicy
@@ -50,7 +50,7 @@ class Arrival:
 
 
 @dataclass(eq=False, repr=False)
-class Note:
+class Announcement:
     """What the map side announced of one task's deltas of a channel: the endpoints of their lifetimes.
 
     judge, c, promised: of the channel, as in :class:`Arrival`; the deltas were not judged when they were announced.
@@ -76,7 +76,7 @@ class Clock:
     m: int
     """The watermark, or the CTI where that is greater."""
 
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Announcement, ...] = ()
     """What the map side announced."""
 
     until: int | None = None
@@ -110,7 +110,7 @@ class Totals:
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[pa.Table] = field(default_factory=list)
 
-    def add(self, source: str, reason: CountedAs, n: int) -> None:
+    def add(self, source: str, reason: CountReason, n: int) -> None:
         """Count ``n`` items of a source."""
         if n:
             key = f"{source}|{reason}"
@@ -147,11 +147,11 @@ class Kernel(Protocol):
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Map side: the endpoints of these deltas, which every bucket must know; None: it need not know any."""
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """One micro-batch of one bucket."""
 
 
-class Uncombined:
+class UncombinedKernel:
     """The map side of a kernel that needs its rows as they are."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
@@ -199,7 +199,7 @@ def _lifetime(row: dict[str, Any], axis: str) -> str:
     return f" ({', '.join(shown)})" if shown else ""
 
 
-def remembered_judge(state: Scope, arrivals: Sequence[Arrival]) -> Judge:
+def remembered_judge(state: KernelBaskets, arrivals: Sequence[Arrival]) -> Judge:
     """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
     judge = next((a.judge for a in arrivals if a.judge is not None), None)
     if judge is not None:

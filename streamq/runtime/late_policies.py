@@ -6,12 +6,12 @@ from collections.abc import Callable
 from typing import ClassVar
 
 from streamq.errors import LateEvent
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.runtime.values import Mask
 from streamq.time import MINUS_INFINITY
 
 
-class LatePolicy(Named):
+class LatePolicy(NamedObject):
     """The treatment of an item that breaks its source's CTI; plans know it by its ``name``, the word that users write.
 
     An item that is late by the level of consistency alone has an effect from the CTI on, under any policy.

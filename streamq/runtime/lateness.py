@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs, Invalid
+from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -118,7 +118,7 @@ def error_of_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mas
     return error
 
 
-def count_late(table: pa.Table, mask: Mask, reason: CountedAs, judge: Judge, c: int | None, totals: Totals) -> None:
+def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c: int | None, totals: Totals) -> None:
     """Count the rows of a mask as dropped or adjusted, and write them into the late output, as late as they lie behind c."""
     if mask.any():
         totals.add(judge.source, reason, int(mask.sum()))
@@ -133,8 +133,8 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
         return table
     is_left = np.zeros(len(end), bool) if judge.points else verdict.leaves(end)
     is_gone = verdict.is_late & ~is_left
-    count_late(table, is_gone, CountedAs.DROPPED, judge, c, totals)
-    count_late(table, is_left, CountedAs.ADJUSTED, judge, c, totals)
+    count_late(table, is_gone, CountReason.DROPPED, judge, c, totals)
+    count_late(table, is_left, CountReason.ADJUSTED, judge, c, totals)
     return with_column(table, LE, verdict.acting_from(start)).filter(pa.array(~is_gone))
 
 
@@ -156,7 +156,7 @@ def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> 
         return
     if judge.invalid == Invalid.FAIL:
         refuse_invalid(judge.source, reason, python_rows(rows.slice(0, 1))[0], judge.axis)
-    totals.add(judge.source, CountedAs.INVALID, rows.num_rows)
+    totals.add(judge.source, CountReason.INVALID, rows.num_rows)
     totals.rows.append(late_rows(judge.source, reason, rows, None))
 
 
@@ -164,7 +164,7 @@ def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
     """Count rows that repeat others: at-least-once sources deliver such, and no policy is asked."""
     if not rows.num_rows:
         return
-    totals.add(judge.source, CountedAs.DUPLICATES, rows.num_rows)
+    totals.add(judge.source, CountReason.DUPLICATES, rows.num_rows)
     totals.rows.append(late_rows(judge.source, "duplicate", rows, None))
 
 

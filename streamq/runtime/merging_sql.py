@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from streamq.plan.partial import Algebra, Frame, Sql
+from streamq.plan.partial import Algebra, Sql, WindowFrame
 
 _LOW = 2**32 - 1
 
@@ -23,7 +23,7 @@ class _SingleColumnAlgebra(Algebra):
         (column,) = columns
         return {}, {column: f"{self.how}({column})"}
 
-    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
         (column,), (target,) = columns, targets
         return {target: f"{self.how}({column}) {frame.span}"}, {}
 
@@ -102,7 +102,7 @@ class MomentsAlgebra(Algebra):
         }
         return first, merged
 
-    def running(self, columns: Sequence[str], targets: Sequence[str], frame: Frame) -> tuple[Sql, Sql]:
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
         n, mean, deviations = columns
         seen, total = f"seen{n}", f"total{n}"
         sums = {

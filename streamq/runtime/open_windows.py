@@ -65,7 +65,7 @@ def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> I
     return np.minimum(first, of_key[number[opened.num_rows :]])
 
 
-class Spans:
+class BinSpans:
     """The windows that each bin of partial results spans, kept in ``values`` (JSON-like, in the state store).
 
     Ranges that share a bin overlap, so there is no window without members between the ends of its span.

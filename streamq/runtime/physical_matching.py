@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.runtime.event import NEW_END, RE
 from streamq.runtime.kernel import Judge, Totals
 from streamq.runtime.lateness import Judgement, count_late, error_of_rows, judgement
-from streamq.runtime.retractions import Lifetimes, Moves, Place, Row, place
+from streamq.runtime.retractions import EventRow, Lifetimes, Moves, RowPlace, place
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -24,7 +24,7 @@ it has had (its start, if none)."""
 
 
 @dataclass(eq=False, repr=False)
-class Batch:
+class SourceBatch:
     """A micro-batch: the source's policy; its c, and what it has promised itself, before and after."""
 
     judge: Judge
@@ -39,7 +39,7 @@ class Batch:
         """Judge items with these sync times."""
         return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
-    def count(self, items: pa.Table, mask: Mask, reason: CountedAs) -> None:
+    def count(self, items: pa.Table, mask: Mask, reason: CountReason) -> None:
         """Count the items of a mask as dropped or adjusted."""
         count_late(items, mask, reason, self.judge, self.c, self.totals)
 
@@ -52,7 +52,7 @@ class Matching:
     retractions: applied, and of these dropped and adjusted; repeated, which repeat an applied one.
     """
 
-    rows: list[Row]
+    rows: list[EventRow]
     moves: pa.Table
     has_ids: bool
     pieces: list[tuple[int, int, int]] = field(default_factory=list)
@@ -69,9 +69,9 @@ class Matching:
             lifetimes[i].append((start, end))
         return lifetimes
 
-    def apply(self, open_moves: Moves, batch: Batch) -> Moves:
+    def apply(self, open_moves: Moves, batch: SourceBatch) -> Moves:
         """Apply moves to the live ends that they name, as long as one does; return those that are left over."""
-        where: dict[Place, list[int]] = {}
+        where: dict[RowPlace, list[int]] = {}
         for i, row in enumerate(self.rows):
             where.setdefault(place(row), []).append(i)
         while True:
@@ -89,7 +89,7 @@ class Matching:
                 return open_moves
             open_moves = unmatched
 
-    def _move(self, i: int, number: int, new: int, batch: Batch) -> None:
+    def _move(self, i: int, number: int, new: int, batch: SourceBatch) -> None:
         """Move a live row's end as the source says; what was passed on follows as far as c allows."""
         row, c = self.rows[i], batch.c
         old, row[RE] = row[RE], new

@@ -140,7 +140,7 @@ def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
         )
 
 
-class Lanes:
+class WideRowLayout:
     """How a wide row holds what several channels take: each channel's columns under their own names, or inside a struct."""
 
     def __init__(self, columns: dict[int, tuple[str | None, tuple[str, ...]]]):
@@ -160,7 +160,9 @@ class Lanes:
         return tables_by_channel
 
 
-def source_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def source_packer(
+    packer: Packer, lanes: WideRowLayout
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The map side over a source's rows, for ``mapInArrow``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -265,7 +267,9 @@ def _wide(
     )
 
 
-def stage_packer(packer: Packer, lanes: Lanes) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def stage_packer(
+    packer: Packer, lanes: WideRowLayout
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """The map side between two stages: rows of opened outputs into envelopes, progress to every bucket, the rest passes."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -9,12 +9,12 @@ from typing import Any
 
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.starts import Starts, joined
+from streamq.runtime.starts import StartSummary, joined
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
 @dataclass
-class Pace:
+class LevelProgress:
     """c and W of a relation as they count at the level of consistency, and the CTI that a source has promised itself."""
 
     c: int
@@ -46,7 +46,7 @@ class Message:
     notes: dict[int, list[list[Endpoint]]] = field(default_factory=dict)
     invalid: dict[str, int] = field(default_factory=dict)
     until: int | None = None
-    starts: Starts | None = None
+    starts: StartSummary | None = None
     reach: int = MINUS_INFINITY
     parts: list[Any] = field(default_factory=list)
 
@@ -63,7 +63,7 @@ class Message:
     @staticmethod
     def from_json(fields: dict[str, Any]) -> Message:
         notes = {int(k): [[Endpoint(**e) for e in note] for note in v] for k, v in fields["notes"].items()}
-        starts = None if fields["starts"] is None else Starts(**fields["starts"])
+        starts = None if fields["starts"] is None else StartSummary(**fields["starts"])
         return Message(**{**fields, "notes": notes, "starts": starts})
 
 
@@ -132,21 +132,21 @@ class RelationClock:
         return None if self.held["until"] is None else int(self.held["until"])
 
     @property
-    def pace(self) -> Pace:
+    def pace(self) -> LevelProgress:
         """What c and W count as: of a source as the level of consistency has it, of a stage as they are."""
         pace = self._pace
-        return Pace(self.c, self.w, MINUS_INFINITY) if pace is None else pace
+        return LevelProgress(self.c, self.w, MINUS_INFINITY) if pace is None else pace
 
-    def set_pace(self, pace: Pace) -> None:
+    def set_pace(self, pace: LevelProgress) -> None:
         """Set a source's pace; nothing of it goes back."""
         before = self._pace or pace
         c, w, promised = max(before.c, pace.c), max(before.w, pace.w), max(before.promised, pace.promised)
         self.held["pace"] = {"c": c, "w": w, "promised": promised}
 
     @property
-    def _pace(self) -> Pace | None:
+    def _pace(self) -> LevelProgress | None:
         pace = self.held.get("pace")
-        return None if pace is None else Pace(**pace)
+        return None if pace is None else LevelProgress(**pace)
 
     def hear(self, message: Message) -> None:
         """Take in what a task or bucket says."""

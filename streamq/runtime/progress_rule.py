@@ -47,7 +47,7 @@ class EndlessRow(StrEnum):
     THE_NEXT = "the next row of its key"
 
 
-class MayBeNone(StrEnum):
+class NoRowReason(StrEnum):
     """The reason why no row may come though progress would let one go; the value is how ``run.why()`` says it."""
 
     OF_MODULE = "rows come only if the module gives some"
@@ -55,7 +55,7 @@ class MayBeNone(StrEnum):
 
 
 @dataclass(frozen=True)
-class RowsWanted:
+class MissingRows:
     """What a window of ``n`` waits for when no progress can close it: the missing rows.
 
     distinct: which instants are counted, "start" or "end"; "": rows are; grouped: whether each group has windows of its own.
@@ -90,12 +90,12 @@ class ProgressRule:
     windows: bool = False
     grid: Grid | None = None
     waits_for_members: bool = False
-    wanted: RowsWanted | None = None
+    wanted: MissingRows | None = None
     endless: EndlessRow = EndlessRow.ITS_END
     sorts: bool = False
     may_be_empty: bool = False
     subtracts: bool = False
-    may_be_none: MayBeNone | None = None
+    may_be_none: NoRowReason | None = None
 
     @property
     def holds(self) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.partial import COUNT, Merging, Partial, Place, nowhere
+from streamq.plan.partial import COUNT, MergeableColumns, NodeCover, Partial, nowhere
 from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints
@@ -28,7 +28,7 @@ EXPLODE_ROWS = 500_000
 """Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
 
 
-def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
+def merged(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
     """Partial results of equal ``by`` as one, the same columns."""
     sums = grouped(partials)
     others = [partial for partial in partials if len(partial.grouped) < len(partial.columns)]
@@ -46,10 +46,10 @@ def merged(table: pa.Table, by: Sequence[str], partials: Sequence[Merging]) -> p
 
 def placed(
     intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
-) -> Callable[[pa.Table], Place]:
+) -> Callable[[pa.Table], NodeCover]:
     """Return what tells errors, of rows of windows, where the window of a row lies, and its group."""
 
-    def of_rows(windows: pa.Table) -> Place:
+    def of_rows(windows: pa.Table) -> NodeCover:
         def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
             window = windows.slice(row, 1)
             start, end = intervals(window)
@@ -60,7 +60,7 @@ def placed(
     return of_rows
 
 
-def grouped(partials: Iterable[Merging]) -> dict[str, tuple[str, str]]:
+def grouped(partials: Iterable[MergeableColumns]) -> dict[str, tuple[str, str]]:
     """The number of events and what Arrow's aggregates merge, as a group by takes it."""
     columns = {COUNT: "sum"}
     for partial in partials:
@@ -86,9 +86,9 @@ def merge_by_window(
     low: Ints,
     high: Ints,
     by: Sequence[str],
-    partials: Sequence[Merging],
+    partials: Sequence[MergeableColumns],
     explode_rows: int = EXPLODE_ROWS,
-    place: Callable[[pa.Table], Place] | None = None,
+    place: Callable[[pa.Table], NodeCover] | None = None,
 ) -> pa.Table:
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
 
@@ -113,7 +113,9 @@ def merge_by_window(
     return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 
-def _dyadic(table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[Merging]) -> pa.Table:
+def _dyadic(
+    table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[MergeableColumns]
+) -> pa.Table:
     """Ranges cut into nodes of 2^rank windows, merged node by node from the top down to single windows."""
     base = int(low.min())
     a, b = low - base, high - base + 1

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
-from streamq.runtime.starts import Starts
+from streamq.runtime.starts import StartSummary
 
 OBSERVED = "streamq_readings"
 """The name under which Spark's reports have the readings, in ``observedMetrics``."""
@@ -31,7 +31,7 @@ ARRIVED = "arrived"
 """The reading of a kernel's port, before the port's number: the deltas that have reached it."""
 
 
-class Combine(StrEnum):
+class CombineRule(StrEnum):
     """How the readings of several buckets become one."""
 
     MAX = "max"
@@ -42,10 +42,14 @@ class Combine(StrEnum):
     """Each bucket reads of its own rows."""
 
 
-_FUNCTIONS: Mapping[Combine, Callable[[Iterable[int]], int]] = {Combine.MAX: max, Combine.MIN: min, Combine.SUM: sum}
+_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[int]], int]] = {
+    CombineRule.MAX: max,
+    CombineRule.MIN: min,
+    CombineRule.SUM: sum,
+}
 
 
-def _reading(combine: Combine) -> Any:
+def _reading(combine: CombineRule) -> Any:
     return field(default=None, metadata={"combine": combine})
 
 
@@ -53,18 +57,18 @@ def _reading(combine: Combine) -> Any:
 class SourceReadings:
     """What a stage reports of a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks."""
 
-    cti: int | None = _reading(Combine.MAX)
-    watermark: int | None = _reading(Combine.MAX)
-    moved_at: int | None = _reading(Combine.MAX)
+    cti: int | None = _reading(CombineRule.MAX)
+    watermark: int | None = _reading(CombineRule.MAX)
+    moved_at: int | None = _reading(CombineRule.MAX)
     """The time of day at which its CTI last moved."""
-    heard_at: int | None = _reading(Combine.MAX)
+    heard_at: int | None = _reading(CombineRule.MAX)
     """The time of day at which it last brought events."""
-    rows: int | None = _reading(Combine.MAX)
+    rows: int | None = _reading(CombineRule.MAX)
     """Rows read so far, those that are late, that filters drop and that are no events included."""
-    new_rows: int | None = _reading(Combine.MAX)
+    new_rows: int | None = _reading(CombineRule.MAX)
     """Rows read in this micro-batch."""
-    least_start: int | None = _reading(Combine.MIN)
-    middle_start: int | None = _reading(Combine.MAX)
+    least_start: int | None = _reading(CombineRule.MIN)
+    middle_start: int | None = _reading(CombineRule.MAX)
     """A start in the middle of the last rows."""
 
 
@@ -72,27 +76,27 @@ class SourceReadings:
 class KernelReadings:
     """What a stage reports of a kernel; None: nothing yet. Rows are totals since the checkpoint began, unless they say now."""
 
-    output_cti: int | None = _reading(Combine.MIN)
-    due: int | None = _reading(Combine.MIN)
+    output_cti: int | None = _reading(CombineRule.MIN)
+    due: int | None = _reading(CombineRule.MIN)
     """The least progress that lets the next of its rows go; None where none waits."""
-    inserted: int | None = _reading(Combine.SUM)
+    inserted: int | None = _reading(CombineRule.SUM)
     """Rows it has put out."""
-    inserted_now: int | None = _reading(Combine.SUM)
+    inserted_now: int | None = _reading(CombineRule.SUM)
     """Rows it has put out in this micro-batch."""
-    retracted: int | None = _reading(Combine.SUM)
+    retracted: int | None = _reading(CombineRule.SUM)
     """Rows it has taken back."""
-    state_rows: int | None = _reading(Combine.SUM)
-    state_bytes: int | None = _reading(Combine.SUM)
-    held_rows: int | None = _reading(Combine.SUM)
+    state_rows: int | None = _reading(CombineRule.SUM)
+    state_bytes: int | None = _reading(CombineRule.SUM)
+    held_rows: int | None = _reading(CombineRule.SUM)
     """Rows that the level of consistency holds back before or behind it."""
-    held_from: int | None = _reading(Combine.MIN)
+    held_from: int | None = _reading(CombineRule.MIN)
     """The least start of those."""
     arrived: Mapping[int, int] = field(default_factory=dict)
     """By port, the deltas that have reached it, combined ones where the map side combines."""
 
 
-_COMBINE: Mapping[str, Combine] = {
-    ARRIVED: Combine.SUM,
+_COMBINE: Mapping[str, CombineRule] = {
+    ARRIVED: CombineRule.SUM,
     **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
 _OF_SOURCES = [f.name for f in fields(SourceReadings)]
@@ -167,7 +171,7 @@ def combined(columns_of_buckets: Iterable[Mapping[str, int]]) -> Readings:
     return Readings.from_columns({column: _FUNCTIONS[combine_of(column)](some) for column, some in values.items()})
 
 
-def combine_of(column: str) -> Combine:
+def combine_of(column: str) -> CombineRule:
     """Return how a column's values of several buckets become one."""
     return _COMBINE[column.partition("|")[0].partition(" ")[0]]
 
@@ -191,7 +195,7 @@ def source_columns(
     cti: int,
     watermark: int,
     has_moved: bool,
-    starts: Starts | None,
+    starts: StartSummary | None,
     refused: int,
     now: int,
 ) -> dict[str, int]:

@@ -19,16 +19,16 @@ EVENT = "__event"
 BEHIND = "__behind"
 """Whether a retraction was late when it came."""
 
-Row = dict[str, Any]
+EventRow = dict[str, Any]
 """A retraction, or a live event, without its payload."""
 
-Moves = list[tuple[int, Row]]
+Moves = list[tuple[int, EventRow]]
 """Retractions by their numbers in the micro-batch."""
 
 Lifetimes = list[tuple[int, int]]
 """Starts and ends of what is passed on of an event; one that ends where it starts is nothing."""
 
-Place = tuple[int, int]
+RowPlace = tuple[int, int]
 """An event, by its number, at one of its ends."""
 
 
@@ -38,17 +38,17 @@ def with_lateness(retractions: pa.Table, c: int) -> pa.Table:
     return with_column(retractions, BEHIND, is_behind(sync, c))
 
 
-def place(row: Row) -> Place:
+def place(row: EventRow) -> RowPlace:
     """Where a retraction finds its event: at the end that it moves."""
     return (row[EVENT], row[RE])
 
 
-def destination(move: Row) -> Place:
+def destination(move: EventRow) -> RowPlace:
     """Where a retraction leaves its event, and the next one of its chain finds it."""
     return (move[EVENT], move[NEW_END])
 
 
-def by_event(tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]) -> list[list[Row]]:
+def by_event(tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]) -> list[list[EventRow]]:
     """The rows of tables, with the columns ``technical`` and the number of their event: equal ``names`` are one event."""
     number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
     rows = []
@@ -66,12 +66,12 @@ def without_cycles(moves: Moves) -> Moves:
     then left over of them leads in circles, and adds up to nothing.
     """
     left = dict(moves)
-    leaving: dict[Place, list[int]] = {}
+    leaving: dict[RowPlace, list[int]] = {}
     for number, move in moves:
         leaving.setdefault(place(move), []).append(number)
     for first in [number for number, _ in moves]:
         path: list[int] = []
-        seen: dict[Place, int] = {}
+        seen: dict[RowPlace, int] = {}
         at: int | None = first if first in left else None
         while at is not None:
             seen[place(left[at])] = len(path)
@@ -85,7 +85,7 @@ def without_cycles(moves: Moves) -> Moves:
     return [(number, move) for number, move in moves if number in left]
 
 
-def cut_off(moves: Sequence[Row], is_lost: Mask) -> Mask:
+def cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
     """Which of the lost moves are lost in fact: no other move, directly or through others, leads to where they begin."""
     is_lost = is_lost.copy()
     reached = {destination(move) for move, lost in zip(moves, is_lost, strict=True) if not lost}

@@ -14,14 +14,14 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, Scope
-from streamq.runtime.carried import Carrier, carry
+from streamq.runtime.basket import Baskets, KernelBaskets
 from streamq.runtime.columnar import concat, decode, encode, unit_weights
 from streamq.runtime.consistency import AlignAt, align, backlog, paced
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
-from streamq.runtime.kernel import Arrival, Clock, Judge, Kernel, Note, Output, Totals
+from streamq.runtime.kernel import Announcement, Arrival, Clock, Judge, Kernel, Output, Totals
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.progress import Message, Pace, RelationClock, decode_messages, encode_messages
+from streamq.runtime.progress import LevelProgress, Message, RelationClock, decode_messages, encode_messages
+from streamq.runtime.progress_map import ProgressMap, map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATEST, TALLIES, kernel_columns, source_columns
 from streamq.runtime.starts import joined
@@ -52,12 +52,12 @@ class Channel:
     judge: Judge | None = None
     """Of a path from a source, the source's policies on late and invalid items."""
 
-    carried: tuple[Carrier, ...] = ()
+    progress_maps: tuple[ProgressMap, ...] = ()
     """How the path's steps change the relation's CTI and watermark, in order."""
 
 
 @dataclass(frozen=True)
-class Hosted:
+class HostedKernel:
     """A kernel in its stage."""
 
     number: int
@@ -88,7 +88,7 @@ class Hosted:
         """
         if self.aligns_behind:
             return {f"align:{self.name}": 0}
-        return {self.held_scope(c): carry(0, c.carried) for c in self.channels if self.aligns_before(c)}
+        return {self.held_scope(c): map_progress(0, c.progress_maps) for c in self.channels if self.aligns_before(c)}
 
     def aligns_before(self, channel: Channel) -> bool:
         """Whether a channel's rows are judged, and held back, before the kernel sees them."""
@@ -100,7 +100,7 @@ class Hosted:
 
 
 @dataclass(eq=False, repr=False)
-class _Turn:
+class _BucketRun:
     """One micro-batch of one bucket, while the stage runs it."""
 
     bucket: int
@@ -114,10 +114,10 @@ class _Turn:
     clocks: dict[str, RelationClock]
     """The CTI and watermark that each relation has sent."""
 
-    before: dict[str, Pace]
+    before: dict[str, LevelProgress]
     """Those as they count at the level of consistency, before this micro-batch."""
 
-    now: dict[str, Pace]
+    now: dict[str, LevelProgress]
     """The same, after the messages of this micro-batch."""
 
     totals: dict[str, int]
@@ -126,7 +126,7 @@ class _Turn:
     notes: dict[int, list[Any]] = field(default_factory=dict)
     """The endpoints that the map side announced, by channel number."""
 
-    outputs: list[tuple[Hosted, list[Arrival], Output]] = field(default_factory=list)
+    outputs: list[tuple[HostedKernel, list[Arrival], Output]] = field(default_factory=list)
     """The kernels that have advanced, each with what it read and wrote."""
 
     late: list[pa.Table] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Stage:
     number: int
     """Its place in the chain, from 0 on."""
 
-    hosted: tuple[Hosted, ...]
+    hosted: tuple[HostedKernel, ...]
     channels: tuple[Channel, ...]
 
     sources: Mapping[str, ProgressPolicy]
@@ -216,7 +216,7 @@ class Stage:
 
     def _begin_turn(
         self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
-    ) -> _Turn:
+    ) -> _BucketRun:
         """Update the clocks by a micro-batch's messages; return the turn with the progress before and after them."""
         inputs = self.inputs
         # what counts as a source's progress can depend on the others'
@@ -226,7 +226,7 @@ class Stage:
         clocks = {r: RelationClock(state, r, self.buckets, self.sources.get(r)) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.number}", {})
-        turn = _Turn(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
+        turn = _BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
             if message.relation not in clocks:
                 continue
@@ -254,18 +254,18 @@ class Stage:
 
     # kernels
 
-    def _advance(self, hosted: Hosted, turn: _Turn) -> list[Envelope]:
+    def _advance(self, hosted: HostedKernel, turn: _BucketRun) -> list[Envelope]:
         """Have one kernel process what its channels brought; return its deltas and its progress as envelopes."""
         totals = Totals()
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, turn, totals)) is not None]
         notes = [
-            Note(channel.judge, *_told(channel, turn.before[channel.relation]), endpoints)
+            Announcement(channel.judge, *_told(channel, turn.before[channel.relation]), endpoints)
             for channel in hosted.channels
             for endpoints in turn.notes.get(channel.number, ())
         ]
         clock = _clock(hosted, turn, tuple(notes))
         output = hosted.kernel.advance(turn.baskets.scoped(hosted.name), arrivals, clock)
-        w = max(carry(turn.now[ch.relation].w, ch.carried) for ch in hosted.channels)
+        w = max(map_progress(turn.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
             scope = turn.baskets.scoped(held_scope)
@@ -279,7 +279,7 @@ class Stage:
         message = Message(hosted.name, output.c, w, turn.bucket, until=clock.until, reach=clock.reach)
         return [*out, (turn.bucket, SPOKEN, encode_messages([message]))]
 
-    def _arrival(self, hosted: Hosted, channel: Channel, turn: _Turn, totals: Totals) -> Arrival | None:
+    def _arrival(self, hosted: HostedKernel, channel: Channel, turn: _BucketRun, totals: Totals) -> Arrival | None:
         """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel."""
         before, now = turn.before[channel.relation], turn.now[channel.relation]
         table = concat(turn.tables[channel.number]) if channel.number in turn.tables else None
@@ -288,7 +288,7 @@ class Stage:
             if table is not None:
                 arrival = Arrival(channel.port, table, judge, *_told(channel, before))
                 table = weighted_events(arrival, totals)
-            progress = (carry(now.c, channel.carried), carry(now.w, channel.carried))
+            progress = (map_progress(now.c, channel.progress_maps), map_progress(now.w, channel.progress_maps))
             table = self._hold_back(turn.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
             judge = None
         if table is None:
@@ -297,7 +297,7 @@ class Stage:
 
     def _hold_back(
         self,
-        scope: Scope,
+        scope: KernelBaskets,
         table: pa.Table | None,
         progress: tuple[int, int],
         at: AlignAt,
@@ -315,7 +315,7 @@ class Stage:
 
     # readings
 
-    def _readings(self, turn: _Turn, wall: int) -> dict[str, int]:
+    def _readings(self, turn: _BucketRun, wall: int) -> dict[str, int]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
         # every bucket hears the same of the sources, so one of them reports it
         tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
@@ -342,19 +342,19 @@ class Stage:
         return columns
 
 
-def _told(channel: Channel, pace: Pace) -> tuple[int, int]:
+def _told(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
     """Return the CTI by which a channel's rows are late, and the one that its source has sent, both moved as the rows are."""
-    return carry(pace.counted, channel.carried), carry(pace.promised, channel.carried)
+    return map_progress(pace.counted, channel.progress_maps), map_progress(pace.promised, channel.progress_maps)
 
 
-def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
+def _clock(hosted: HostedKernel, turn: _BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = turn.before, turn.now, turn.clocks
-    channels = [(channel.relation, channel.carried) for channel in hosted.channels]
+    channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]
     by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
     c_before, c = min(by_port_before), min(by_port)
-    w_before = max(carry(before[r].w, steps) for r, steps in channels)
-    w = max(carry(now[r].w, steps) for r, steps in channels)
+    w_before = max(map_progress(before[r].w, steps) for r, steps in channels)
+    w = max(map_progress(now[r].w, steps) for r, steps in channels)
     return Clock(
         c_before=c_before,
         c=c,
@@ -367,14 +367,14 @@ def _clock(hosted: Hosted, turn: _Turn, notes: tuple[Note, ...]) -> Clock:
         promised=min(now[r].promised for r, _ in channels),
         counted_before=min(before[r].counted for r, _ in channels),
         counted=min(now[r].counted for r, _ in channels),
-        reach=max(carry(clocks[r].reach, steps) for r, steps in channels),
+        reach=max(map_progress(clocks[r].reach, steps) for r, steps in channels),
     )
 
 
-def _by_port(hosted: Hosted, paces: Mapping[str, Pace]) -> tuple[int, ...]:
+def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[int, ...]:
     """Return the least CTI of each port's channels."""
     least: dict[int, int] = {}
     for channel in hosted.channels:
-        c = carry(paces[channel.relation].c, channel.carried)
+        c = map_progress(paces[channel.relation].c, channel.progress_maps)
         least[channel.port] = min(c, least.get(channel.port, c))
     return tuple(least[port] for port in sorted(least))

@@ -13,7 +13,7 @@ SAMPLE = 256
 """How many rows of a table, evenly spread, stand for all when the middle start is looked for."""
 
 
-class Starts:
+class StartSummary:
     """How many rows there were, the least of their starts, and one in the middle of them; in ticks."""
 
     # no dataclass, for what that generates would travel with every stage
@@ -21,18 +21,18 @@ class Starts:
         self.rows, self.least, self.middle = rows, least, middle
 
 
-def summary(starts: pa.Array | pa.ChunkedArray) -> Starts | None:
+def summary(starts: pa.Array | pa.ChunkedArray) -> StartSummary | None:
     """Return the summary of some starts; None if there are none."""
     if not len(starts):
         return None
     values = starts.to_numpy()
     sample = values[:: max(1, len(values) // SAMPLE)]
     middle = (len(sample) - 1) // 2
-    return Starts(len(values), int(values.min()), int(np.partition(sample, middle)[middle]))
+    return StartSummary(len(values), int(values.min()), int(np.partition(sample, middle)[middle]))
 
 
-def joined(a: Starts | None, b: Starts | None) -> Starts | None:
+def joined(a: StartSummary | None, b: StartSummary | None) -> StartSummary | None:
     """Return the summary of two sets of rows together; its middle start is that of the greater one."""
     if a is None or b is None:
         return a or b
-    return Starts(a.rows + b.rows, min(a.least, b.least), a.middle if a.rows >= b.rows else b.middle)
+    return StartSummary(a.rows + b.rows, min(a.least, b.least), a.middle if a.rows >= b.rows else b.middle)

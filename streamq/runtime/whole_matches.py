@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScannedPart, State
+from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScannedPart, ScanState
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -22,7 +22,7 @@ class WholeMatchStep(PatternStep):
 
     in_order: bool
 
-    def step(self, state: State, start: int, source: int, *values: Any) -> tuple[State, list[dict[str, Any]]]:
+    def step(self, state: ScanState, start: int, source: int, *values: Any) -> tuple[ScanState, list[dict[str, Any]]]:
         """Return the state after an event of an input, and the matches that it completes.
 
         The events that one of them has consumed are gone then, for all parts of their input.

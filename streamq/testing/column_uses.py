@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.operators import Source, WindowAggregate
-from streamq.plan.aggregate import Aggregate, Computes
+from streamq.plan.aggregate import Aggregate, Computation
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, nodes
@@ -46,8 +46,8 @@ def uses(plan: Node) -> Uses:
         for _, a in node.aggregates if isinstance(node, WindowAggregate) else ():
             names = frozenset[str]().union(*(columns(arg) for arg in a.args))
             computes = a.function.drawing.computes
-            if computes != Computes.NOTHING:
-                (summed if computes == Computes.A_SUM else computed).update(names)
+            if computes != Computation.NOTHING:
+                (summed if computes == Computation.A_SUM else computed).update(names)
 
     def lineage(names: set[str]) -> frozenset[str]:
         return frozenset(names) if names <= there else there

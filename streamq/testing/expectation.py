@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.testing.admission import admitted, legal
 from streamq.testing.arrival import Item, bounds
 from streamq.testing.case import Case
@@ -32,7 +32,7 @@ class Expectation:
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    set_aside: Mapping[str, Sequence[tuple[CountedAs, Item]]] = field(default_factory=dict)
+    set_aside: Mapping[str, Sequence[tuple[CountReason, Item]]] = field(default_factory=dict)
     sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False
@@ -92,10 +92,11 @@ def count_key(case: Case, name: str, reason: str) -> str:
 def repetitions(case: Case) -> Counter[str]:
     """Return the counts of a case without late items: rows delivered again, and rows that are not events."""
     counts = {
-        count_key(case, name, CountedAs.DUPLICATES): repeated(s, case.arrived(name)) for name, s in case.sources.items()
+        count_key(case, name, CountReason.DUPLICATES): repeated(s, case.arrived(name))
+        for name, s in case.sources.items()
     }
     counts |= {
-        count_key(case, name, CountedAs.INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()
+        count_key(case, name, CountReason.INVALID): unmatched(s, case.arrived(name)) for name, s in case.sources.items()
     }
     return Counter({key: n for key, n in counts.items() if n})
 

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs, OutputForm
+from streamq.choices import CountReason, OutputForm
 from streamq.compiler.egress import Egress, egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
@@ -101,7 +101,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
-    if any(n and key.endswith(f"|{CountedAs.QUARANTINED}") for key, n in counted.items()):
+    if any(n and key.endswith(f"|{CountReason.QUARANTINED}") for key, n in counted.items()):
         raise WindowQuarantined
     _check_counts(case, counted, expected)
     if how.late_output:
@@ -166,12 +166,12 @@ def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> N
     for name, source in case.sources.items():
         if name in expected.filtered:
             # a filter may have dropped some late items before they were judged
-            for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED):
+            for reason in (CountReason.DROPPED, CountReason.ADJUSTED):
                 key = count_key(case, name, reason)
                 wanted[key] = min(wanted.get(key, 0), counted[key])
         if source.ids:
             # a repetition that is also late may count as either
-            again, lost = count_key(case, name, CountedAs.DUPLICATES), count_key(case, name, CountedAs.DROPPED)
+            again, lost = count_key(case, name, CountReason.DUPLICATES), count_key(case, name, CountReason.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
             if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}

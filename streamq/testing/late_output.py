@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.operators.source import AS_END
 from streamq.testing.arrival import Item, closed
@@ -19,10 +19,10 @@ from streamq.testing.expectation import Expectation, count_key
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY
 
-REASONS = {"dropped": CountedAs.DROPPED, "adjusted": CountedAs.ADJUSTED, "duplicate": CountedAs.DUPLICATES}
+REASONS = {"dropped": CountReason.DROPPED, "adjusted": CountReason.ADJUSTED, "duplicate": CountReason.DUPLICATES}
 """The count that each reason of a late output belongs to; rows with any other reason count as invalid."""
 
-LATE = (CountedAs.DROPPED, CountedAs.ADJUSTED)
+LATE = (CountReason.DROPPED, CountReason.ADJUSTED)
 
 Row = tuple[str, int | None, int | None]
 """The count of a late row, its start, and its end; None if the source has no end column or the end is infinity."""
@@ -35,8 +35,8 @@ def check_late_output(
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
         own = [row for row in rows if row["source"] == source.shown_name()]
-        written = Counter(REASONS.get(row["reason"], CountedAs.INVALID) for row in own)
-        for reason in (*LATE, CountedAs.DUPLICATES, CountedAs.INVALID):
+        written = Counter(REASONS.get(row["reason"], CountReason.INVALID) for row in own)
+        for reason in (*LATE, CountReason.DUPLICATES, CountReason.INVALID):
             many = counted.get(count_key(case, name, reason), 0)
             if written[reason] != many:
                 raise WrongOutput(

@@ -98,7 +98,7 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
         return None
     if how.early:
         return Release.AT_ONCE
-    changes_progress = any(feed.path.carried for feed in program.feeds)
+    changes_progress = any(feed.path.progress_maps for feed in program.feeds)
     changes_progress |= any(rule.cti is not Cti.INPUT for rule in rules if not rule.holds or rule.sorts)
     if len(holding) != 1 or len(program.sources) != 1 or changes_progress or how.blocks != (0,):
         return None

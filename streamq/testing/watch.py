@@ -16,16 +16,16 @@ import pyarrow.compute as pc
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
-from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
-from streamq.runtime.stage import Hosted
+from streamq.runtime.stage import HostedKernel
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
@@ -35,10 +35,10 @@ class ProgressViolation(AssertionError):
     """A kernel changed what it, or its input, had promised not to change."""
 
 
-class CrowdedState(Scope):
+class CrowdedState(KernelBaskets):
     """A kernel's state in which every bin counts as one of many chunks: reading it rewrites it."""
 
-    def __init__(self, state: Scope):
+    def __init__(self, state: KernelBaskets):
         super().__init__(state.baskets, state.prefix)
 
     def chunks(self, basket: str, bin: str) -> int:
@@ -63,7 +63,7 @@ class Crowded:
         """That of the kernel."""
         return self.kernel.progress_rule
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         return self.kernel.advance(CrowdedState(state), arrivals, clock)
 
 
@@ -82,10 +82,10 @@ class Watched(Crowded):
     axis: str = INTEGER
     sent: dict[str, int] = field(default_factory=dict)
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
             # what the map side has combined are partial results, no deltas
-            tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, Uncombined)]
+            tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, UncombinedKernel)]
             if self.progress_rule.waits_for_members:
                 # columns that read an end move with it
                 tables = [table.select([n for n in (LE, RE, WEIGHT) if n in table.column_names]) for table in tables]
@@ -153,7 +153,7 @@ def watched(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     axis = program.results[0].plan.schema.axis
     grids = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
 
-    def watch(hosted: Hosted) -> Kernel:
+    def watch(hosted: HostedKernel) -> Kernel:
         kernel = hosted.kernel
         match kernel:
             case RecomputeKernel():

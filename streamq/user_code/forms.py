@@ -156,7 +156,7 @@ def _aggregator(name: str, code: Any, module: Any, options: Mapping[str, Any]) -
 
 
 @dataclass(frozen=True)
-class Steps:
+class StatefulCode:
     """Code that goes from event to event: ``initial`` makes the first state, ``step`` gives the next one and rows.
 
     own: the function or method as it was written; method: the latter's name; options: those that the function is called with.
@@ -169,7 +169,7 @@ class Steps:
     options: Mapping[str, Any]
 
 
-def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> Steps:
+def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> StatefulCode:
     """Return a user's code that goes from event to event as it is called; raises PlanError for what gives no states and rows.
 
     It is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, where ``initial`` is a
@@ -177,12 +177,12 @@ def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> 
     """
     if initial is ...:
         module = object_of(name, code, options)
-        steps = Steps(module.initial, module.step, module.step, "step", {})
+        steps = StatefulCode(module.initial, module.step, module.step, "step", {})
     else:
         # so that what a step does to the first state stays there
         start = lambda: copy.deepcopy(initial)  # noqa: E731
         called = (lambda *arguments: code(*arguments, **options)) if options else code
-        steps = Steps(start, called, code, "", options)
+        steps = StatefulCode(start, called, code, "", options)
     if inspect.isgeneratorfunction(steps.own):
         hint = "Return the state, and a list of rows."
         raise PlanError(sentence(name, "a step gives (state, rows)", "this one is a generator", hint))
@@ -223,4 +223,4 @@ def row_shape(
     )
 
 
-__all__ = ["Steps", "check_steps", "module_states", "object_of", "row_shape", "signature_of", "steps_of"]
+__all__ = ["StatefulCode", "check_steps", "module_states", "object_of", "row_shape", "signature_of", "steps_of"]

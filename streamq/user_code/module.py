@@ -12,11 +12,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pyspark.sql.types import DataType, StructField, StructType
 
-from streamq.choices import OnError, chosen
+from streamq.choices import ErrorPolicy, chosen
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
-from streamq.plan.named import Decorated
+from streamq.plan.named_object import CallableModule
 from streamq.plan.plain import plain_value
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
@@ -30,7 +30,7 @@ UNNAMED = "<lambda>"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class UserModule(Decorated, ABC):
+class UserModule(CallableModule, ABC):
     """A user's ``code`` under a name, as a decorator of ``sq`` makes it; plans hold it, and the repository lists it.
 
     returns: the type of the results, of an operator's rows a struct; options: the keyword arguments, plain values, that each
@@ -49,7 +49,7 @@ class UserModule(Decorated, ABC):
     properties: tuple[str, ...] = ()
     time_limit: float | None = None
     checked: bool = False
-    on_error: OnError = OnError.FAIL
+    on_error: ErrorPolicy = ErrorPolicy.FAIL
     registered_in: str = field(default_factory=lambda: users_line().module)
     memory: dict[str, str] = field(default_factory=dict)
     """The code's fingerprint once it has been asked for; one memory for the module and what it is with other options."""
@@ -89,7 +89,7 @@ class UserModule(Decorated, ABC):
     @property
     def sets_aside(self) -> bool:
         """True if the query goes on where a call fails, and what it failed for is set aside."""
-        return self.on_error is OnError.QUARANTINE
+        return self.on_error is ErrorPolicy.QUARANTINE
 
     @property
     def fingerprint(self) -> str:
@@ -196,7 +196,7 @@ def guards_of(verb: str, time_limit: Any, checked: bool, on_error: Any) -> dict[
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
-    return {"time_limit": time_limit, "checked": checked, "on_error": chosen(OnError, on_error, "on_error", verb)}
+    return {"time_limit": time_limit, "checked": checked, "on_error": chosen(ErrorPolicy, on_error, "on_error", verb)}
 
 
 def name_of(code: Any, name: str | None) -> str:

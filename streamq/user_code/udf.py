@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.choices import Takes, chosen
+from streamq.choices import ArgumentForm, chosen
 from streamq.errors import ModuleFailed, PlanError, sentence
 from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import Function
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def udf(
     returns: str | DataType,
     *,
-    takes: str | Takes = Takes.VALUES,
+    takes: str | ArgumentForm = ArgumentForm.VALUES,
     name: str | None = None,
     time_limit: float | None = None,
     checked: bool = False,
@@ -72,7 +72,7 @@ def udf(
       12  large  12.36931687685298  large      2    5
     """
     refuse_unknown("udf", unknown)
-    to, how = type_returned("udf", returns, "results"), chosen(Takes, takes, "takes", "udf")
+    to, how = type_returned("udf", returns, "results"), chosen(ArgumentForm, takes, "takes", "udf")
     guards = guards_of("udf", time_limit, checked, on_error)
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
@@ -90,7 +90,7 @@ class UserFunction(UserModule, Function):
     """A function of a user's own; ``takes`` is what its code is called with."""
 
     kind = "udf"
-    takes: Takes
+    takes: ArgumentForm
     in_python = True
 
     def __post_init__(self) -> None:
@@ -167,7 +167,7 @@ class UserFunction(UserModule, Function):
 
     def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, Errors]:
         """The results, and by row the errors: of one event after the other, or of all at once and one by one if that fails."""
-        if self.takes == Takes.VALUES:
+        if self.takes == ArgumentForm.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
             return self._one_by_one((partial(self._called, *values), values) for values in calls)
         try:
@@ -223,11 +223,15 @@ class UserFunction(UserModule, Function):
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """The results of code that takes whole columns."""
         to = arrow_type(self.returns)
-        result = self._called(*(as_series(arrays) if self.takes == Takes.SERIES else arrays))
+        result = self._called(*(as_series(arrays) if self.takes == ArgumentForm.SERIES else arrays))
         if isinstance(result, pa.ChunkedArray):
             result = result.combine_chunks()
         try:
-            array = result if isinstance(result, pa.Array) else pa.array(result, from_pandas=self.takes == Takes.SERIES)
+            array = (
+                result
+                if isinstance(result, pa.Array)
+                else pa.array(result, from_pandas=self.takes == ArgumentForm.SERIES)
+            )
             if not _is_of_kind(array.type, to):
                 raise TypeError(f"it is a column of {array.type}")
             array = array if array.type == to else array.cast(to)

@@ -16,7 +16,7 @@ from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.returns import RowShape
-from streamq.user_code.forms import Steps, check_steps, row_shape, steps_of
+from streamq.user_code.forms import StatefulCode, check_steps, row_shape, steps_of
 from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
 from streamq.user_code.properties import declared
 from streamq.user_code.repository import modules
@@ -144,7 +144,7 @@ class StatefulOperator(UserModule, EventOperator):
         return f"scan({super().example_call})"
 
     @lazy
-    def steps(self) -> Steps:
+    def steps(self) -> StatefulCode:
         """The code as it is called, made once."""
         return steps_of(self.name, self.code, self.initial, self.options)
 

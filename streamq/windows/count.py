@@ -25,7 +25,7 @@ from streamq.windows.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti, RowsWanted
+    from streamq.runtime.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class CountAssigner(Assigner):
 
         return Cti.COUNTED
 
-    def wanted(self, *, grouped: bool) -> RowsWanted:
-        from streamq.runtime.progress_rule import RowsWanted
+    def wanted(self, *, grouped: bool) -> MissingRows:
+        from streamq.runtime.progress_rule import MissingRows
 
-        return RowsWanted(self.n, self.by, grouped)
+        return MissingRows(self.n, self.by, grouped)
 
     def _instants(self, table: pa.Table) -> Ints:
         return ints(table, LE if self.by == "start" else RE)

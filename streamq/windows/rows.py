@@ -24,7 +24,7 @@ from streamq.windows.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from streamq.runtime.progress_rule import Cti, RowsWanted
+    from streamq.runtime.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -143,10 +143,10 @@ class RowsAssigner(Assigner):
 
         return Cti.FIRST_ROW
 
-    def wanted(self, *, grouped: bool) -> RowsWanted:
-        from streamq.runtime.progress_rule import RowsWanted
+    def wanted(self, *, grouped: bool) -> MissingRows:
+        from streamq.runtime.progress_rule import MissingRows
 
-        return RowsWanted(self.n, "", grouped)
+        return MissingRows(self.n, "", grouped)
 
     def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
         """Events in the order of group, LE, order_by; and each place's number in its group.

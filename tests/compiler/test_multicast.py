@@ -8,7 +8,7 @@ from typing import Any
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import numbered
-from streamq.runtime.kernel import Uncombined
+from streamq.runtime.kernel import UncombinedKernel
 from streamq.testing.oracle import oracle
 from tests.programs import compiled
 
@@ -16,7 +16,7 @@ S = sq.events([(1, 5, {"k": "a"}), (3, 8, {"k": "a"}), (4, 6, {"k": "b"})], name
 
 
 @dataclass(frozen=True)
-class Counted(Uncombined):
+class Counted(UncombinedKernel):
     """A kernel and how many micro-batches it was run for."""
 
     inner: Any

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.runtime import lateness
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, NEW_END, RE
@@ -61,13 +61,13 @@ def tried_twice(matched: Matching, open_moves: Any, batch: Any) -> Any:
 def adjusted_not_written(right: Any, table: Any, mask: Any, reason: Any, judge: Any, c: Any, totals: Any) -> None:
     written = list(totals.rows)
     right(table, mask, reason, judge, c, totals)
-    if reason == CountedAs.ADJUSTED:
+    if reason == CountReason.ADJUSTED:
         totals.rows[:] = written
 
 
 def as_adjusted(right: Any, source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
     rows = right(source, reason, table, c)
-    late = reason in (CountedAs.DROPPED, CountedAs.ADJUSTED) and c is not None
+    late = reason in (CountReason.DROPPED, CountReason.ADJUSTED) and c is not None
     return rows if not late else rows.set_column(2, "start", pc.max_element_wise(rows.column("start"), c))
 
 

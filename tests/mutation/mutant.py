@@ -16,7 +16,7 @@ from typing import Any
 from unittest.mock import patch
 
 from streamq import testing as t
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.watch import ProgressViolation
 from tests.mutation.queries import QUERIES
@@ -124,7 +124,7 @@ def made_anew(value: Any) -> Any:
     """A plan, or a part of it, made once more without the mistake, so that it knows nothing that was computed with it."""
     if isinstance(value, tuple):
         return tuple(map(made_anew, value))
-    if not is_dataclass(value) or isinstance(value, Named | type):
+    if not is_dataclass(value) or isinstance(value, NamedObject | type):
         return value
     return replace(value, **{f.name: made_anew(getattr(value, f.name)) for f in fields(value) if f.init})
 

@@ -14,13 +14,13 @@ from streamq.runtime import bins, packer, range_partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.evaluators.settling import Settling
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.runtime.progress import Message, Pace, RelationClock
+from streamq.runtime.progress import LevelProgress, Message, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
@@ -45,7 +45,7 @@ def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -
         clock.held["c"] = message.c
 
 
-def never_quite(evaluator: Settling, inputs: Any, rows: Any, c: int) -> int:
+def never_quite(evaluator: SettledProgress, inputs: Any, rows: Any, c: int) -> int:
     return min(c, INFINITY - 1)
 
 
@@ -106,7 +106,7 @@ def not_corrected(kernel: WindowAggregateKernel, state: Any, everything: Any, di
     return []
 
 
-def whatever_counts_now(right: Any, clock: RelationClock, pace: Pace) -> None:
+def whatever_counts_now(right: Any, clock: RelationClock, pace: LevelProgress) -> None:
     clock.held["pace"] = vars(pace)
 
 
@@ -156,7 +156,7 @@ MUTANTS = (
         "never ends",
         "an operator that has heard the end of its inputs does not say so",
         "anti join",
-        ((Settling, "cti", never_quite),),
+        ((SettledProgress, "cti", never_quite),),
         ENDLESS,
     ),
     Mutant(

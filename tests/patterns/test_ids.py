@@ -7,7 +7,7 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.errors import NeedsSpark
-from streamq.functions.identifying import Identifying
+from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_expr import check, evaluate
@@ -92,7 +92,7 @@ def test_a_type_of_several_words_is_told_from_a_type_and_a_start() -> None:
 def test_values_have_one_text_where_they_are_equal_and_nowhere_else(field: Field) -> None:
     """At any depth; of intervals only Spark has texts."""
     array = nasty()[field.name]
-    text = Call(Identifying(field.type), (sq.col(field.name),))
+    text = Call(IdText(field.type), (sq.col(field.name),))
     if isinstance(field.type, t.DayTimeIntervalType):
         with pytest.raises(NeedsSpark):
             check(text, SCHEMA, "test")

@@ -5,16 +5,16 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from streamq.runtime.basket import Baskets, DictStore, Scope
+from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.bins import ENDLESS, MOST, hold, reach, starts
 from streamq.time import INFINITY
 
 
-def scope() -> Scope:
+def scope() -> KernelBaskets:
     return Baskets(DictStore()).scoped("x")
 
 
-def put(state: Scope, *lives: tuple[int, int]) -> None:
+def put(state: KernelBaskets, *lives: tuple[int, int]) -> None:
     le, re = zip(*lives, strict=True)
     hold(
         state, "rows", pa.table({"__le": pa.array(le, pa.int64()), "__re": pa.array(re, pa.int64())}), lambda rows: rows

@@ -14,10 +14,10 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.policies import Level, consistency_of
-from streamq.runtime.basket import Baskets, DictStore, Scope
+from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.consistency import AlignAt, align, backlog, paced
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Pace
+from streamq.runtime.progress import LevelProgress
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -190,16 +190,16 @@ def test_several_sources_are_released_together() -> None:
 
 def test_what_a_source_s_progress_counts_as() -> None:
     said = {"a": (40, 60), "b": (10, 90)}
-    assert paced(MIDDLE, said, {}) == {"a": Pace(40, 60, 40), "b": Pace(10, 90, 10)}
-    assert paced(STRONG, said, {}) == {"a": Pace(10, NEVER, 40), "b": Pace(10, NEVER, 10)}
-    assert paced(Level(5), said, {}) == {"a": Pace(10, 55, 40), "b": Pace(10, 55, 10)}
-    assert paced(Level(0, 25), said, {}) == {"a": Pace(40, 60, 40), "b": Pace(35, 90, 10)}
-    assert paced(MIDDLE, said, {"b": "a"}) == {"a": Pace(40, 60, 40), "b": Pace(40, 90, 40)}
+    assert paced(MIDDLE, said, {}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(10, 90, 10)}
+    assert paced(STRONG, said, {}) == {"a": LevelProgress(10, NEVER, 40), "b": LevelProgress(10, NEVER, 10)}
+    assert paced(Level(5), said, {}) == {"a": LevelProgress(10, 55, 40), "b": LevelProgress(10, 55, 10)}
+    assert paced(Level(0, 25), said, {}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(35, 90, 10)}
+    assert paced(MIDDLE, said, {"b": "a"}) == {"a": LevelProgress(40, 60, 40), "b": LevelProgress(40, 90, 40)}
     # one that has promised more than it has brought, or has ended, holds nobody back
-    assert paced(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == Pace(40, 55, 40)
-    assert paced(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == Pace(35, 60, 10)
+    assert paced(Level(5), {"a": (40, 60), "b": (70, NEVER)}, {})["a"] == LevelProgress(40, 55, 40)
+    assert paced(Level(0, 25), {"a": (10, 60), "b": (INFINITY, 9)}, {})["a"] == LevelProgress(35, 60, 10)
     # of those that have no progress of their own nobody need wait
-    assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == Pace(40, 55, 40)
+    assert paced(Level(5), {**said, "b": (10, 3)}, {"b": "a"})["a"] == LevelProgress(40, 55, 40)
 
 
 def deltas(*rows: tuple[int, int, int]) -> pa.Table:
@@ -228,7 +228,7 @@ def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
     """Until then its event goes on without one; or, where its payload comes with it, it waits."""
     opened, closed = (Baskets(DictStore({})).scoped(name) for name in (AlignAt.EDGE_OPEN, AlignAt.EDGE_CLOSE))
 
-    def step(scope: Scope, ends: str, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
+    def step(scope: KernelBaskets, ends: str, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
         v, le, re, w = zip(*rows, strict=True) if rows else ((), (), (), ())
         table = pa.table(
             {"k": ["a"] * len(rows), "v": v, LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w}

@@ -10,7 +10,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.readings import columns_of
-from streamq.runtime.starts import Starts, joined, summary
+from streamq.runtime.starts import StartSummary, joined, summary
 from tests.programs import compiled
 
 CARS = sq.events(
@@ -93,6 +93,6 @@ def test_the_midst_of_rows_is_not_moved_by_one_far_away() -> None:
     assert (starts.rows, starts.least) == (2_002, 1) and 1_000 < starts.middle < 1_200
     assert summary(rows.slice(0, 0)) is None
     assert joined(starts, None) == joined(None, starts) == starts
-    few = Starts(5, 0, 9)
+    few = StartSummary(5, 0, 9)
     for both in (joined(starts, few), joined(few, starts)):
         assert both is not None and vars(both) == {"rows": 2_007, "least": 0, "middle": starts.middle}

@@ -26,15 +26,15 @@ from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.bare_code import dumps
-from streamq.runtime.carried import Carried
-from streamq.runtime.carried_by_expr import CarriedByExpr
 from streamq.runtime.evaluators import joins, member_evaluators, pair_condition, spans
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
+from streamq.runtime.progress_map import ProgressShift
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Channel, Stage
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
@@ -98,7 +98,7 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
     assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
-    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, CarriedByExpr, shipped, assigners)))
+    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, shipped, assigners)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -155,8 +155,8 @@ print({'pandas', 'pyarrow', 'numpy'} & set(sys.modules))
 
 def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_goes_by_one() -> None:
     ship_runtime()
-    plain = Channel(0, "source:a", 0, 0, 0, (), carried=(Carried(3),))
-    moved = replace(plain, carried=(CarriedByExpr(Col("a"), Schema((), "integer")),))
+    plain = Channel(0, "source:a", 0, 0, 0, (), progress_maps=(ProgressShift(3),))
+    moved = replace(plain, progress_maps=(ExprProgressMap(Col("a"), Schema((), "integer")),))
     shipped = [cloudpickle.dumps(Stage(0, (), (c,), {}, frozenset(), 1)) for c in (plain, moved)]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
     assert len(shipped[0]) < 160_000

@@ -12,7 +12,7 @@ from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col, lit, when
 from streamq.functions.catalogue import by_name
-from streamq.functions.identifying import Identifying
+from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.passes import nodes
 from streamq.runtime.arrow_casts import can_cast
@@ -304,7 +304,7 @@ def calls() -> Iterator[Expr]:
 
 def identifying() -> Iterator[Expr]:
     """The texts that tell values apart, of every type."""
-    yield from (Call(Identifying(field.type), (c(field.name),)) for field in SCHEMA.fields)
+    yield from (Call(IdText(field.type), (c(field.name),)) for field in SCHEMA.fields)
 
 
 def distinct(exprs: Iterator[Expr]) -> list[Expr]:

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.streaming import Lowering, chain
+from streamq.compiler.streaming import StreamLowering, chain
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, numbered
 from streamq.runtime.identity import Identity
@@ -303,7 +303,7 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     plan, _ = numbered(query.plan)
     program = compiled(rewrite(plan).plan)
     identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), early=False, plan=())
-    assert chain(Lowering(program, {"s": frame}, Columns()), None, identity).isStreaming
+    assert chain(StreamLowering(program, {"s": frame}, Columns()), None, identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
     }  # fmt: skip

@@ -22,7 +22,7 @@ REMEMBERED = 50_000
 
 
 @dataclass(frozen=True)
-class Facts:
+class ExpressionFacts:
     """What rules ask of an expression. It is counted as a tree: a part that stands in two places counts twice.
 
     ``size``: its nodes; ``operators``: the nodes that compute something; ``simple``: True if all of those are casts and cheap
@@ -38,10 +38,10 @@ class Facts:
     uses: Mapping[str, int]
 
 
-_remembered: dict[str, Facts] = {}
+_remembered: dict[str, ExpressionFacts] = {}
 
 
-def facts(expr: Expr) -> Facts:
+def facts(expr: Expr) -> ExpressionFacts:
     """Return the facts of an expression; those of parts that earlier calls have met are not computed again."""
     if len(_remembered) > REMEMBERED:
         _remembered.clear()
@@ -58,14 +58,14 @@ def facts(expr: Expr) -> Facts:
     return _remembered[expr.digest]
 
 
-def _of(node: Expr, parts: list[Facts]) -> Facts:
+def _of(node: Expr, parts: list[ExpressionFacts]) -> ExpressionFacts:
     uses: Counter[str] = Counter({node.name: 1}) if isinstance(node, Col) else Counter()
     for part in parts:
         uses.update(part.uses)
     opaque = isinstance(node, Opaque)
     steady = not opaque and not (isinstance(node, Call) and not node.function.deterministic)
     simple = is_plain(node) or isinstance(node, Cast) or (isinstance(node, Call) and node.function.cheap)
-    return Facts(
+    return ExpressionFacts(
         1 + sum(p.size for p in parts),
         (0 if is_plain(node) else 1) + sum(p.operators for p in parts),
         simple and all(p.simple for p in parts),

@@ -38,7 +38,7 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, chooses, variables_below
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.passes import rewrite
 from streamq.plan.verbs import accepts_placeholders
@@ -145,7 +145,7 @@ class AtLeast(SomeOf):
 
     count: int
     parts: tuple[Part, ...]
-    within: Duration
+    within: Scope
 
     keyword = "ATLEAST"
     signature = (COUNT, PARTS, SCOPE)
@@ -170,7 +170,7 @@ class All(SomeOf):
     """One event of each part, in any order, within a scope."""
 
     parts: tuple[Part, ...]
-    within: Duration
+    within: Scope
 
     keyword = "ALL"
     signature = (PARTS, SCOPE)

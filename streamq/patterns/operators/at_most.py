@@ -14,7 +14,7 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.crowding import CrowdStep
 from streamq.time import Duration as Length
@@ -31,7 +31,7 @@ class AtMost(PatternOperator):
 
     count: int
     parts: tuple[Part, ...]
-    within: Duration
+    within: Scope
 
     keyword = "ATMOST"
     signature = (COUNT, PARTS, SCOPE)

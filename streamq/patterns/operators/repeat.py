@@ -30,13 +30,13 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, Extent, Extents, Form, parts_of
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import MAX_EVENTS, Refusal
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.plan.verbs import accepts_placeholders
-from streamq.runtime.candidates import WholeRows
+from streamq.runtime.candidates import TypedRows
 from streamq.runtime.user_code.calls import StepCall
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
@@ -60,7 +60,7 @@ class Repeat(PatternOperator):
 
     pattern: Part
     count: int
-    within: Duration
+    within: Scope
     most: int | None = None
 
     keyword = "REPEAT"
@@ -191,7 +191,7 @@ class RunScan(EventOperator):
     def calling(self, values: int) -> StepCall:
         names = tuple(field.name for field in self.columns)
         step = RunStep(names, self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
-        rows = row_shape(self.fields, WholeRows)
+        rows = row_shape(self.fields, TypedRows)
         return StepCall(
             name=self.name,
             initial=step.initial,
@@ -206,7 +206,7 @@ class RunScan(EventOperator):
 Occurrences = tuple[tuple[int, tuple[Any, ...]], ...]
 """Events with their starts in ticks, in the order of (Vs, id)."""
 
-State = tuple[int, int, Occurrences]
+RunState = tuple[int, int, Occurrences]
 """The start of the last event, how many had that start, and the events that may still be in a run."""
 
 
@@ -220,11 +220,11 @@ class RunStep:
     within: int
     consumes: bool
 
-    def initial(self) -> State:
+    def initial(self) -> RunState:
         """Return the state before the first event."""
         return MINUS_INFINITY, 0, ()
 
-    def step(self, state: State, start: int, *values: Any) -> tuple[State, list[dict[str, Any]]]:
+    def step(self, state: RunState, start: int, *values: Any) -> tuple[RunState, list[dict[str, Any]]]:
         """Return the state after an event, and the occurrences of its run if that is a match."""
         last, ended, before = state
         number = ended + 1 if start == last else 0
@@ -237,7 +237,7 @@ class RunStep:
             rows = [{**row, IDS: ids} for row in rows]
         return (start, number, () if self.consumes else run), rows
 
-    def needed_until(self, state: State) -> int:
+    def needed_until(self, state: RunState) -> int:
         """Return the last start of an event that a state makes a difference to."""
         last, _, run = state
         return max(last, run[-1][0] + self.within - 1) if run else last

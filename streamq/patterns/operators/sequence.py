@@ -15,7 +15,7 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, chooses, variables_below
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 from streamq.plan.expr import Expr
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.whole_matches import WholeMatchStep
@@ -32,7 +32,7 @@ class Sequence(PatternOperator):
     """One event of each part, strictly one after the other, within a scope."""
 
     parts: tuple[Part, ...]
-    within: Duration
+    within: Scope
 
     keyword = "SEQUENCE"
     signature = (PARTS, SCOPE)

@@ -13,7 +13,7 @@ from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, Extent, Extents, Form
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 
 if TYPE_CHECKING:
     from streamq import time
@@ -31,7 +31,7 @@ class Unless(PatternOperator):
 
     pattern: Part
     negated: Part
-    within: Duration
+    within: Scope
     nth: int | None = None
 
     keyword = "UNLESS"

@@ -12,7 +12,7 @@ from streamq.patterns.matches import Matches, altered, so_many
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Extent, Extents
 from streamq.patterns.picture_words import PictureWords
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 
 if TYPE_CHECKING:
     from streamq import time
@@ -27,7 +27,7 @@ class UnlessBefore(PatternOperator):
 
     pattern: Part
     negated: Part
-    within: Duration
+    within: Scope
 
     keyword = "UNLESS_BEFORE"
     signature = (PATTERN, NEGATED, SCOPE)

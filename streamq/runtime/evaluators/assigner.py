@@ -16,7 +16,7 @@ from streamq.grid import Grid
 from streamq.runtime.values import Ints, Mask
 
 if TYPE_CHECKING:
-    from streamq.runtime.progress_rule import Cti, RowsWanted
+    from streamq.runtime.progress_rule import Cti, MissingRows
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Assigner(ABC):
 
         return Cti.EARLIEST_WINDOW
 
-    def wanted(self, *, grouped: bool) -> RowsWanted | None:
+    def wanted(self, *, grouped: bool) -> MissingRows | None:
         """The rows that a window waits for when no progress can close it; None: progress closes it."""
         return None
 

@@ -21,7 +21,7 @@ from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.user_code.set_aside import SetAside
+    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 MODULE, REASON = "__module", "__reason"
 """Beside an event that has failed: the module, and what went wrong."""
@@ -55,7 +55,7 @@ class AttemptEvaluator:
         """c."""
         return min(progress)
 
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: SetAside | None = None) -> pa.Table:
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
         """The events with their columns; ``aside`` takes those that fail."""
         rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
         if aside is not None:
@@ -91,7 +91,7 @@ class AttemptEvaluator:
         return rows.filter(pc.invert(is_failed)), told.filter(is_failed)
 
 
-def set_events_aside(aside: SetAside, failed: pa.Table) -> None:
+def set_events_aside(aside: QuarantineRows, failed: pa.Table) -> None:
     """Set aside events that have failed, one by one."""
     modules, reasons = failed.column(MODULE).to_pylist(), failed.column(REASON).to_pylist()
     events = failed.drop_columns([MODULE, REASON])

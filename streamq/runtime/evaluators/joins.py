@@ -13,7 +13,7 @@ from streamq.choices import JoinKind
 from streamq.grid import Grid
 from streamq.runtime.columnar import concat, ints, runs, with_column
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.evaluators.settling import Settling
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class JoinEvaluator(Settling):
+class JoinEvaluator(SettledProgress):
     """Pairs with equal ``on`` columns and ``where``; semi and anti: the maximal parts with, and without, a partner.
 
     left, right: the pair's columns of each side, under the pair's names. Semi and anti joins hand the left
@@ -186,7 +186,7 @@ class WindowedJoinEvaluator:
 
 
 @dataclass(frozen=True)
-class ExceptEvaluator(Settling):
+class ExceptEvaluator(SettledProgress):
     """Per payload the units of the left stream above those of the right one, over maximal intervals."""
 
     names: tuple[str, ...]
@@ -242,7 +242,7 @@ class ExceptEvaluator(Settling):
 
 
 @dataclass(frozen=True)
-class ClipEvaluator(Settling):
+class ClipEvaluator(SettledProgress):
     """Events end at the first start, after their own, of an event of the other stream with equal ``on``.
 
     ends_move: whether the ends of events may still move. If not, an event is done with where it was cut, even one without

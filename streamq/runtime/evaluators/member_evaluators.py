@@ -33,7 +33,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import Cti, ProgressRule
     from streamq.runtime.user_code.member_changes import CallMemory
-    from streamq.runtime.user_code.set_aside import SetAside
+    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 OWNER, HEAD = "__owner", "__head"
 """Columns of a window: who numbers it, and the first of its members."""
@@ -182,11 +182,11 @@ class WindowEvaluator(_MemberEvaluator):
     @property
     def progress_rule(self) -> ProgressRule:
         """The rule of the windows; whether modules give rows for one is known once it is released."""
-        from streamq.runtime.progress_rule import MayBeNone
+        from streamq.runtime.progress_rule import NoRowReason
 
         rule = super().progress_rule
         is_open = any(reduction.may_be_none for reduction in self.reductions)
-        return replace(rule, may_be_none=MayBeNone.OF_MODULE) if is_open else rule
+        return replace(rule, may_be_none=NoRowReason.OF_MODULE) if is_open else rule
 
     def rows(
         self,
@@ -195,7 +195,7 @@ class WindowEvaluator(_MemberEvaluator):
         upto: int,
         memory: CallMemory | None = None,
         is_asked: Callable[[pa.Table], Mask] | None = None,
-        aside: SetAside | None = None,
+        aside: QuarantineRows | None = None,
     ) -> pa.Table:
         """Partial results over ranges of windows; only what needs all members at once has them copied into every window.
 

@@ -25,7 +25,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.user_code.set_aside import SetAside
+    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 STATE = "__state"
 """The column of states, as pickles, beside the keys of their groups."""
@@ -59,13 +59,13 @@ class ScanEvaluator:
     @property
     def progress_rule(self) -> ProgressRule:
         """Rows are final once nothing more can start where they do, and reported once they have started."""
-        from streamq.runtime.progress_rule import MayBeNone, ProgressRule
+        from streamq.runtime.progress_rule import NoRowReason, ProgressRule
         from streamq.runtime.release import Release
 
-        may_be_none = MayBeNone.OF_MATCH if self.calling.completes_matches else MayBeNone.OF_MODULE
+        may_be_none = NoRowReason.OF_MATCH if self.calling.completes_matches else NoRowReason.OF_MODULE
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: SetAside | None = None) -> pa.Table:
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
         """The rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""
         return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
@@ -82,7 +82,7 @@ class ScanEvaluator:
         return events if self.where is None else events.filter(events.column(self.where))
 
     def go_on(
-        self, events: pa.Table, states: pa.Table | None, c: int, aside: SetAside | None = None
+        self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
     ) -> tuple[pa.Table, pa.Table]:
         """Return the rows of events, and the states over all that start before c of the groups that have such events.
 
@@ -95,7 +95,7 @@ class ScanEvaluator:
         le = ints(events, LE)
         order = payload_order(events, self.order, le, ints(events, RE))
         order = order[np.argsort(group[order], kind="stable")]
-        walk = _Walk(self, events, order, c, aside)
+        walk = _ScanWalk(self, events, order, c, aside)
         heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
         for first, end in pairwise([*heads, len(order)]):
             walk.over_group(first, end, state_of.get(int(group[order[first]])))
@@ -120,10 +120,10 @@ class ScanEvaluator:
         return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))
 
 
-class _Walk:
+class _ScanWalk:
     """A walk over events in ``order``, group by group: the rows that they have, and the states before c."""
 
-    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: SetAside | None):
+    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
         self.scan, self.events, self.order = scan, events, order
         self.aside = aside if scan.calling.quarantine else None
         self.start = ints(events, LE)[order]

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamq.grid import Grid
 from streamq.runtime.columnar import ints, runs, with_column
-from streamq.runtime.evaluators.settling import Settling
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.overlap import grouped_codes, next_after
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SignalEvaluator(Settling):
+class SignalEvaluator(SettledProgress):
     """``[LE, next strictly later LE of equal keys)``."""
 
     keys: tuple[str, ...]
@@ -57,7 +57,7 @@ class SignalEvaluator(Settling):
 
 
 @dataclass(frozen=True)
-class ChopEvaluator(Settling):
+class ChopEvaluator(SettledProgress):
     """Lifetimes cut at the points of a grid."""
 
     cells: Grid
@@ -86,7 +86,7 @@ class ChopEvaluator(Settling):
 
 
 @dataclass(frozen=True)
-class DistinctIdsEvaluator(Settling):
+class DistinctIdsEvaluator(SettledProgress):
     """An event goes if one of its ``ids`` started in ``[LE - within, LE)``, or at LE with a smaller (RE, payload)."""
 
     ids: tuple[str, ...]

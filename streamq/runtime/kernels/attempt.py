@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.user_code.set_aside import SetAside
+from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 
 @dataclass(frozen=True)
-class AttemptKernel(Uncombined):
+class AttemptKernel(UncombinedKernel):
     """A kernel of one evaluator of events; sets_aside: there is a late output, which takes what fails."""
 
     evaluator: AttemptEvaluator
@@ -38,7 +38,7 @@ class AttemptKernel(Uncombined):
         """Events go on as they come."""
         return self.evaluator.progress_rule
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The events that do not fail, with their columns."""
         totals = Totals()
         retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)
@@ -51,7 +51,7 @@ class AttemptKernel(Uncombined):
             failures = [Arrival(0, failed)] if failed is not None else []
             failed = SettleKernel().advance(state, failures, clock).table
         if failed is not None and failed.num_rows:
-            aside = SetAside()
+            aside = QuarantineRows()
             copies = np.repeat(np.arange(failed.num_rows), np.maximum(ints(failed, WEIGHT), 0))
             set_events_aside(aside, with_column(failed.take(pa.array(copies)), WEIGHT, np.ones(len(copies), np.int64)))
             aside.count(totals)

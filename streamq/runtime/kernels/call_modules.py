@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed, sentence
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -26,8 +26,8 @@ from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.member_changes import CallMemory
+from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 from streamq.runtime.user_code.returns import LASTS, START
-from streamq.runtime.user_code.set_aside import SetAside
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"
@@ -44,7 +44,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     time_bound_by: str = ""
     """The operator of a user's own that has promised rows that are final by their own lifetimes, not by windows; "": none."""
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Advance as ``recompute`` does; at the end of the input forget the calls, too."""
         output = super().advance(state, arrivals, clock)
         if clock.c == INFINITY:
@@ -53,7 +53,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
 
     def _evaluated(
         self,
-        state: Scope,
+        state: KernelBaskets,
         histories: Sequence[pa.Table],
         fresh: Sequence[Sequence[pa.Table]],
         clock: Clock,
@@ -64,7 +64,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         deltas = net(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.of(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
-        aside = SetAside(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
+        aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
         rows = self.evaluator.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)
         if memory.now != memory.before:
             state.replace(CALLS, BIN, memory.table)
@@ -72,7 +72,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
             aside.count(totals)
         return rows
 
-    def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
+    def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
         delta = super()._difference(state, reported, c_before)
         if self.time_bound_by and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, net
 from streamq.runtime.consistency import align
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ ROWS, OPEN = 0, 1
 
 
 @dataclass(frozen=True)
-class CtisKernel(Uncombined):
+class CtisKernel(UncombinedKernel):
     """payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches.
 
     reads_ends: whether expressions read ends that may still move, so that the port OPEN takes the lifetimes behind them.
@@ -48,7 +48,7 @@ class CtisKernel(Uncombined):
         cti = Cti.OPEN_END if self.reads_ends else Cti.INPUT
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """What arrives, then the CTI."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
@@ -70,7 +70,7 @@ class CtisKernel(Uncombined):
         columns = [pa.array([row[f.name]]) if f.name in row else pa.nulls(1, f.type) for f in wanted]
         return pa.table(columns, schema=wanted)
 
-    def _cti(self, state: Scope, fresh: list[pa.Table], c: int) -> int:
+    def _cti(self, state: KernelBaskets, fresh: list[pa.Table], c: int) -> int:
         """The least start of a row whose end is read and may still move, at most c."""
         held = state.read_all("open")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]

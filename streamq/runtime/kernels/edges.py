@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs
-from streamq.runtime.basket import Scope
+from streamq.choices import CountReason
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
@@ -30,7 +30,7 @@ from streamq.runtime.kernel import (
     Judge,
     Output,
     Totals,
-    Uncombined,
+    UncombinedKernel,
     remembered_judge,
 )
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
@@ -49,7 +49,7 @@ SINCE = "__since"
 
 
 @dataclass(frozen=True)
-class EdgesKernel(Uncombined):
+class EdgesKernel(UncombinedKernel):
     """key: the columns that make a chain; from_end: a closed event carries the end row's payload."""
 
     key: tuple[str, ...]
@@ -62,7 +62,7 @@ class EdgesKernel(Uncombined):
 
         return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Lifetimes after this batch less lifetimes before it, as deltas."""
         totals = Totals()
         judge = remembered_judge(state, arrivals)
@@ -127,10 +127,12 @@ class EdgesKernel(Uncombined):
         if self.from_end:
             # where another edge ends the event at the same instant, what this one brings is its payload
             acts |= ~chains.opens & chains.closes
-        for mask, reason in ((late & ~acts, CountedAs.DROPPED), (late & acts, CountedAs.ADJUSTED)):
+        for mask, reason in ((late & ~acts, CountReason.DROPPED), (late & acts, CountReason.ADJUSTED)):
             count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
 
-    def _keep(self, state: Scope, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals) -> None:
+    def _keep(
+        self, state: KernelBaskets, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
+    ) -> None:
         """Keep what can still matter; an end that no start can reach any more is no event."""
         c, counted_before, counted = clock.c, max(clock.c_before, clock.counted_before), max(clock.c, clock.counted)
         promised = min(counted, clock.promised)
@@ -142,7 +144,7 @@ class EdgesKernel(Uncombined):
         is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes
         # its start may still come by the source's own word: it is late by the level
         late = (over & chains.orphaned) | (lost & (time >= promised)) | is_idle
-        count_late(edges, late, CountedAs.DROPPED, judge, None, totals)
+        count_late(edges, late, CountReason.DROPPED, judge, None, totals)
         count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:
             for bin in state.bins("edges"):

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import hold, reach
 from streamq.runtime.columnar import concat, ints, net, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class InnerJoinKernel(Uncombined):
+class InnerJoinKernel(UncombinedKernel):
     """evaluator: which pairs; inputs: the columns of each side beside its lifetimes; result: those of a pair."""
 
     evaluator: JoinEvaluator
@@ -40,7 +40,7 @@ class InnerJoinKernel(Uncombined):
 
         return AT_ONCE
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The pairs that the micro-batch makes and takes back."""
         totals = Totals()
         fresh = [self._taken(arrivals, port, totals) for port in (0, 1)]
@@ -73,7 +73,7 @@ class InnerJoinKernel(Uncombined):
         pairs = self.evaluator.paired(left, right, at, of)
         return [with_column(pairs.select([*self.result, LE, RE]), WEIGHT, weight)]
 
-    def _overlapping(self, state: Scope, port: int, fresh: pa.Table | None) -> pa.Table | None:
+    def _overlapping(self, state: KernelBaskets, port: int, fresh: pa.Table | None) -> pa.Table | None:
         """What a side holds in the bins that some fresh event of the other side can overlap."""
         if fresh is None:
             return None
@@ -88,7 +88,7 @@ class InnerJoinKernel(Uncombined):
                     tables.append(table)
         return concat(tables) if tables else None
 
-    def _forget(self, state: Scope, c: int) -> None:
+    def _forget(self, state: KernelBaskets, c: int) -> None:
         if c == MINUS_INFINITY:
             return
         for port in (0, 1):

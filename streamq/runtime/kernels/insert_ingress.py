@@ -15,11 +15,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.grid import Grid
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import hold, reach, starts
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
 from streamq.time import INFINITY
@@ -31,7 +31,7 @@ ROWS = "rows"
 
 
 @dataclass(frozen=True)
-class InsertIngressKernel(Uncombined):
+class InsertIngressKernel(UncombinedKernel):
     """points: the source declares points, so RE = LE + 1; round_to: the grid of windows whose ends c is rounded down to.
 
     ids: the columns that, with its start, tell an event from all others, if rows may be delivered again.
@@ -48,7 +48,7 @@ class InsertIngressKernel(Uncombined):
 
         return AT_ONCE
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The events that are on time, and what the policy leaves of the others."""
         totals = Totals()
         c = clock.c
@@ -63,7 +63,7 @@ class InsertIngressKernel(Uncombined):
         out = [weighted_events(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)
 
-    def _once(self, state: Scope, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
+    def _once(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
         """The rows that say something new; they are held, be they late or not, until c has passed their ends."""
         table, judge = arrival.table, arrival.judge
         assert judge is not None
@@ -81,7 +81,7 @@ class InsertIngressKernel(Uncombined):
             hold(state, ROWS, new.filter(open_still), lambda rows: rows.filter(pc.greater_equal(rows.column(RE), c)))
         return new
 
-    def _held(self, state: Scope, table: pa.Table) -> pa.Table | None:
+    def _held(self, state: KernelBaskets, table: pa.Table) -> pa.Table | None:
         """The rows held that start where some of these do."""
         le = np.unique(ints(table, LE))
         tables = []
@@ -93,7 +93,7 @@ class InsertIngressKernel(Uncombined):
                     tables.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
         return concat(tables) if tables else None
 
-    def _forget(self, state: Scope, c: int) -> None:
+    def _forget(self, state: KernelBaskets, c: int) -> None:
         for bin in state.bins(ROWS):
             if c == INFINITY or reach(bin)[1] < c:
                 state.drop(ROWS, bin)

@@ -18,22 +18,22 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs
-from streamq.runtime.basket import Scope
+from streamq.choices import CountReason
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined, remembered_judge
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
-from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Batch, Matching
+from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Matching, SourceBatch
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
     BEHIND,
+    EventRow,
     Lifetimes,
     Moves,
-    Row,
     by_event,
     cut_off,
     lifetimes_without,
@@ -51,7 +51,7 @@ _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
 
 @dataclass(frozen=True)
-class PhysicalKernel(Uncombined):
+class PhysicalKernel(UncombinedKernel):
     """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""
 
     payload: tuple[str, ...]
@@ -64,10 +64,10 @@ class PhysicalKernel(Uncombined):
 
         return AT_ONCE
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Inserts, then retractions as often as they find their event; others wait as long as it may still come on time."""
         totals = Totals()
-        batch = Batch(
+        batch = SourceBatch(
             remembered_judge(state, arrivals),
             c=max([a.c for a in arrivals], default=MINUS_INFINITY),
             promised=max([a.promised for a in arrivals], default=MINUS_INFINITY),
@@ -95,7 +95,7 @@ class PhysicalKernel(Uncombined):
 
     # inserts
 
-    def _once(self, state: Scope, table: pa.Table, batch: Batch) -> pa.Table:
+    def _once(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """With ids, the inserts of events that are not known: one is known while it lives, or could come again on time."""
         if self.id is None:
             return table
@@ -108,7 +108,7 @@ class PhysicalKernel(Uncombined):
         count_invalid(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
         return table.filter(pa.array(~(repeated | contrary)))
 
-    def _inserted(self, table: pa.Table, batch: Batch) -> pa.Table:
+    def _inserted(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """New live rows; those behind c dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
@@ -116,11 +116,11 @@ class PhysicalKernel(Uncombined):
         if verdict.is_late.any():
             acts, is_left = verdict.acts, verdict.leaves(re)
             own_le[acts], own_re[acts & ~is_left], own_re[verdict.is_dropped] = batch.c, batch.c, DROPPED
-            batch.count(table, verdict.is_late & ~is_left, CountedAs.DROPPED)
-            batch.count(table, is_left, CountedAs.ADJUSTED)
+            batch.count(table, verdict.is_late & ~is_left, CountReason.DROPPED)
+            batch.count(table, is_left, CountReason.ADJUSTED)
         return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
-    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: Batch) -> pa.Table:
+    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
         """New live rows, inserted with the ends ``first``; what there is of them is passed on."""
         live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
@@ -138,7 +138,9 @@ class PhysicalKernel(Uncombined):
 
     # retractions
 
-    def _retract(self, state: Scope, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: Batch) -> None:
+    def _retract(
+        self, state: KernelBaskets, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: SourceBatch
+    ) -> None:
         """Move ends; ``waited`` is how many of the moves have waited, the others are new."""
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
@@ -156,7 +158,7 @@ class PhysicalKernel(Uncombined):
         self._wait(state, moves, without_cycles(open_moves), batch)
 
     def _matched(
-        self, state: Scope, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: Batch
+        self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
     ) -> tuple[list[pa.Table], Moves]:
         """Live rows moved, and the moves that are left over."""
         live = concat(every)
@@ -169,7 +171,7 @@ class PhysicalKernel(Uncombined):
         open_moves = matched.apply(open_moves, batch)
         if self.id is not None:
             open_moves = self._not_again(state, open_moves, matched)
-        for numbers, reason in ((matched.dropped, CountedAs.DROPPED), (matched.adjusted, CountedAs.ADJUSTED)):
+        for numbers, reason in ((matched.dropped, CountReason.DROPPED), (matched.adjusted, CountReason.ADJUSTED)):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, before, matched.lifetimes, batch.out)
@@ -180,7 +182,7 @@ class PhysicalKernel(Uncombined):
             left = with_column(left, name, pa.array([rows[i][name] for i in live_places], pa.int64()))
         return [rest, left] if live_places else [rest], open_moves
 
-    def _not_again(self, state: Scope, open_moves: Moves, matched: Matching) -> Moves:
+    def _not_again(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
         """The moves that do not repeat one which was applied to their event, now or earlier."""
         assert self.id is not None
         names = [self.id, RE, NEW_END]
@@ -196,7 +198,7 @@ class PhysicalKernel(Uncombined):
         matched.repeated += [number for number, _ in open_moves if number in again]
         return [(number, move) for number, move in open_moves if number not in again]
 
-    def _by_event(self, *tables: pa.Table) -> list[list[Row]]:
+    def _by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
         """The rows without their payload, with the number of the event that they speak of: by its id, or by all that it is."""
         return by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
@@ -212,7 +214,7 @@ class PhysicalKernel(Uncombined):
     # what matches nothing: late, waiting, and forgetting
 
     def _late(
-        self, state: Scope, open_moves: Moves, moves: pa.Table, waited: int, batch: Batch
+        self, state: KernelBaskets, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
         """The moves that are left once those that came late are judged, and the live rows of where they lead.
 
@@ -229,12 +231,12 @@ class PhysicalKernel(Uncombined):
             # the same word once more repeats the first
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
-        batch.count(rows, ~begins & ~waits, CountedAs.DROPPED)
+        batch.count(rows, ~begins & ~waits, CountReason.DROPPED)
         judged = {number for number, wait in zip(late_moves, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _begun(self, state: Scope, moves: pa.Table, acts: Mask, c: int, batch: Batch) -> pa.Table | None:
+    def _begun(self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch) -> pa.Table | None:
         """New live rows of where retractions lead whose inserts are not known; passed on is what they add from ``c`` on."""
         if not moves.num_rows:
             return None
@@ -242,12 +244,12 @@ class PhysicalKernel(Uncombined):
             state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
         new = ints(moves, NEW_END)
         adds = acts & (new > c)
-        batch.count(moves, ~adds, CountedAs.DROPPED)
-        batch.count(moves, adds, CountedAs.ADJUSTED)
+        batch.count(moves, ~adds, CountReason.DROPPED)
+        batch.count(moves, adds, CountReason.ADJUSTED)
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
-    def _wait(self, state: Scope, moves: pa.Table, open_moves: Moves, batch: Batch) -> None:
+    def _wait(self, state: KernelBaskets, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
         """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
 
         What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
@@ -260,7 +262,7 @@ class PhysicalKernel(Uncombined):
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
-        batch.count(rows, dropped, CountedAs.DROPPED)
+        batch.count(rows, dropped, CountReason.DROPPED)
         begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
         if begun is not None:
             state.append(LIVE, "0", begun)
@@ -276,7 +278,7 @@ class PhysicalKernel(Uncombined):
         (rows,) = self._by_event(moves)
         return cut_off(rows, lost)
 
-    def _settle(self, state: Scope, clock: Clock) -> None:
+    def _settle(self, state: KernelBaskets, clock: Clock) -> None:
         if clock.c == clock.c_before:
             return
         live = state.read_all(LIVE)

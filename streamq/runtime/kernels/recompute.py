@@ -15,12 +15,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import COMPACT_AT, Scope
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
@@ -39,7 +39,7 @@ BIN = "0"
 
 
 @dataclass(frozen=True)
-class RecomputeKernel(Uncombined, Generic[E]):
+class RecomputeKernel(UncombinedKernel, Generic[E]):
     """A kernel of one evaluator; ``inputs`` are the payload columns of each port, ``result`` those of the rows that it sends."""
 
     evaluator: E
@@ -99,7 +99,7 @@ class RecomputeKernel(Uncombined, Generic[E]):
         weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
         return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Add deltas to the state and evaluate it.
 
         The output inserts the rows that are new, and retracts those sent before that are no longer in the result.
@@ -145,7 +145,7 @@ class RecomputeKernel(Uncombined, Generic[E]):
 
     def _evaluated(
         self,
-        state: Scope,
+        state: KernelBaskets,
         histories: Sequence[pa.Table],
         fresh: Sequence[Sequence[pa.Table]],
         clock: Clock,
@@ -191,7 +191,7 @@ class RecomputeKernel(Uncombined, Generic[E]):
 
     # taking in
 
-    def _upto(self, state: Scope, clock: Clock) -> int:
+    def _upto(self, state: KernelBaskets, clock: Clock) -> int:
         """Return the instant before which windows (or pieces) of lifetimes without an end start in this micro-batch.
 
         That is one tick past the progress so far (``clock.m``); once the input has ended, and as if it had where rows are sent at
@@ -207,7 +207,7 @@ class RecomputeKernel(Uncombined, Generic[E]):
 
     # keeping and forgetting
 
-    def _difference(self, state: Scope, reported: pa.Table, c_before: int) -> pa.Table:
+    def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
         """Return the deltas from the rows sent before to ``reported``, of the rows that could still change at ``c_before``."""
         new = with_column(reported, WEIGHT, np.ones(reported.num_rows, np.int64))
         old = state.read("reported", BIN)
@@ -218,7 +218,7 @@ class RecomputeKernel(Uncombined, Generic[E]):
 
     def _keep(
         self,
-        state: Scope,
+        state: KernelBaskets,
         fresh: list[list[pa.Table]],
         histories: list[pa.Table],
         rows: pa.Table,
@@ -252,13 +252,13 @@ class RecomputeKernel(Uncombined, Generic[E]):
             still_changes = (ints(reported, RE) >= c) | waits_for_members(reported, c)
             state.replace("reported", BIN, net(reported.filter(pa.array(still_changes))))
 
-    def _outgrown(self, state: Scope, port: int, history: pa.Table, c: int) -> bool:
+    def _outgrown(self, state: KernelBaskets, port: int, history: pa.Table, c: int) -> bool:
         """Whether a history has doubled since it was rewritten, and half of its events are settled."""
         least = max(self.compact_above, 2 * int(state.values.get(f"kept{port}", 0)))
         return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
 
 
-def open_since(clock: Clock, state: Scope) -> int:
+def open_since(clock: Clock, state: KernelBaskets) -> int:
     """Return the instant after which rows end that could still change before a micro-batch."""
     if clock.c_before in (INFINITY, MINUS_INFINITY):
         return clock.c_before

@@ -14,14 +14,14 @@ from functools import partial
 
 import pyarrow as pa
 
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
 from streamq.runtime.release import Release
-from streamq.runtime.user_code.set_aside import SetAside
+from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATES, STATES_AT = "states", "states_at"
@@ -37,7 +37,7 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
 
     def _evaluated(
         self,
-        state: Scope,
+        state: KernelBaskets,
         histories: Sequence[pa.Table],
         fresh: Sequence[Sequence[pa.Table]],
         clock: Clock,
@@ -50,7 +50,7 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
         latest = partial(self.evaluator.latest, since=states_at)
         states = state.read(STATES, BIN, latest) if started.num_rows else None
-        aside = SetAside() if self.sets_aside else None
+        aside = QuarantineRows() if self.sets_aside else None
         rows, new_states = self.evaluator.go_on(started, states, clock.c, aside)
         if aside is not None:
             aside.count(totals)

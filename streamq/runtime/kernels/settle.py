@@ -13,10 +13,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import Scope
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, net
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernel import Arrival, Clock, Output, Uncombined
+from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class SettleKernel(Uncombined):
+class SettleKernel(UncombinedKernel):
     """No parameters: a row is its lifetime and payload."""
 
     @property
@@ -35,7 +35,7 @@ class SettleKernel(Uncombined):
 
         return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """The rows with ``RE < c`` (all, at the end of the stream)."""
         fresh = [a.table for a in arrivals]
         held = state.read_all("rows")

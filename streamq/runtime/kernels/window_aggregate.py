@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, Partial, Place
-from streamq.runtime.basket import Scope
+from streamq.plan.partial import COUNT, NodeCover, Partial
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -26,7 +26,7 @@ from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last_starting_before, window_range
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
-from streamq.runtime.open_windows import HI, LO, OpenWindows, Spans, first_open, least_open
+from streamq.runtime.open_windows import HI, LO, BinSpans, OpenWindows, first_open, least_open
 from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, placed
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Mask
@@ -104,7 +104,7 @@ class WindowAggregateKernel:
 
     # one bucket, one micro-batch
 
-    def advance(self, state: Scope, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Take in partials, report the windows that the watermark (or, in final mode, the CTI) has reached."""
         totals = Totals()
         grid = self.window
@@ -157,7 +157,7 @@ class WindowAggregateKernel:
         self._forget(state, least)
         due = None
         if not self.early:
-            due = Spans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
+            due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._start(least), totals, due)
 
     # taking in
@@ -204,8 +204,8 @@ class WindowAggregateKernel:
             return table
         is_left = verdict.acts & (ints(table, HI) >= self._first_left(arrival.c))
         is_gone = verdict.is_late & ~is_left
-        totals.add(judge.source, CountedAs.DROPPED, events(is_gone))
-        totals.add(judge.source, CountedAs.ADJUSTED, events(is_left))
+        totals.add(judge.source, CountReason.DROPPED, events(is_gone))
+        totals.add(judge.source, CountReason.ADJUSTED, events(is_left))
         return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
 
     def _first_left(self, c: int) -> int:
@@ -253,7 +253,7 @@ class WindowAggregateKernel:
         return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
     @property
-    def place(self) -> Callable[[pa.Table], Place]:
+    def place(self) -> Callable[[pa.Table], NodeCover]:
         """Tell errors where the window of a row lies, and its group."""
         return placed(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
@@ -277,7 +277,9 @@ class WindowAggregateKernel:
         )
         return group(with_column(keys, INDEX, index), [*self.keys, INDEX], {})
 
-    def _touched_early(self, state: Scope, new: pa.Table | None, first: int, last_of_all: int) -> pa.Table | None:
+    def _touched_early(
+        self, state: KernelBaskets, new: pa.Table | None, first: int, last_of_all: int
+    ) -> pa.Table | None:
         """The windows, from ``first`` on, that change where all with members are told: keys and ``__i``.
 
         Those are the windows of new partials, and of lifetimes without an end those by which the last one, ``last_of_all``, has
@@ -297,7 +299,9 @@ class WindowAggregateKernel:
         some = [windows for windows in touched if windows is not None]
         return group(concat(some), [*self.keys, INDEX], {}) if some else None
 
-    def _corrected(self, state: Scope, everything: pa.Table, dirty: pa.Table, last_of_all: int) -> list[pa.Table]:
+    def _corrected(
+        self, state: KernelBaskets, everything: pa.Table, dirty: pa.Table, last_of_all: int
+    ) -> list[pa.Table]:
         """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out.
 
         Where windows are told early, lifetimes without an end have none behind ``last_of_all``.
@@ -331,7 +335,7 @@ class WindowAggregateKernel:
         final = (index >= first_open(table, before, open_before)) & (index < first_open(table, opened, INFINITY))
         return [table.filter(pa.array(final))] if final.any() else []
 
-    def _forget(self, state: Scope, least: int) -> None:
+    def _forget(self, state: KernelBaskets, least: int) -> None:
         self._held.forget(state, least)
         self._reported.forget(state, least)
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.returns import Lifetime, ReturnError, RowShape, fit, plain_result, reason_of, shortened
@@ -32,7 +32,7 @@ NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
 """The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
 
 
-class TimeUp(ReturnError):
+class CallTimeout(ReturnError):
     """A call has run for longer than its module may."""
 
 
@@ -83,7 +83,7 @@ def shown_instant(ticks: int, axis: pa.DataType) -> str:
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowCall(ModuleCall, Named):
+class WindowCall(ModuleCall, NamedObject):
     """A module as it is called for windows: its states, the ``names`` of its arguments, and the type of its result.
 
     rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
@@ -227,7 +227,7 @@ def _is_same(before: Any, now: Any) -> bool:
 
 
 def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
-    """Return what ``compute`` gives, or raise TimeUp if it takes longer; without a limit it is just called.
+    """Return what ``compute`` gives, or raise CallTimeout if it takes longer; without a limit it is just called.
 
     It then runs in a thread, which is interrupted as soon as it comes back to Python's interpreter.
     """
@@ -238,7 +238,7 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
     def run() -> None:
         try:
             outcome.extend((True, compute()))
-        except TimeUp:
+        except CallTimeout:
             pass  # nobody waits any more
         except BaseException as error:
             outcome.extend((False, error))
@@ -247,8 +247,8 @@ def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
     thread.start()
     thread.join(seconds)
     if len(outcome) < 2:
-        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(TimeUp))
-        raise TimeUp(f"it took longer than {seconds:g} seconds")
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident or 0), ctypes.py_object(CallTimeout))
+        raise CallTimeout(f"it took longer than {seconds:g} seconds")
     is_result, value = outcome
     if not is_result:
         raise value
@@ -272,7 +272,7 @@ __all__ = [
     "NOBODY_TAKES",
     "ModuleCall",
     "StepCall",
-    "TimeUp",
+    "CallTimeout",
     "WindowCall",
     "first_rows",
     "pickled",

@@ -17,9 +17,9 @@ from streamq.runtime.user_code.calls import pickled
 from streamq.runtime.values import Ints, bits
 
 if TYPE_CHECKING:
-    from streamq.runtime.user_code.module_walk import Walk
+    from streamq.runtime.user_code.module_walk import ModuleWalk
 
-Rows = Ints
+RowNumbers = Ints
 """Rows of the members' table."""
 
 
@@ -85,28 +85,28 @@ _KEPT = pa.schema(
 
 
 @dataclass(frozen=True)
-class Block:
+class WindowBlock:
     """The windows ``first .. first + n - 1``; the members of one, in order, lie between two neighbours of ``ends`` in ``row``."""
 
     first: int
-    row: Rows
+    row: RowNumbers
     ends: list[int]
 
 
 @dataclass(frozen=True)
-class Members:
+class WindowMembers:
     """The members of one window, as rows and the lifetimes that the module reads (for one that reads none, nothing)."""
 
     window: int
-    row: Rows
+    row: RowNumbers
     start: Ints | None = None
     end: Ints | None = None
 
-    def some(self, mask: Mask) -> Members:
+    def some(self, mask: Mask) -> WindowMembers:
         """Return those that a mask marks."""
         if self.start is None or self.end is None:
-            return Members(self.window, self.row[mask])
-        return Members(self.window, self.row[mask], self.start[mask], self.end[mask])
+            return WindowMembers(self.window, self.row[mask])
+        return WindowMembers(self.window, self.row[mask], self.start[mask], self.end[mask])
 
 
 @dataclass(frozen=True)
@@ -118,10 +118,10 @@ class CallOutcome:
     failure: str | None
 
 
-class Changes:
+class WindowChanges:
     """The changes in the windows of a walk since the micro-batch before."""
 
-    def __init__(self, walk: Walk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
+    def __init__(self, walk: ModuleWalk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
         self.walk, self.memory, members = walk, memory, walk.members
         self.is_ordered = not walk.module.any_order
         start, end = members.window
@@ -140,7 +140,7 @@ class Changes:
             self.fresh_groups = beside([np.ones(of_fresh.num_rows, np.uint64), *keys])
         self.content = _content(walk.columns, self.first_fresh + (0 if self.fresh is None else self.fresh.num_rows))
 
-    def digests(self, block: Block) -> Hashes:
+    def digests(self, block: WindowBlock) -> Hashes:
         """A number for each window of a block that tells its members, as the module sees them, from others.
 
         It is a sum over the members, in which those of a module that goes by their order count by their place.
@@ -158,7 +158,7 @@ class Changes:
         digests: Hashes = sums[ends[1:]] - sums[ends[:-1]]
         return digests
 
-    def unchanged(self, now: Members, digest: int) -> CallRecord | None:
+    def unchanged(self, now: WindowMembers, digest: int) -> CallRecord | None:
         """The last call of the window, which is remembered on, if its members are what they were."""
         key = self._key(now)
         call = self.memory.before.get(key)
@@ -167,7 +167,7 @@ class Changes:
         self.memory.now[key] = call
         return call
 
-    def since_last_call(self, now: Members, digest: int) -> Change | None:
+    def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
         """The way from the window's last call to now, over what came in this micro-batch; None where that does not lead there."""
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if call is None or call.state is None or fresh is None or self.is_ordered or fresh.num_rows >= len(now.row):
@@ -182,30 +182,30 @@ class Changes:
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
             # windows whose members are told by rows or starts, and new lifetimes
             return None
-        return Change(KeptState(call.state), come, gone)
+        return StateChange(KeptState(call.state), come, gone)
 
-    def remember(self, now: Members, digest: int, of: CallOutcome) -> None:
+    def remember(self, now: WindowMembers, digest: int, of: CallOutcome) -> None:
         """Remember a call that has been made."""
         body = None if of.result is None else pickled(of.result)
         self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, of.state, of.failure)
 
-    def _key(self, now: Members) -> tuple[str, int]:
+    def _key(self, now: WindowMembers) -> tuple[str, int]:
         return self.walk.name, int(self.windows[now.window])
 
-    def _sum(self, members: Members) -> int:
+    def _sum(self, members: WindowMembers) -> int:
         member_hashes = self.content[members.row]
         if members.start is not None and members.end is not None:
             member_hashes = _timed(member_hashes, members.start, members.end)
         return int(member_hashes.sum(dtype=np.uint64))
 
-    def _fresh_members(self, now: Members, is_in: Mask, copies: Ints) -> Members:
+    def _fresh_members(self, now: WindowMembers, is_in: Mask, copies: Ints) -> WindowMembers:
         assert self.fresh is not None
         at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
         if not self.walk.module.sensitive:
-            return Members(now.window, self.first_fresh + at)
+            return WindowMembers(now.window, self.first_fresh + at)
         le, re = ints(self.fresh, LE)[at], ints(self.fresh, RE)[at]
         cut = self.walk.members.cut_to(le, re, np.full(len(at), now.window))
-        return Members(now.window, self.first_fresh + at, *cut)
+        return WindowMembers(now.window, self.first_fresh + at, *cut)
 
 
 @dataclass(frozen=True)
@@ -216,12 +216,12 @@ class KeptState:
 
 
 @dataclass(frozen=True)
-class Change:
+class StateChange:
     """A state, and the members that have come and gone since."""
 
     state: Any
-    come: Members
-    gone: Members
+    come: WindowMembers
+    gone: WindowMembers
 
     @property
     def size(self) -> int:
@@ -239,4 +239,13 @@ def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 
-__all__ = ["Block", "CallMemory", "Change", "Changes", "Members", "CallOutcome", "KeptState", "Rows"]
+__all__ = [
+    "WindowBlock",
+    "CallMemory",
+    "StateChange",
+    "WindowChanges",
+    "WindowMembers",
+    "CallOutcome",
+    "KeptState",
+    "RowNumbers",
+]

@@ -23,14 +23,14 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
 from streamq.runtime.user_code.member_changes import (
-    Block,
     CallMemory,
     CallOutcome,
-    Change,
-    Changes,
     KeptState,
-    Members,
-    Rows,
+    RowNumbers,
+    StateChange,
+    WindowBlock,
+    WindowChanges,
+    WindowMembers,
 )
 from streamq.runtime.user_code.returns import FAILURES
 from streamq.runtime.user_code.states import instants_of
@@ -43,11 +43,11 @@ def module_results(
     calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
 ) -> list[Any]:
     """Return what a module gives for each window, over the members that pass; None for a window that is set aside."""
-    walk = Walk(calling, column, members, passes)
+    walk = ModuleWalk(calling, column, members, passes)
     return [result for block in walk.blocks() for result in walk.results(block)]
 
 
-class Walk:
+class ModuleWalk:
     """A walk over the windows in their order; ``_before`` are the members of the last window, ``_state`` the state over them."""
 
     def __init__(
@@ -61,15 +61,15 @@ class Walk:
         self.rows = rows[np.argsort(place[rows], kind="stable")]
         self.sources = dict(zip(calling.names, column.args, strict=True))
         self.columns = {n: members.rows.column(source).combine_chunks() for n, source in self.sources.items()}
-        self._before: Members | None = None
+        self._before: WindowMembers | None = None
         self._state: Any = None
         self._body: bytes | None = None
         self._failure: str | None = None
         memory: CallMemory | None = members.memory
-        self._changes = None if memory is None else Changes(self, memory, passes)
+        self._changes = None if memory is None else WindowChanges(self, memory, passes)
         self.keeps_states = self.module.in_parts and (memory is not None or calling.quarantine)
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[WindowBlock]:
         """Yield the windows in blocks of about ``COPIES`` members."""
         low, high, n = self.members.first[self.rows], self.members.last[self.rows], self.members.n
         counts = np.cumsum(np.bincount(low, minlength=n + 1)[:n] - np.bincount(high + 1, minlength=n + 1)[:n])
@@ -81,10 +81,10 @@ class Walk:
             is_in = (low <= last) & (high >= first)
             which, window = runs(np.maximum(low[is_in], first), np.minimum(high[is_in], last))
             row = self.rows[is_in][which][np.argsort(window, kind="stable")]
-            yield Block(first, row, [0, *np.cumsum(counts[first : last + 1]).tolist()])
+            yield WindowBlock(first, row, [0, *np.cumsum(counts[first : last + 1]).tolist()])
             first = last + 1
 
-    def results(self, block: Block) -> Iterator[Any]:
+    def results(self, block: WindowBlock) -> Iterator[Any]:
         """Yield the result of each window of a block: that of nothing where all are filtered out, None where nobody asks."""
         digests = self._changes.digests(block).tolist() if self._changes is not None else None
         asked = self.members.asked
@@ -98,7 +98,7 @@ class Walk:
             now = self._cut(block.first + i, block.row[a:b])
             yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
-    def _remembered_result(self, now: Members, digest: int) -> Any:
+    def _remembered_result(self, now: WindowMembers, digest: int) -> Any:
         """The result of a window: that of the last call, if its members are what they were, else of a new call."""
         changes = self._changes
         assert changes is not None
@@ -114,12 +114,12 @@ class Walk:
 
     # one window
 
-    def _cut(self, window: int, row: Rows) -> Members:
+    def _cut(self, window: int, row: RowNumbers) -> WindowMembers:
         if not self.module.sensitive:
-            return Members(window, row)
-        return Members(window, row, *self.members.cut(row, np.full(len(row), window)))
+            return WindowMembers(window, row)
+        return WindowMembers(window, row, *self.members.cut(row, np.full(len(row), window)))
 
-    def _arguments(self, members: Members) -> dict[str, pa.Array]:
+    def _arguments(self, members: WindowMembers) -> dict[str, pa.Array]:
         """The arguments of members by name, and, for a module that reads them, their lifetimes."""
         at = pa.array(members.row)
         columns = {n: column.take(at) for n, column in self.columns.items()}
@@ -128,10 +128,10 @@ class Walk:
             columns |= {"start": instants_of(members.start, axis), "end": instants_of(members.end, axis)}
         return columns
 
-    def _events(self, members: Members) -> Any:
+    def _events(self, members: WindowMembers) -> Any:
         return self.module.read(self._arguments(members))
 
-    def _result(self, now: Members, since_last_call: Change | None = None) -> Any:
+    def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
         """The result of a call: over what has changed since the last one or since the window before, or over all members."""
         changes = [c for c in (since_last_call, self._since_neighbour(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)
@@ -159,7 +159,7 @@ class Walk:
             self._failed(now, error)
             return None
 
-    def _failed(self, now: Members, error: BaseException) -> None:
+    def _failed(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, where there is something that takes it; raises ModuleFailed else."""
         self._before = self._state = self._body = None
         events = pa.table(self._arguments(now))
@@ -170,7 +170,7 @@ class Walk:
         self._failure = reason
         self._set_aside(now, reason)
 
-    def _set_aside(self, now: Members, reason: str) -> None:
+    def _set_aside(self, now: WindowMembers, reason: str) -> None:
         """Set the members of a window aside that has failed, if it can no longer change."""
         if self.members.final is not None and not self.members.final[now.window]:
             return
@@ -178,17 +178,17 @@ class Walk:
         events = with_column(with_column(self.members.rows.take(pa.array(now.row)), LE, start), RE, end)
         self.members.aside.add(self.module.name, reason, events, window=self._interval(now), group=self._group(now))
 
-    def _interval(self, now: Members) -> tuple[int, int]:
+    def _interval(self, now: WindowMembers) -> tuple[int, int]:
         start, end = self.members.window
         return int(start[now.window]), int(end[now.window])
 
-    def _group(self, now: Members) -> dict[str, Any]:
+    def _group(self, now: WindowMembers) -> dict[str, Any]:
         return next(iter(python_rows(self.members.groups.slice(now.window, 1))), {})
 
-    def _over(self, now: Members) -> Any:
+    def _over(self, now: WindowMembers) -> Any:
         return self.module.add(self.module.initial(), self._events(now))
 
-    def _changed(self, change: Change) -> Any:
+    def _changed(self, change: StateChange) -> Any:
         """A state without what has gone, and with what has come."""
         state = change.state
         if isinstance(state, KeptState):
@@ -200,7 +200,7 @@ class Walk:
             state = self.module.remove(state, self._events(change.gone))
         return self.module.add(state, self._events(change.come)) if len(change.come.row) else state
 
-    def _since_neighbour(self, now: Members) -> Change | None:
+    def _since_neighbour(self, now: WindowMembers) -> StateChange | None:
         """The way from the window before to this one; None where there is none, or its state is not known."""
         before = self._before
         if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:
@@ -213,7 +213,7 @@ class Walk:
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
         if self.module.remove is None and not stayed.all():
             return None
-        return Change(self._state, now.some(~stays), before.some(~stayed))
+        return StateChange(self._state, now.some(~stays), before.some(~stayed))
 
 
 def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
-from streamq.plan.partial import COUNT, Ints, Partial, Place, Values, nowhere
+from streamq.plan.partial import COUNT, Ints, NodeCover, Partial, Values, nowhere
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
@@ -25,7 +25,7 @@ NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""
 
 
-Rows = tuple[tuple[Any, ...], ...]
+StateRows = tuple[tuple[Any, ...], ...]
 """The first events of a state, as their arguments in order."""
 
 
@@ -36,7 +36,7 @@ class _PartState(NamedTuple):
     """
 
     state: Any
-    first: Rows
+    first: StateRows
     events: int
     error: BaseException | None = None
 
@@ -61,7 +61,7 @@ class _PartState(NamedTuple):
             return pickled((None, self.first, self.events, ReturnError(reason_of(why))))
 
 
-def _part_state(compute: Callable[[], Any], first: Rows, events: int) -> _PartState:
+def _part_state(compute: Callable[[], Any], first: StateRows, events: int) -> _PartState:
     try:
         return _PartState(compute(), first, events)
     except FAILURES as error:
@@ -187,7 +187,7 @@ class PickledState(Partial):
         merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
         return merged_columns
 
-    def finished(self, table: pa.Table, place: Place = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
         """The module's results, NULL where no event counts. Raises ModuleFailed for the first window that fails."""
         pickles = table.column(self._state).to_pylist()
         results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
@@ -207,7 +207,7 @@ class PickledState(Partial):
             merged = merged.merged(merge, part)
         return merged.pickle
 
-    def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[Rows]:
+    def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[StateRows]:
         """The first events of each group of rows, which lie between two neighbours of ``ends``: all columns are read at once."""
         if not ends[-1]:
             return [()] * (len(ends) - 1)
@@ -217,7 +217,7 @@ class PickledState(Partial):
         rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
-    def _added(self, arguments: Mapping[str, pa.Array], first: Rows | None = None) -> _PartState:
+    def _added(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
         """The state over events; ``first`` are the first of them, where they have been read."""
         module, count = self.calling.module, len(next(iter(arguments.values())))
         if first is None:

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.fingerprint import fingerprint
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -41,7 +41,7 @@ class States:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModuleStates(States, Named):
+class ModuleStates(States, NamedObject):
     """A user's ``code`` with its ``options``; ``read`` makes events, as ``add`` takes them, of the arguments by name.
 
     sensitive: the code reads lifetimes and the window. Its events are a pandas DataFrame: the arguments by name, ``start`` and

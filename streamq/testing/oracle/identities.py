@@ -11,7 +11,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
-from streamq.plan.named import Named
+from streamq.plan.named_object import NamedObject
 from streamq.plan.node import Node
 from streamq.plan.tree import Tree
 
@@ -53,7 +53,7 @@ def _parts(value: Any) -> Iterator[Part]:
     elif isinstance(value, tuple | list):
         for one in value:
             yield from _parts(one)
-    elif is_dataclass(value) and not isinstance(value, Named):
+    elif is_dataclass(value) and not isinstance(value, NamedObject):
         yield from _parts(_values(value))
 
 
@@ -63,7 +63,7 @@ def _written(value: Any, number_of: dict[int, int]) -> Any:
         return "part", number_of[id(value)]
     if isinstance(value, tuple | list):
         return tuple(_written(one, number_of) for one in value)
-    if isinstance(value, Named):
+    if isinstance(value, NamedObject):
         return type(value).__qualname__, getattr(value, "name", ""), value.identity
     if isinstance(value, DataType):
         return value.json()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 from hypothesis import strategies as st
 
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.syntax import Duration, Part
+from streamq.patterns.syntax import Part, Scope
 from streamq.testing.patterns.trees import O, TreeRoom, tree_rooms
 from streamq.testing.windows.room import Argument, lengths_of_time
 from streamq.time import TIMESTAMP, length, show_duration
@@ -35,7 +35,7 @@ class Drawing(Protocol):
     def bounding(self) -> Part:
         """Return a part with an operator of two contributors or more within a scope."""
 
-    def scope(self) -> Duration:
+    def scope(self) -> Scope:
         """Return a scope that is drawn."""
 
     def number(self, least: int, most: int) -> int:
@@ -97,7 +97,7 @@ def room_of(tree: Any) -> OperatorRoom[Any]:
     return rooms()[type(tree)]
 
 
-def scope_read(within: Any) -> Duration:
+def scope_read(within: Any) -> Scope:
     """Return a scope as a text has it: with its unit, or as so many ticks."""
     if isinstance(within, dt.timedelta):
         return show_duration(length(within), TIMESTAMP)

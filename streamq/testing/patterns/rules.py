@@ -113,7 +113,7 @@ class Evaluation:
                     e.bound[part.variable] = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
         return [e for e in events if self.holds(e.bound)]
 
-    def ticks(self, within: s.Duration) -> int:
+    def ticks(self, within: s.Scope) -> int:
         """A scope in ticks."""
         return ticks(within, self.axis)
 

@@ -178,7 +178,7 @@ def absent(column: str) -> str:
     return f"false AS {column}" if column.endswith('."') else f"NULL AS {column}"
 
 
-def ticks_of(within: s.Duration) -> int:
+def ticks_of(within: s.Scope) -> int:
     """A scope on the integer axis."""
     assert isinstance(within, int)
     return within

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.operators import Edges
 from streamq.runtime.event import INSERT
 from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
@@ -64,7 +64,7 @@ class EdgesModel(SourceModel[Edges]):
             # an event that it opens, or the payload that it brings to one, may be equal to what was there
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
             changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
-            self._count(CountedAs.ADJUSTED if changes and not edge.gone else CountedAs.DROPPED, edge.item)
+            self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():
@@ -78,12 +78,12 @@ class EdgesModel(SourceModel[Edges]):
                 # what it would end was dropped, or had ended before it could have effect
                 is_idle = any(edge is other for other in closing) and not any(edge is by for by in ends)
                 if is_idle or any(edge is other for other in lost):
-                    self._count(CountedAs.DROPPED, edge.item)
+                    self._count(CountReason.DROPPED, edge.item)
                 elif not any(edge is other for other in closing):
                     # its start can still come by the source's own word: it is late by the level
                     level = edge.time >= at.promised
                     self.admitted.late += level
-                    self._count(CountedAs.DROPPED if level else CountedAs.INVALID, edge.item)
+                    self._count(CountReason.DROPPED if level else CountReason.INVALID, edge.item)
                     edge.is_none = not level and not late_room_of(self.source).adjusts
             # where late edges are dropped, an end without a start is forgotten: it takes no late start from a later end
             chain[:] = [edge for edge in chain if not edge.is_none]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.testing.arrival import Item, closed, comparable_payload, start_of
 from streamq.testing.python_values import comparable
@@ -34,10 +34,10 @@ class InsertOnlyModel(SourceModel[Source]):
             start, end, whole = start_of(item), closed(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
                 self.admitted.contradicted = True
-                self._count(CountedAs.INVALID, item)
+                self._count(CountReason.INVALID, item)
                 continue
             if self.source.ids and whole in self.seen:
-                self._count(CountedAs.DUPLICATES, item)
+                self._count(CountReason.DUPLICATES, item)
                 self.admitted.sure_duplicates += end >= at.c
                 continue
             self.seen.add(whole)
@@ -46,10 +46,10 @@ class InsertOnlyModel(SourceModel[Source]):
                 continue
             self.admitted.late += 1
             if self._acts(start, at) and end > at.c:
-                self._count(CountedAs.ADJUSTED, item)
+                self._count(CountReason.ADJUSTED, item)
                 self.admitted.events.append(replace(item, start=at.c))
             else:
-                self._count(CountedAs.DROPPED, item)
+                self._count(CountReason.DROPPED, item)
 
     def _name(self, item: Item) -> Any:
         return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.operators import Source
 from streamq.testing.arrival import Item, is_event
 from streamq.testing.late_policies import late_room_of
@@ -36,7 +36,7 @@ class Admitted:
     counts: Counter[str] = field(default_factory=Counter)
     """How many items were dropped, adjusted, invalid and duplicates."""
 
-    set_aside: list[tuple[CountedAs, Item]] = field(default_factory=list)
+    set_aside: list[tuple[CountReason, Item]] = field(default_factory=list)
     """These items, and as what each was counted: the rows of the late output."""
 
     late: int = 0
@@ -69,7 +69,7 @@ class SourceModel(ABC, Generic[S]):
         events = [item for item in items if is_event(item)]
         for item in items:
             if not is_event(item):
-                self._count(CountedAs.INVALID, item)
+                self._count(CountReason.INVALID, item)
         self._take(events, at)
 
     def end(self) -> Admitted:
@@ -85,7 +85,7 @@ class SourceModel(ABC, Generic[S]):
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Process the items of a micro-batch that are events."""
 
-    def _count(self, reason: CountedAs, item: Item) -> None:
+    def _count(self, reason: CountReason, item: Item) -> None:
         self.admitted.counts[reason] += 1
         self.admitted.set_aside.append((reason, item))
 

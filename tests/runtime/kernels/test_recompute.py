@@ -15,7 +15,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.plan.node import numbered
 from streamq.runtime.columnar import with_column
-from streamq.runtime.evaluators.settling import Settling
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.progress_rule import ProgressRule
@@ -131,7 +131,7 @@ def test_a_point_at_the_end_outlives_its_window() -> None:
 
 
 @dataclass(frozen=True)
-class Same(Settling):
+class Same(SettledProgress):
     """The history itself; ``asked`` counts evaluations."""
 
     asked: list[int] = field(default_factory=list)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import concat, with_column
 from streamq.runtime.kernel import Totals
@@ -20,7 +20,7 @@ from streamq.time import INFINITY
 
 
 @dataclass(eq=False)
-class SetAside:
+class QuarantineRows:
     """The failures of modules, as rows of the late output, a table each; ``modules`` are the names of those that failed.
 
     is_final: marks, by lifetimes, the rows of a result that can no longer change: what fails for others is not set aside yet.
@@ -60,8 +60,8 @@ class SetAside:
     def count(self, totals: Totals) -> None:
         """Add the failures to what a kernel counts, and their rows to its late ones."""
         for module in self.modules:
-            totals.add(module, CountedAs.QUARANTINED, 1)
+            totals.add(module, CountReason.QUARANTINED, 1)
         totals.rows += self.tables
 
 
-__all__ = ["SetAside"]
+__all__ = ["QuarantineRows"]

@@ -29,7 +29,7 @@ MISSING = " -"
 
 
 @dataclass(frozen=True, eq=False)
-class Identifying(Function):
+class IdText(Function):
     """A value of type ``kind`` behind a blank and its length, `` 3:abc``, or `` -`` for NULL: such texts may stand in a row.
 
     NaN equals NaN and -0.0 equals 0.0. Lists and structs are their parts in a row. Maps have no such text.
@@ -130,4 +130,4 @@ def _hexadecimal(number: float) -> str:
     return f"{whole}.{digits.rstrip('0') or '0'}p{exponent.removeprefix('+')}"
 
 
-__all__ = ["Identifying"]
+__all__ = ["IdText"]

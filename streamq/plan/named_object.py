@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 
-class Named:
+class NamedObject:
     """An object of which plans know the name; two with one ``identity`` mean the same."""
 
     name: str
@@ -16,7 +16,7 @@ class Named:
         return self.name
 
 
-class Decorated(Named):
+class CallableModule(NamedObject):
     """A module, which a decorator makes of a user's ``code``; called with columns, it becomes what a query takes."""
 
     code: Any

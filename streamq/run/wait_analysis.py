@@ -27,21 +27,21 @@ from streamq.run.source_status import (
 )
 from streamq.run.titles import title
 from streamq.run.wait import DEPENDS, EMPTIED, ENDS, MOVING, Wait, missing_rows
-from streamq.runtime.carried import Carried, carry
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import WEIGHT
+from streamq.runtime.progress_map import ProgressShift, map_progress
 from streamq.runtime.progress_rule import Cti
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.stage import Channel, Hosted
+    from streamq.runtime.stage import Channel, HostedKernel
 
 Needed = Mapping[str, int | None]
 """How far sources, by relation, must come; None where that cannot be told."""
 
 
-class Waiting:
+class WaitAnalysis:
     """The operators of a run that hold rows, and the sources that they wait for, from the run's history."""
 
     def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
@@ -49,7 +49,7 @@ class Waiting:
         self.axis = program.axis
         self.readings = history.readings
         self.sources: dict[str, SourceStatus] = source_statuses(program, history)
-        self.kernels: dict[str, Hosted] = kernels(program)
+        self.kernels: dict[str, HostedKernel] = kernels(program)
         self.progress = progress_of_sources(program, self.readings)
         self.level = program.stages[0].consistency if program.stages else MIDDLE
         self.follows = followers(program)
@@ -75,17 +75,17 @@ class Waiting:
             if rows and self._holds(hosted) and min(self._ctis(hosted).values()) != INFINITY:
                 yield self._wait(hosted, rows)
 
-    def _holds(self, hosted: Hosted) -> bool:
+    def _holds(self, hosted: HostedKernel) -> bool:
         """Return True if a kernel holds rows back; what else it keeps is for rows that are still to come."""
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
-    def _due(self, hosted: Hosted) -> int | None:
+    def _due(self, hosted: HostedKernel) -> int | None:
         """Return the progress that releases a kernel's next rows if no others come; None: no row waits."""
         if hosted.kernel.progress_rule.sorts:
             return self._held_from(hosted) + 1
         return self.readings.kernel(hosted.name).due
 
-    def _blocked(self, hosted: Hosted, held: int) -> Wait:
+    def _blocked(self, hosted: HostedKernel, held: int) -> Wait:
         """Return the wait for rows that the level of consistency holds back until all sources have come far enough."""
         first = self._held_from(hosted)
         lag = max(self.sources[s].progress.lag for s in self._speaking())
@@ -131,19 +131,19 @@ class Waiting:
     def _least_c(self) -> int:
         return min(source.cti for source in self.sources.values())
 
-    def _held_from(self, hosted: Hosted) -> int:
+    def _held_from(self, hosted: HostedKernel) -> int:
         first = self.readings.kernel(hosted.name).held_from
         assert first is not None, "a kernel that holds rows says from which start on"
         return first
 
-    def _output_cti(self, hosted: Hosted) -> int:
+    def _output_cti(self, hosted: HostedKernel) -> int:
         cti = self.readings.kernel(hosted.name).output_cti
         return MINUS_INFINITY if cti is None else cti
 
-    def _ctis(self, hosted: Hosted) -> dict[int, int]:
+    def _ctis(self, hosted: HostedKernel) -> dict[int, int]:
         return ctis_in(self.program, hosted, self.readings)
 
-    def _wait(self, hosted: Hosted, rows: int) -> Wait:
+    def _wait(self, hosted: HostedKernel, rows: int) -> Wait:
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
         early = rule.early is not None and self.level.block is not None
         if due is None:
@@ -181,7 +181,7 @@ class Waiting:
         )
 
     def _endless_wait(
-        self, hosted: Hosted, rows: int, release: tuple[str, ...], window: tuple[int, int] | None = None
+        self, hosted: HostedKernel, rows: int, release: tuple[str, ...], window: tuple[int, int] | None = None
     ) -> Wait:
         """Return the wait of a kernel whose rows no progress of its sources alone releases."""
         return Wait(
@@ -193,7 +193,7 @@ class Waiting:
             release=release,
         )
 
-    def _proviso(self, hosted: Hosted, needed: Needed, early: bool) -> str:
+    def _proviso(self, hosted: HostedKernel, needed: Needed, early: bool) -> str:
         """Return what it takes beside the progress of sources, on the way to a kernel and in it; "" for nothing."""
         rule, below = hosted.kernel.progress_rule, self._below(hosted)
         if None in needed.values() or not (early or all(k.kernel.progress_rule.follows_input for k in below)):
@@ -214,7 +214,7 @@ class Waiting:
             return DEPENDS
         return ""
 
-    def _below(self, hosted: Hosted) -> list[Hosted]:
+    def _below(self, hosted: HostedKernel) -> list[HostedKernel]:
         """Return the kernels whose rows reach this one, those nearest to it first."""
         inputs, below = set(hosted.inputs), []
         for candidate in reversed(self.kernels.values()):
@@ -223,7 +223,7 @@ class Waiting:
                 below.append(candidate)
         return below
 
-    def _onward(self, hosted: Hosted) -> Hosted | None:
+    def _onward(self, hosted: HostedKernel) -> HostedKernel | None:
         """Return the kernel that holds this one's rows next; None where they come out."""
         if any(feed.path.relation == hosted.name for feed in self.program.result_feeds):
             return None
@@ -231,25 +231,25 @@ class Waiting:
         holders = [k if k.kernel.progress_rule.holds else self._onward(k) for k in above]
         return None if None in holders else holders[0]
 
-    def _goes_on(self, onward: Hosted | None) -> str:
+    def _goes_on(self, onward: HostedKernel | None) -> str:
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
-    def _least_input(self, hosted: Hosted) -> str:
+    def _least_input(self, hosted: HostedKernel) -> str:
         """Return the name of the input that promises least."""
         ctis = self._ctis(hosted)
         return self.shown(min(hosted.channels, key=lambda channel: ctis[channel.number]).relation)
 
     # how far sources must come
 
-    def _watermark(self, hosted: Hosted) -> int:
-        return max(carry(self._w(channel.relation), channel.carried) for channel in hosted.channels)
+    def _watermark(self, hosted: HostedKernel) -> int:
+        return max(map_progress(self._w(channel.relation), channel.progress_maps) for channel in hosted.channels)
 
     def _w(self, relation: str) -> int:
         return (
             self.progress[relation].watermark if relation in self.progress else self._watermark(self.kernels[relation])
         )
 
-    def _needed(self, hosted: Hosted, goal: int, until_final: bool) -> Needed:
+    def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
         """Return how far each source must come for a kernel's input to reach the goal."""
         needed: dict[str, int | None] = {}
         for channel in hosted.channels:
@@ -260,8 +260,8 @@ class Waiting:
 
     def _before(self, channel: Channel, goal: int, until_final: bool) -> Needed:
         """Return how far each source must come for a channel to reach the goal; None where steps go by the rows."""
-        shifts = [step.by for step in channel.carried if isinstance(step, Carried)]
-        is_fixed = len(shifts) == len(channel.carried)
+        shifts = [step.by for step in channel.progress_maps if isinstance(step, ProgressShift)]
+        is_fixed = len(shifts) == len(channel.progress_maps)
         t = goal - sum(shifts)
         if channel.relation in self.sources:
             return {channel.relation: t if is_fixed else None}
@@ -320,7 +320,7 @@ class Waiting:
         if t is not None and (at := self._argument(t)) is not None:
             yield f"run.advance({at}, source={self.sources[leader].name!r})"
 
-    def _held_below(self, hosted: Hosted) -> tuple[str, ...]:
+    def _held_below(self, hosted: HostedKernel) -> tuple[str, ...]:
         """Return what an operator on the way waits for, where the sources have come far enough; its own rule says why."""
         below = [self.kernels[ch.relation] for ch in hosted.channels if ch.relation in self.kernels]
         if not below:
@@ -371,7 +371,7 @@ class Waiting:
 
     # names and numbers
 
-    def behind(self, hosted: Hosted) -> list[str]:
+    def behind(self, hosted: HostedKernel) -> list[str]:
         """Return the source relations that feed a kernel, also through others."""
         return list(dict.fromkeys(s for channel in hosted.channels for s in self.feeding(channel.relation)))
 
@@ -379,7 +379,7 @@ class Waiting:
         """Return the source relations behind a relation, itself if it is one."""
         return [relation] if relation in self.sources else self.behind(self.kernels[relation])
 
-    def arrived(self, hosted: Hosted) -> dict[int, int]:
+    def arrived(self, hosted: HostedKernel) -> dict[int, int]:
         """Return how many deltas have reached each port of a kernel so far."""
         arrived = self.readings.kernel(hosted.name).arrived
         return {channel.port: arrived.get(channel.port, 0) for channel in hosted.channels}
@@ -389,7 +389,7 @@ class Waiting:
         source = self.sources.get(relation)
         return source.events if source is not None else self.readings.kernel(relation).inserted or 0
 
-    def title(self, hosted: Hosted) -> str:
+    def title(self, hosted: HostedKernel) -> str:
         """Return what a kernel is called."""
         return title(self.program, hosted)
 

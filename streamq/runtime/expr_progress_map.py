@@ -13,13 +13,13 @@ from streamq.time import MINUS_INFINITY
 
 
 @dataclass(frozen=True)
-class CarriedByExpr:
+class ExprProgressMap:
     """Moved to where ``expr``, over a start alone, puts that instant."""
 
     expr: Expr
     schema: Schema
 
-    def of(self, t: int) -> int:
+    def apply(self, t: int) -> int:
         """The expression's value, in ticks; where it has none, or would overflow, nothing is known of what is to come."""
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
         value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 
-class Settling:
+class SettledProgress:
     """The progress of an operator whose rows are final once they are settled, and that never reaches back."""
 
     @property
