@@ -123,7 +123,7 @@ class Function(NamedObject, ABC):
         return self.on_spark(*arguments)
 
     def result_type(self, operands: Sequence[Operand]) -> DataType | None:
-        """Return the type of a call by Spark's rules, None where Spark must be asked; raise UnfitOperands where Spark refuses it."""
+        """Return the type of a call by Spark's rules, None where Spark must be asked; raise UnfitOperands for what it refuses."""
         return None
 
     def is_total(self, operands: Sequence[Operand], result: DataType | None) -> bool:
