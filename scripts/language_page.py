@@ -21,7 +21,7 @@ from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.node import STATED, Node, stated_of
+from streamq.plan.node import STATED, Node, statements_in_case
 from streamq.run import run_all
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
@@ -248,7 +248,7 @@ def facts() -> str:
     for kind in (*written_operators(), PartialAggregate, MergePartials):
         told: dict[tuple[str, ...], list[str]] = {}
         for label, case, parts in alternatives(kind):
-            statements = stated_of(kind, case, parts)
+            statements = statements_in_case(kind, case, parts)
             told.setdefault(tuple(statements[name] for name in STATED), []).extend([label] if label else [])
         for cells, cases in told.items():
             name = kind.__name__ + (f": {', '.join(cases)}" if cases else "")

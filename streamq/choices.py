@@ -19,7 +19,7 @@ class Word(StrEnum):
 W = TypeVar("W", bound=Word)
 
 
-def chosen(words: type[W], word: Any, argument: str, verb: str, hint: str = "") -> W:
+def choose_word(words: type[W], word: Any, argument: str, verb: str, hint: str = "") -> W:
     """Return the member that equals ``word``; raise PlanError for anything else, as :func:`check_word` does."""
     check_word(word, list(words), argument, verb, hint)
     return words(word)
@@ -247,5 +247,5 @@ __all__ = [
     "Verdict",
     "Word",
     "check_word",
-    "chosen",
+    "choose_word",
 ]

@@ -32,14 +32,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """What the options and the variables say, put where ``loaded_profile`` looks."""
     options = {name: config.getoption(f"--streamq-{name}") for name in OPTIONS}
-    settings = chosen(options, os.environ)
+    settings = chosen_options(options, os.environ)
     # workers are given the options: the seed that was drawn
     config.option.streamq_seed = settings.get("seed")
     os.environ.update({f"STREAMQ_{name.upper()}": text for name, text in settings.items()})
     os.environ.setdefault("STREAMQ_FAILURES", str(config.rootpath / ".streamq-failures"))
 
 
-def chosen(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
+def chosen_options(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
     """What is said by options, else by variables; a random seed is drawn. Raises UsageError for what they cannot be."""
     settings = {}
     for name in OPTIONS:

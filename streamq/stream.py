@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Self, TypeVar
 
-from streamq.choices import OutputForm, chosen
+from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, UnknownVerb, sentence
 from streamq.operators.alter_lifetime import AlterLifetimeVerbs
 from streamq.operators.chop import ChopVerbs
@@ -147,14 +147,14 @@ class Stream(
         early: bool = False,
     ) -> str:
         """What :meth:`explain` prints."""
-        from streamq.compiler.egress import egress
+        from streamq.compiler.egress import choose_egress
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results
 
-        form = chosen(OutputForm, output, "output", "explain")
+        form = choose_word(OutputForm, output, "output", "explain")
         level = consistency_of(consistency, self.plan.schema.axis, "explain")
-        out = egress(self.plan, form, ctis=ctis, verb="explain")
+        out = choose_egress(self.plan, form, ctis=ctis, verb="explain")
         check_early(early, (out,), level, "explain")
         options = Options(egresses=(out,), level=level, early=early)
         return explain(Results((self.plan,)), mode, format, options, self._explained_first())
@@ -177,9 +177,9 @@ class Stream(
         3      2    6
         """
         from streamq.compiler.plan_json import plan_to_json, to_text
-        from streamq.plan.node import numbered
+        from streamq.plan.node import number_sources
 
-        return to_text(plan_to_json(numbered(self.plan)[0]))
+        return to_text(plan_to_json(number_sources(self.plan)[0]))
 
     def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
         """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
@@ -199,9 +199,9 @@ class Stream(
         Every value of Spark's types is in it. Python itself has no years beyond 9999 or before 1: of such instants Arrow's
         ``to_pylist`` raises an OverflowError, where :meth:`show` and :meth:`to_pandas` go on.
         """
-        from streamq.run.query import answer
+        from streamq.run.query import compute_answer
 
-        return answer(self.plan, self.tables, until, "to_arrow")
+        return compute_answer(self.plan, self.tables, until, "to_arrow")
 
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
         """The answer as a pandas DataFrame, ordered by start, end and payload.
@@ -211,18 +211,18 @@ class Stream(
         lists, structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
         """
         from streamq.run.answers import to_pandas
-        from streamq.run.query import answer
+        from streamq.run.query import compute_answer
 
-        return to_pandas(answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
+        return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
         from streamq.run.answers import as_text
-        from streamq.run.query import answer
+        from streamq.run.query import compute_answer
 
         if not isinstance(n, int) or isinstance(n, bool) or n < 0:
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
-        print(as_text(answer(self.plan, self.tables, until, "show"), n))
+        print(as_text(compute_answer(self.plan, self.tables, until, "show"), n))
 
     def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Self]:
         """What modules with ``on_error="quarantine"`` failed for: whole events with their lifetimes, window, group and reason.

@@ -11,7 +11,7 @@ from streamq.operators import JoinTable, Source
 from streamq.operators.input_table import input_table, source_name, static_table
 from streamq.patterns import detect, operators  # noqa: F401  the node of detect is then among those that a text may name
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, nodes, renamed
+from streamq.plan.node import Node, nodes, rename_tables
 from streamq.plan.schema import INTERVAL
 from streamq.stream import Stream
 
@@ -57,7 +57,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
             streams[names[name]] = _fitting_stream(name, tables[name], nodes_of_table)
         else:
             rows[names[name]] = _fitting_rows(name, tables[name], nodes_of_table)
-    query = Stream(renamed(plan, names), rows)
+    query = Stream(rename_tables(plan, names), rows)
     return query._derive(_with_streams(query.plan, streams), *streams.values())
 
 

@@ -20,7 +20,7 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.function import BUILT_IN
 from streamq.plan.inference import infer
 from streamq.plan.schema import Field, Schema
-from streamq.runtime.arrow_expr import arrow_type, check, evaluate
+from streamq.runtime.arrow_expr import arrow_type, check_in_process, evaluate
 
 NAN = float("nan")
 COLUMNS: dict[str, tuple[t.DataType, list[Any]]] = {
@@ -187,16 +187,16 @@ def test_null_conditions_still_evaluate_the_right_of_and() -> None:
 )
 def test_what_cannot_be_exact_needs_spark(expr: Expr, words: str) -> None:
     with pytest.raises(NeedsSpark, match=words):
-        check(expr, SCHEMA, "where")
+        check_in_process(expr, SCHEMA, "where")
 
 
 def test_plan_errors_come_first() -> None:
     with pytest.raises(UnknownColumn, match="Did you mean"):
-        check(col("ss") + 1, SCHEMA.with_fields([Field("sss", t.StringType())]), "where")
+        check_in_process(col("ss") + 1, SCHEMA.with_fields([Field("sss", t.StringType())]), "where")
     with pytest.raises(TypeMismatch, match="cannot compare"):
-        check(s == 1, SCHEMA, "where")
+        check_in_process(s == 1, SCHEMA, "where")
     with pytest.raises(PlanError, match="an aggregate outside"):
-        check(Aggregate(SUM, (i,)), SCHEMA, "where")
+        check_in_process(Aggregate(SUM, (i,)), SCHEMA, "where")
 
 
 def test_no_rows() -> None:

@@ -15,7 +15,7 @@ from streamq.operators import Union
 from streamq.policies import Level
 from streamq.run.checkpoint import identity_of
 from streamq.run.run_arguments import ResultRequest, RunArguments
-from streamq.runtime.identity import STATE_VERSION, Identity, changes, read_identity
+from streamq.runtime.identity import STATE_VERSION, Identity, identity_differences, read_identity
 from tests.programs import compiled
 
 A = sq.events([(1, 2, {"k": "x", "v": 1})], name="a")
@@ -53,14 +53,14 @@ def identity(query: sq.Stream, version: int = STATE_VERSION, folder: str = "out"
     ],
 )
 def test_what_has_changed_is_named(before: Identity, told: list[str]) -> None:
-    assert changes(read_identity(before.to_json()), identity(counted(A))) == told
+    assert identity_differences(read_identity(before.to_json()), identity(counted(A))) == told
 
 
 def test_a_long_change_is_cut_short() -> None:
     long = A
     for i in range(6):
         long = long.where(sq.col("v") > i)
-    (told,) = changes(identity(A), identity(long))
+    (told,) = identity_differences(identity(A), identity(long))
     assert told == "the query (nothing, now where v > 5; where v > 4; where v > 3; 3 more)"
 
 
@@ -115,6 +115,6 @@ def test_a_module_that_has_changed_is_named() -> None:
 
     for name, was, same, other in zip(("mapped", "total", "run"), *map(queries, (before, described, now)), strict=True):
         if name != "run":
-            assert changes(identity(was), identity(same)) == []
-        (told,) = changes(identity(was), identity(other))
+            assert identity_differences(identity(was), identity(same)) == []
+        (told,) = identity_differences(identity(was), identity(other))
         assert told.startswith(f"the query (module {name}: code ") and f", now module {name}: code " in told

@@ -19,7 +19,7 @@ from streamq.patterns.detect import Detect
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern import Pattern
 from streamq.plan.aggregate import Aggregate, AggregateFunction
-from streamq.plan.aggregation import merges
+from streamq.plan.aggregation import is_mergeable
 from streamq.plan.expr import Col
 from streamq.plan.function import BUILT_IN
 from streamq.plan.node import NODES, Node, nodes
@@ -104,7 +104,7 @@ def test_every_aggregate_has_an_oracle_and_what_computes_it() -> None:
     schema = Schema((Field("v", t.LongType()),), "integer")
     for function in built_in().values():
         aggregate = Aggregate(function, (Col("v"),) * function.drawing.arguments, None, function.drawing.options[0])
-        assert merges(aggregate, schema) or function.reduction(column), function.name
+        assert is_mergeable(aggregate, schema) or function.reduction(column), function.name
 
 
 SPARK_JUDGES = frozenset(

@@ -15,7 +15,7 @@ from streamq.aggregates.sums import SUM
 from streamq.compiler.rules.substitution import facts
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr, Lit, as_expr
@@ -75,7 +75,8 @@ def test_digests_tell_trees_apart_and_equal_trees_together() -> None:
         lit(float("nan")),
         lit(b"1"), lit(dt.date(2000, 1, 1)), lit(dt.datetime(2000, 1, 1)), a, Col("a", "origin"), a + b, b + a, a - b,
         a.cast("int"),
-        a.cast("long"), a.alias("x"), Call(by_name("x"), ("a",)), Call(by_name("x"), (a,)), Call(by_name("x"), (None,)),
+        a.cast("long"), a.alias("x"),
+        Call(function_of("x"), ("a",)), Call(function_of("x"), (a,)), Call(function_of("x"), (None,)),
         Aggregate(SUM, (a,)), start(), end(),
     ]  # fmt: skip
     assert len({e.digest for e in different}) == len(different)
@@ -117,7 +118,7 @@ def test_a_column_name_is_a_string() -> None:
 def test_passes_do_not_recurse() -> None:
     deep: Expr = a
     for k in range(5_000):
-        deep = deep + k if k % 2 else Call(by_name("abs"), (deep,))
+        deep = deep + k if k % 2 else Call(function_of("abs"), (deep,))
     assert fold(deep, lambda node, parts: 1 + max(parts, default=0)) == 5_001
     assert len(nodes(deep)) == 5_000 + 1 + 2_500
     assert len(show(deep)) > 5_000
@@ -141,8 +142,8 @@ def test_substitute_replaces_columns_and_keeps_the_rest() -> None:
 
 def test_rewrite_sees_rewritten_operands() -> None:
     found = rewrite(
-        Call(by_name("f"), (Call(by_name("g"), (a,)), 3)),
-        lambda n: n.children[0] if isinstance(n, Call) and n.function == by_name("g") else None,
+        Call(function_of("f"), (Call(function_of("g"), (a,)), 3)),
+        lambda n: n.children[0] if isinstance(n, Call) and n.function == function_of("g") else None,
     )
     assert show(found) == "f(a, 3)"
 

@@ -15,9 +15,9 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.plan.passes import columns
-from streamq.runtime.columnar import net
+from streamq.runtime.columnar import net_deltas
 from streamq.runtime.event import LE, RE
 from tests.programs import compiled
 
@@ -27,7 +27,7 @@ WIDE = sq.events(
 
 
 def started(query: sq.Stream, output: str = OutputForm.CHANGELOG) -> LocalRun:
-    plan = rewrite(numbered(query.plan)[0]).plan
+    plan = rewrite(number_sources(query.plan)[0]).plan
     return LocalRun(compiled(plan, output, ctis=output == OutputForm.CHANGELOG, buckets=1))
 
 
@@ -55,7 +55,7 @@ def progress(operator: Any, output: str) -> list[tuple[list[tuple[int, int, int]
     for at, v in ((1, 5), (3, 7), (4, 6), (8, 9), (12, 1)):
         items = sq.events([sq.insert(at, at + 1, v=v), sq.cti(at + 1)], name="s", schema={"v": "bigint"})
         # what is taken back and given again within a micro-batch is no news
-        rows = net(live.batch(items.tables)).to_pylist()
+        rows = net_deltas(live.batch(items.tables)).to_pylist()
         steps.append(([(r[LE], r[RE], r["rise"]) for r in rows], live.cti))
     return steps
 

@@ -12,9 +12,9 @@ import pytest
 import streamq as sq
 from streamq.choices import RunState
 from streamq.errors import PlanError
-from streamq.run.instants import iso
-from streamq.run.metrics import line as report_line
-from streamq.run.metrics import metrics, progress
+from streamq.run.instant_text import iso
+from streamq.run.metrics import metrics, progress_record
+from streamq.run.metrics import progress_line as report_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.readings import KernelReadings, Readings, SourceReadings
@@ -203,7 +203,7 @@ def test_time_of_stages_is_the_tasks_that_spark_reports_from_the_last_stage_on()
 def test_rows_of_a_query_without_stages_are_those_that_spark_counts() -> None:
     run = Rehearsal(cars(1).where(sq.col("k") > 1), "changelog")
     seen = RunHistory().after(from_spark(spark_report(0, streamq={"inserted": 3})))
-    assert (seen.inserted, progress(run.program, seen)["rows"]) == (3, 7)
+    assert (seen.inserted, progress_record(run.program, seen)["rows"]) == (3, 7)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.progress import verbs
 from streamq.progress.argument import ProgressArgument
 from streamq.progress.generate import GeneratedCtis
@@ -71,7 +71,7 @@ def cars(*rows: tuple[int, int]) -> dict[str, pa.Table]:
 @pytest.mark.parametrize("buckets", [1, 3])
 def test_its_state_lasts_and_counts_once_all_tasks_are_heard(buckets: int) -> None:
     query = sq.points(CARS, time="at", name="cars", progress=BY_LANE).tumbling_window(10).select(n=sq.count())
-    run = LocalRun(compiled(numbered(query.plan)[0], OutputForm.FINAL, buckets=buckets))
+    run = LocalRun(compiled(number_sources(query.plan)[0], OutputForm.FINAL, buckets=buckets))
     assert run.batch(cars((35, 1), (3, 1))).num_rows == 0, "nothing of the other lane yet"
     run = run.restart()
     assert run.batch(cars((21, 2), (12, 2))).column(LE).to_pylist() == [0, 10]

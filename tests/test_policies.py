@@ -12,7 +12,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TimeError
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.event import LE, RE
 from tests.programs import compiled
 
@@ -20,7 +20,7 @@ EMPTY = pa.table({"at": pa.array([], pa.int64()), "k": pa.array([], pa.string())
 
 
 def started(query: sq.Stream, output: str = OutputForm.FINAL) -> LocalRun:
-    return LocalRun(compiled(numbered(query.plan)[0], output, buckets=2))
+    return LocalRun(compiled(number_sources(query.plan)[0], output, buckets=2))
 
 
 def rows(*times: int) -> pa.Table:
@@ -62,7 +62,7 @@ def test_a_source_that_follows_another() -> None:
 def test_a_follower_s_own_start_moves_nothing() -> None:
     one = sq.points(EMPTY, time="at", progress=sq.generate(0))
     other = sq.points(EMPTY, time="at", progress=sq.follow(one))
-    plan = numbered(one.union(other).plan)[0]
+    plan = number_sources(one.union(other).plan)[0]
     first, second = (n.table for n in _sources(plan))
     run = LocalRun(compiled(plan, OutputForm.FINAL, buckets=1))
     run.batch({second: rows(100)})

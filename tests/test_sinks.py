@@ -13,8 +13,8 @@ from streamq.run.sinks import sink_of
 @pytest.mark.parametrize(
     ("argument", "kind", "is_lasting", "folders", "takes_micro_batches"),
     [
-        (None, "NoSink", False, [], True),
-        ("noop", "NoSink", False, [], True),
+        (None, "NoopSink", False, [], True),
+        ("noop", "NoopSink", False, [], True),
         ("console", "ConsoleSink", False, [], False),
         ("memory", "MemorySink", False, [], False),
         ("a/out", "DataSourceSink", True, ["a/out"], True),

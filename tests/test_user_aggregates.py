@@ -17,7 +17,7 @@ import pytest
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed, PlanError, TypeMismatch
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from tests.programs import compiled
 from tests.window_modules import WINDOWS
 
@@ -370,7 +370,7 @@ def test_bad_declarations_are_refused() -> None:
 def in_batches(query: Any, *batches: list[Any]) -> list[Any]:
     """The final values ``x`` over a stream that comes in micro-batches, by start."""
     s = sq.events(list(batches[0]), name="s", schema={"v": "bigint"})
-    run = LocalRun(compiled(numbered(query(s).plan)[0]))
+    run = LocalRun(compiled(number_sources(query(s).plan)[0]))
     out = [run.batch(sq.events(batch, name="s", schema={"v": "bigint"}).tables) for batch in batches]
     rows = pa.concat_tables([*out, run.finish()]).sort_by([("__le", "ascending")])
     return list(rows.column("x").to_pylist())

@@ -12,7 +12,7 @@ from hypothesis import given
 import streamq as sq
 from streamq import col
 from streamq.errors import PlanError, SourceError, StreamqError, TypeMismatch, UnknownColumn
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.stream import Stream
 from streamq.testing.generate import Case, cases
 from tests.algebra import QUERIES, SIZES, intervals
@@ -46,10 +46,10 @@ def test_a_query_is_read_back_over_other_tables() -> None:
 def test_unnamed_sources_are_numbered(name: str) -> None:
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
     query = QUERIES[name](s, z, SIZES)
-    _, names = numbered(query.plan)
+    _, names = number_sources(query.plan)
     tables = {names[n]: table for n, table in query.tables.items() if n in names}
     again = sq.from_json(query.to_json(), tables)
-    assert numbered(again.plan)[0] == numbered(query.plan)[0]
+    assert number_sources(again.plan)[0] == number_sources(query.plan)[0]
     assert again.to_json() == query.to_json()
 
 

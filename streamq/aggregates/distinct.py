@@ -24,7 +24,7 @@ from streamq.plan.keys import check_key
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
 from streamq.runtime.columnar import codes
-from streamq.runtime.overlap import covered
+from streamq.runtime.overlap import union_of_pieces
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -38,7 +38,7 @@ class DistinctReduction(RangeReduction):
         column = members.rows.column(self.column.args[0])
         is_there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
         value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[is_there]
-        _, start, end = covered(value, members.first[is_there], members.last[is_there] + 1)
+        _, start, end = union_of_pieces(value, members.first[is_there], members.last[is_there] + 1)
         change = np.bincount(start, minlength=members.n + 1) - np.bincount(end, minlength=members.n + 1)
         return pa.array(np.cumsum(change)[: members.n])
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def lower(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
+def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
     """The plan's events as ``__le``, ``__re`` (ticks) and payload; the observer is told of every node's DataFrames."""
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}

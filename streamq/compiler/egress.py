@@ -45,7 +45,7 @@ class Egress:
         return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
-def egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
+def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
     """Choose the output of a plan as its user wrote it; raises PlanError where the plan cannot have that one."""
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
@@ -109,4 +109,4 @@ def late_rows(df: DataFrame) -> DataFrame:
     return df.where(F.col("__channel") == LATE).select("__late.*")
 
 
-__all__ = ["ADDED", "Egress", "egress", "late_rows", "user_rows"]
+__all__ = ["ADDED", "Egress", "choose_egress", "late_rows", "user_rows"]

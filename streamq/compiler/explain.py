@@ -15,11 +15,11 @@ from streamq.choices import OutputForm, check_word
 from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
-from streamq.compiler.rewriter import Firing, RewriteResult, clipped, rewrite
+from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.time import show_duration
 
 RUN = Options()
@@ -65,7 +65,7 @@ def explain(
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    parts = [*(part for part in before if part.mode in asked), *explained(plan, asked, options)]
+    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options)]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
@@ -73,9 +73,9 @@ def explain(
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def explained(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Section]:
+def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Section]:
     """Return the parts of an explanation, in the order of MODES."""
-    plan = numbered(plan)[0]
+    plan = number_sources(plan)[0]
     done = rewrite(plan)
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
@@ -106,12 +106,12 @@ def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
     while todo:
         node, first, rest = todo.pop()
         if node.digest in labels:
-            yield PlanLine(first, node, described(node), labels[node.digest], again=True)
+            yield PlanLine(first, node, describe_node(node), labels[node.digest], again=True)
             continue
         label = ""
         if node.digest in shared:
             label = labels[node.digest] = f"@{len(labels) + 1}"
-        yield PlanLine(first, node, described(node), label, notes=notes(node))
+        yield PlanLine(first, node, describe_node(node), label, notes=notes(node))
         inputs = node.children
         if len(inputs) == 1:
             todo.append((inputs[0], rest, rest))
@@ -153,7 +153,7 @@ def _read_twice(plan: Node) -> set[str]:
     return {digest for digest, n in count.items() if n > 1}
 
 
-def described(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Show a node on one line; a source with its events' columns."""
     if isinstance(node, Source):
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"
@@ -191,10 +191,10 @@ def _rules_part(done: RewriteResult) -> Section:
     lines += [] if done.firings else ["none fired"]
     lines += ["did not fire"] if done.skipped else []
     for s in done.skipped:
-        lines += [f"  {s.rule.name} at {clipped(described(s.node))}", f"      {s.reason}"]
+        lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
     data = {
         "fired": [{"rule": f.rule.name, "law": f.rule.law, "before": f.before, "after": f.after} for f in done.firings],
-        "did not fire": [{"rule": s.rule.name, "at": described(s.node), "reason": s.reason} for s in done.skipped],
+        "did not fire": [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped],
     }
     return Section("rules", "rules", lines, data)
 
@@ -252,4 +252,4 @@ def _level(options: Options, axis: str) -> str:
     return f"level ({'; '.join(filter(None, [blocked, forgotten]))})"
 
 
-__all__ = ["FORMATS", "MODES", "Section", "explain", "explained"]
+__all__ = ["FORMATS", "MODES", "Section", "explain", "explain_sections"]

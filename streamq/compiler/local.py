@@ -22,8 +22,8 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode, with_column
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Message, decode_messages, together
-from streamq.runtime.readings import NO_READINGS, Readings, combined
+from streamq.runtime.progress import Message, decode_messages, merge_messages
+from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -97,7 +97,7 @@ class LocalRun:
                 spoken.append(message)
             for table in good:
                 self.observer.rows_out(relation.source, table)
-            merged = reduce(together, spoken) if spoken else None
+            merged = reduce(merge_messages, spoken) if spoken else None
             deltas = [(relation, relation.source.items.deltas_of(items)) for items in good]
             envelopes += self._send(packer, deltas, [], merged, result)
         for stage in self.program.stages:
@@ -109,7 +109,7 @@ class LocalRun:
                     out += stage.run(bucket, baskets, mine, wall)
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.number, out, result)
-        self.readings = combined(columns) or self.readings
+        self.readings = combine_readings(columns) or self.readings
         self.deltas = [self._without_ctis(r, _deltas(result[r.number], r.plan.schema)) for r in self.program.results]
         return self.deltas[0]
 

@@ -22,11 +22,11 @@ from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.json_classes import expression_classes, inline_classes, json_keys, value_classes
 from streamq.compiler.modules_json import module_from_json, module_to_json
 from streamq.errors import PlanError, StreamqError, nearest, sentence
-from streamq.functions.catalogue import by_name, known_names
+from streamq.functions.catalogue import function_of, known_names
 from streamq.plan.aggregate import AggregateFunction
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
-from streamq.plan.node import NODES, Node, nodes, written
+from streamq.plan.node import NODES, Node, identity_values, nodes
 from streamq.plan.passes import nodes as parts
 from streamq.runtime.late_policies import LATE_POLICIES, LatePolicy
 from streamq.user_code.module import UserModule
@@ -78,7 +78,7 @@ class _PlanWriter:
         if classes.get(name) is not type(item):
             raise PlanError(sentence(_WRITE, "a part that cannot be written", f"found {name}: {item!r}"))
         keys = json_keys(classes[name])
-        values = {keys[n]: self._value(v) for n, v in written(item).items() if n in keys}
+        values = {keys[n]: self._value(v) for n, v in identity_values(item).items() if n in keys}
         return {"is": name, **values}
 
     def _value(self, value: Any) -> Any:
@@ -94,7 +94,7 @@ class _PlanWriter:
             case UserModule():
                 return self._module(value)
             case Function(name=name):
-                if by_name(name) != value:
+                if function_of(name) != value:
                     hint = "Make it by @sq.udf, or take one of sq.functions: these are found again by their names."
                     raise PlanError(sentence(_WRITE, "a function of your own cannot be written", f"found {name}", hint))
                 return name
@@ -289,7 +289,7 @@ def _function(value: Any) -> Function:
         raise dacite.WrongTypeError(Function, value)
     if value not in known_names():
         raise PlanError(sentence(_READ, f"no function {value!r}", "", nearest(value, known_names())))
-    return by_name(value)
+    return function_of(value)
 
 
 def _type(description: Any) -> DataType:

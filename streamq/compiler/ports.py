@@ -63,7 +63,7 @@ class Port:
         return [p for i in self.inputs for p in i.paths]
 
 
-def host(program: StagedPlan, ports: Sequence[Port]) -> None:
+def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
     """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
     stages = max((p.stage for p in ports), default=-1) + 1
     hosted: list[list[HostedKernel]] = [[] for _ in range(stages)]

@@ -209,7 +209,7 @@ def sketch(node: Node, common: Iterable[str]) -> str:
     def piped(top: Node) -> str:
         steps: list[str] = []
         while top.digest in near and top.digest not in stop and len(top.children) == 1:
-            steps.append(clipped(_briefly(top)))
+            steps.append(clip_text(_briefly(top)))
             top = top.children[0]
         if isinstance(top, Source):
             steps.append(top.shown_name())
@@ -234,7 +234,7 @@ def _briefly(node: Node) -> str:
     return f"{node.title} {node.detail()}".rstrip()
 
 
-def clipped(text: str) -> str:
+def clip_text(text: str) -> str:
     """Cut a text where it gets too wide."""
     return text if len(text) <= WIDEST else text[: WIDEST - 1].rstrip() + "…"
 

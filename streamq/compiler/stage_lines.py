@@ -6,7 +6,7 @@ from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
-from streamq.plan.node import Node, stated, states
+from streamq.plan.node import Node, read_statements, statements_of
 from streamq.plan.own_names import show_keys
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
@@ -23,13 +23,13 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
         f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),
         f"CTI: {kernel.progress_rule.cti.shown()}",
         f"final: {kernel.progress_rule.final_rows}",
-        f"cost: {stated(MergePartials)['Cost']}",
+        f"cost: {read_statements(MergePartials)['Cost']}",
     )
 
 
 def final_and_cost_lines(node: Node) -> tuple[str, str]:
     """The lines of explain on when an operator's rows are final and what it costs, from the docstring of its class."""
-    statements = states(node)
+    statements = statements_of(node)
     return f"final: {statements['Final']}", f"cost: {statements['Cost']}"
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import OutputForm
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, PortInput, feed_result, host, host_ctis
+from streamq.compiler.ports import Port, PortInput, feed_result, host_ctis, host_kernels
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.staged_plan import INGRESS, Path, Relation, StagedPlan
@@ -33,7 +33,7 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
 from streamq.plan.inference import infer
-from streamq.plan.node import Node, Traits, nodes, states
+from streamq.plan.node import Node, Traits, nodes, statements_of
 from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import POINT, Field, Schema
@@ -71,7 +71,7 @@ class _Compiler:
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
-        host(self.program, self.ports)
+        host_kernels(self.program, self.ports)
         for result in results:
             feed_result(self.program, result, paths[result.number])
         return self.program
@@ -156,7 +156,7 @@ class _Compiler:
         lines = (
             f"{node.title} {node.detail()}".rstrip(),
             f"run by: {self.strategy.run_by[node.digest]}",
-            f"basket: {states(node)['State']}" + ("; rows reported and not settled" if factory.corrects else ""),
+            f"basket: {statements_of(node)['State']}" + ("; rows reported and not settled" if factory.corrects else ""),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *final_and_cost_lines(node),
         )
@@ -228,7 +228,7 @@ class _Compiler:
         keeps_nothing = source.insert_only and not source.ids
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
-            f"basket: {'none' if keeps_nothing else states(source)['State']}",
+            f"basket: {'none' if keeps_nothing else statements_of(source)['State']}",
             f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
             *final_and_cost_lines(source),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),

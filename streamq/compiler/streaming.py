@@ -48,7 +48,7 @@ class StreamLowering:
     observer: Observer = NOBODY
 
 
-def chain(lowering: StreamLowering, control: DataFrame | None, identity: Identity) -> DataFrame:
+def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: Identity) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
     a column each, ``Result.column``.
 

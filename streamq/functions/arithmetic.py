@@ -16,9 +16,9 @@ from pyspark.sql.types import DataType
 from streamq.functions import arithmetic_types, result_types
 from streamq.functions.arithmetic_types import OfDecimals, product_of_decimals, sum_of_decimals
 from streamq.functions.built_in import BuiltIn, Result
-from streamq.functions.checked import checked
 from streamq.functions.infix import infix
-from streamq.functions.operands import DOUBLE, NUMBER, converted, divisor_first, each, is_of
+from streamq.functions.operands import DOUBLE, NUMBER, cast_operand, divisor_rows, is_in_group, types_accepted
+from streamq.functions.overflow import overflow_checked
 from streamq.plan.function import Infix, Prefix, Text
 from streamq.plan.operand import ArrowForm, Compute, Operand, OperandCheck, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal
@@ -29,9 +29,9 @@ from streamq.runtime.arrow_types import (
     REMAINDER,
     Outcome,
     arrow_type,
-    fault,
+    fault_list,
     from_numpy,
-    nulls,
+    is_null,
     rowwise,
     to_numpy,
 )  # fmt: skip
@@ -54,14 +54,14 @@ def _computed(
             arrays = [
                 _ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands
             ]
-            ticks, faults = checked(strict, exact, kind, *arrays)
+            ticks, faults = overflow_checked(strict, exact, kind, *arrays)
             return ticks.view(arrow_type(kind)), faults
         if isinstance(kind, t.DecimalType):
             # exact in both, and the types of the two agree where no digit is given up
-            left, right = (converted(o, as_decimal(o.kind) or kind) for o in operands)
+            left, right = (cast_operand(o, as_decimal(o.kind) or kind) for o in operands)
             return plain(left, right).cast(arrow_type(kind))
-        left, right = (converted(o, kind) for o in operands)
-        return plain(left, right) if isinstance(kind, FLOATING) else checked(strict, exact, kind, left, right)
+        left, right = (cast_operand(o, kind) for o in operands)
+        return plain(left, right) if isinstance(kind, FLOATING) else overflow_checked(strict, exact, kind, left, right)
 
     return compute
 
@@ -88,7 +88,7 @@ def _takes(of_decimals: OfDecimals) -> OperandCheck:
     def takes(operands: Sequence[Value]) -> bool:
         kinds = [o.kind for o in operands]
         if not any(isinstance(k, t.DecimalType) for k in kinds):
-            return all(is_of(k, (*DOUBLE, t.TimestampType, t.DayTimeIntervalType)) for k in kinds)
+            return all(is_in_group(k, (*DOUBLE, t.TimestampType, t.DayTimeIntervalType)) for k in kinds)
         if any(isinstance(k, FLOATING) for k in kinds):
             return not any(isinstance(k, t.NullType) for k in kinds)
         left, right = (as_decimal(k) for k in kinds)
@@ -100,7 +100,9 @@ def _takes(of_decimals: OfDecimals) -> OperandCheck:
 def _without_decimals(operands: Sequence[Value]) -> bool:
     """Numbers whose quotient is a double or an integer, not a decimal."""
     decimals = any(isinstance(o.kind, t.DecimalType) for o in operands)
-    return each(NUMBER, NUMBER)(operands) and (not decimals or any(isinstance(o.kind, FLOATING) for o in operands))
+    return types_accepted(NUMBER, NUMBER)(operands) and (
+        not decimals or any(isinstance(o.kind, FLOATING) for o in operands)
+    )
 
 
 def _divides(operands: Sequence[Value]) -> bool:
@@ -113,38 +115,38 @@ def _divides(operands: Sequence[Value]) -> bool:
 def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
     if isinstance(kind, t.DecimalType):
         return _decimal_quotient(operands, kind)
-    left, right = (converted(o, t.DoubleType()) for o in operands)
-    a, b, empty = to_numpy(left), to_numpy(right), nulls(left) | nulls(right)
+    left, right = (cast_operand(o, t.DoubleType()) for o in operands)
+    a, b, empty = to_numpy(left), to_numpy(right), is_null(left) | is_null(right)
     bad = (b == 0) & ~empty
     with np.errstate(all="ignore"):
-        return from_numpy(a / np.where(b == 0, 1.0, b), empty | bad, kind), fault(bad, DIVIDED)
+        return from_numpy(a / np.where(b == 0, 1.0, b), empty | bad, kind), fault_list(bad, DIVIDED)
 
 
 def _decimal_quotient(operands: Sequence[Value], kind: DataType) -> Outcome:
-    left, right = (converted(o, as_decimal(o.kind) or kind) for o in operands)
-    empty = nulls(left) | nulls(right)
+    left, right = (cast_operand(o, as_decimal(o.kind) or kind) for o in operands)
+    empty = is_null(left) | is_null(right)
     zero = pc.fill_null(pc.equal(right, pa.scalar(0, right.type)), False).to_numpy(zero_copy_only=False) & ~empty
     divisor = pc.if_else(pa.array(zero), pa.scalar(None, right.type), right)
     quotients, faults = rowwise(
         lambda a, b: quotient(a, b, kind), kind, OUT_OF_RANGE.format(to=kind.simpleString()), left, divisor
     )
-    return quotients, [*fault(zero, DIVIDED), *faults]
+    return quotients, [*fault_list(zero, DIVIDED), *faults]
 
 
 def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
-    left, right = (converted(o, kind) for o in operands)
-    a, b, empty = to_numpy(left), to_numpy(right), nulls(left) | nulls(right)
+    left, right = (cast_operand(o, kind) for o in operands)
+    a, b, empty = to_numpy(left), to_numpy(right), is_null(left) | is_null(right)
     bad = (b == 0) & ~empty
     # by -1 the remainder is 0, as by 1, and the least integer does not trap
     safe = np.where((b == 0) | ((b == -1) & isinstance(kind, INTEGRAL)), np.ones(1, b.dtype), b)
     with np.errstate(all="ignore"):
-        return from_numpy(np.fmod(a, safe), empty | bad, kind), fault(bad, REMAINDER)
+        return from_numpy(np.fmod(a, safe), empty | bad, kind), fault_list(bad, REMAINDER)
 
 
 def _signed(strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any], Any]) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         array = operands[0].array
-        return checked(strict, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
+        return overflow_checked(strict, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
 
     return compute
 
@@ -177,24 +179,28 @@ MULTIPLY = _arithmetic(
     ArrowForm(_takes(product_of_decimals), _computed(pc.multiply_checked, pc.multiply, operator.mul)),
 )
 DIVIDE = replace(
-    _arithmetic("/", 7, lambda a, b: a / b, arithmetic_types.QUOTIENT, ArrowForm(_divides, _divide, divisor_first)),
+    _arithmetic("/", 7, lambda a, b: a / b, arithmetic_types.QUOTIENT, ArrowForm(_divides, _divide, divisor_rows)),
     total=_has_safe_divisor,
 )
 REMAIN = replace(
     _arithmetic(
-        "%", 7, lambda a, b: a % b, arithmetic_types.REMAINDER, ArrowForm(_without_decimals, _remainder, divisor_first)
+        "%", 7, lambda a, b: a % b, arithmetic_types.REMAINDER, ArrowForm(_without_decimals, _remainder, divisor_rows)
     ),
     total=_has_safe_divisor,
 )
 NEGATIVE = BuiltIn(
     "negative",
     result=result_types.SAME_NUMBER,
-    arrow=ArrowForm(each(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
+    arrow=ArrowForm(types_accepted(NUMBER), _signed(pc.negate_checked, pc.negate, operator.neg)),
     cheap=True,
     shown=lambda arguments: Text(f"-{arguments[0].within(8)}", 8),
     notation=Prefix("-"),
 )
-POSITIVE = BuiltIn("positive", result=result_types.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), lambda o, _: o[0].array))
+POSITIVE = BuiltIn(
+    "positive", result=result_types.SAME_NUMBER, arrow=ArrowForm(types_accepted(NUMBER), lambda o, _: o[0].array)
+)
 ABS = BuiltIn(
-    "abs", result=result_types.SAME_NUMBER, arrow=ArrowForm(each(NUMBER), _signed(pc.abs_checked, pc.abs, abs))
+    "abs",
+    result=result_types.SAME_NUMBER,
+    arrow=ArrowForm(types_accepted(NUMBER), _signed(pc.abs_checked, pc.abs, abs)),
 )

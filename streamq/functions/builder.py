@@ -16,7 +16,7 @@ from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, sentence
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
 from streamq.plan.hints import for_aggregate, for_function
 from streamq.plan.lifetime import Lifetime
@@ -38,7 +38,7 @@ def builder(name: str) -> Builder:
 
     verb = f"functions.{name}"
     _check(name, verb)
-    function, signature = by_name(name), inspect.signature(getattr(F, name))
+    function, signature = function_of(name), inspect.signature(getattr(F, name))
     keeps_names = isinstance(function, BuiltIn) and function.names_fields
 
     def build(*args: Any, **kwargs: Any) -> Call:

@@ -15,11 +15,20 @@ from pyspark.sql.types import DataType
 from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.comparison import compare
-from streamq.functions.operands import ANY, NUMBER, alike, always, converted, each, picked, until_valid
+from streamq.functions.operands import (
+    ANY,
+    NUMBER,
+    all_rows,
+    cast_operand,
+    have_common_type,
+    have_selected_type,
+    rows_until_valid,
+    types_accepted,
+)
 from streamq.plan.function import Method, Text
 from streamq.plan.operand import ArrowForm, Compute, Operand, Value
 from streamq.plan.spark_types import FLOATING, wider
-from streamq.runtime.arrow_types import arrow_type, nulls, to_numpy, true, valid
+from streamq.runtime.arrow_types import arrow_type, is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -28,29 +37,29 @@ if TYPE_CHECKING:
 def _coalesce(operands: Sequence[Value], kind: DataType) -> pa.Array:
     if isinstance(kind, t.NullType):
         return operands[0].array
-    return pc.coalesce(*(converted(o, kind) for o in operands))
+    return pc.coalesce(*(cast_operand(o, kind) for o in operands))
 
 
 def _nvl2(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    return pc.if_else(operands[0].array.is_valid(), converted(operands[1], kind), converted(operands[2], kind))
+    return pc.if_else(operands[0].array.is_valid(), cast_operand(operands[1], kind), cast_operand(operands[2], kind))
 
 
 def _nullif(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    same = true(compare("==", *operands))
+    same = is_true(compare("==", *operands))
     return pc.if_else(pa.array(same), pa.nulls(len(same), arrow_type(kind)), operands[0].array)
 
 
 def _nanvl(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    first = converted(operands[0], kind)
-    return pc.if_else(pa.array(np.isnan(to_numpy(first))), converted(operands[1], kind), first)
+    first = cast_operand(operands[0], kind)
+    return pc.if_else(pa.array(np.isnan(to_numpy(first))), cast_operand(operands[1], kind), first)
 
 
 def _extreme(name: str) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        best = Value(converted(operands[0], kind), kind)
+        best = Value(cast_operand(operands[0], kind), kind)
         for operand in operands[1:]:
-            other = Value(converted(operand, kind), kind)
-            better = true(compare(name, other, best)) | nulls(best.array)
+            other = Value(cast_operand(operand, kind), kind)
+            better = is_true(compare(name, other, best)) | is_null(best.array)
             if not isinstance(kind, t.NullType):
                 best = Value(pc.if_else(pa.array(better), other.array, best.array), kind)
         return best.array
@@ -59,7 +68,7 @@ def _extreme(name: str) -> Compute:
 
 
 def _by_null(operands: Sequence[Value]) -> list[Mask | None]:
-    return [None, valid(operands[0].array), nulls(operands[0].array)]
+    return [None, is_valid(operands[0].array), is_null(operands[0].array)]
 
 
 def _by_nan(operands: Sequence[Value]) -> list[Mask | None]:
@@ -74,24 +83,28 @@ def _nvl2_type(operands: Sequence[Operand]) -> DataType | None:
 
 
 def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    return pa.array(np.isnan(to_numpy(converted(operands[0], t.DoubleType()))))
+    return pa.array(np.isnan(to_numpy(cast_operand(operands[0], t.DoubleType()))))
 
 
 COALESCE = BuiltIn(
-    "coalesce", result=result_types.COMMON, arrow=ArrowForm(picked, _coalesce, until_valid), total=True, selects=True
+    "coalesce",
+    result=result_types.COMMON,
+    arrow=ArrowForm(have_selected_type, _coalesce, rows_until_valid),
+    total=True,
+    selects=True,
 )
 IFNULL = replace(COALESCE, name="ifnull")
 NVL = replace(COALESCE, name="nvl")
 NVL2 = BuiltIn(
     "nvl2",
     result=_nvl2_type,
-    arrow=ArrowForm(lambda o: len(o) == 3 and picked(o[1:]), _nvl2, _by_null),
+    arrow=ArrowForm(lambda o: len(o) == 3 and have_selected_type(o[1:]), _nvl2, _by_null),
     selects=True,
 )
 NULLIF = BuiltIn(
     "nullif",
     result=result_types.FIRST,
-    arrow=ArrowForm(lambda o: len(o) == 2 and alike(o), _nullif),
+    arrow=ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _nullif),
     total=True,
     selects=True,
 )
@@ -101,15 +114,19 @@ NANVL = BuiltIn(
     arrow=ArrowForm(lambda o: len(o) == 2 and all(isinstance(v.kind, FLOATING) for v in o), _nanvl, _by_nan),
 )
 GREATEST = BuiltIn(
-    "greatest", result=result_types.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme(">"), always)
+    "greatest",
+    result=result_types.COMMON,
+    arrow=ArrowForm(lambda o: len(o) > 1 and have_selected_type(o), _extreme(">"), all_rows),
 )
 LEAST = BuiltIn(
-    "least", result=result_types.COMMON, arrow=ArrowForm(lambda o: len(o) > 1 and picked(o), _extreme("<"), always)
+    "least",
+    result=result_types.COMMON,
+    arrow=ArrowForm(lambda o: len(o) > 1 and have_selected_type(o), _extreme("<"), all_rows),
 )
 ISNULL = BuiltIn(
     "isnull",
     result=t.BooleanType(),
-    arrow=ArrowForm(each(ANY), lambda o, _: o[0].array.is_null(), always),
+    arrow=ArrowForm(types_accepted(ANY), lambda o, _: o[0].array.is_null(), all_rows),
     total=True,
     cheap=True,
     selects=True,
@@ -119,10 +136,14 @@ ISNULL = BuiltIn(
 ISNOTNULL = BuiltIn(
     "isnotnull",
     result=t.BooleanType(),
-    arrow=ArrowForm(each(ANY), lambda o, _: o[0].array.is_valid(), always),
+    arrow=ArrowForm(types_accepted(ANY), lambda o, _: o[0].array.is_valid(), all_rows),
     total=True,
     selects=True,
 )
 ISNAN = BuiltIn(
-    "isnan", result=t.BooleanType(), arrow=ArrowForm(each(NUMBER), _is_nan, always), total=True, selects=True
+    "isnan",
+    result=t.BooleanType(),
+    arrow=ArrowForm(types_accepted(NUMBER), _is_nan, all_rows),
+    total=True,
+    selects=True,
 )

@@ -14,11 +14,11 @@ from pyspark.sql.types import DataType
 from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.infix import infix
-from streamq.functions.operands import alike, always, common, converted
+from streamq.functions.operands import all_rows, cast_operand, common_type, have_common_type
 from streamq.plan.function import Infix, Method, Notation, Text
 from streamq.plan.operand import ArrowForm, Value
 from streamq.plan.spark_types import FLOATING
-from streamq.runtime.arrow_types import nulls, to_numpy, true, valid
+from streamq.runtime.arrow_types import is_null, is_true, is_valid, to_numpy
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -37,9 +37,9 @@ _KERNELS = {
 
 def compare(sign: str, *operands: Value) -> pa.Array:
     """Two operands compared in their common type; NaN equals NaN and is greater than any number."""
-    kind = common(operands)
+    kind = common_type(operands)
     assert kind is not None
-    left, right = (converted(o, kind) for o in operands)
+    left, right = (cast_operand(o, kind) for o in operands)
     if isinstance(kind, t.NullType):
         return pa.nulls(len(left), pa.bool_())
     if not isinstance(kind, FLOATING):
@@ -49,25 +49,25 @@ def compare(sign: str, *operands: Value) -> pa.Array:
         nan_a, nan_b = np.isnan(a), np.isnan(b)
         equal, less = (a == b) | (nan_a & nan_b), (a < b) | (nan_b & ~nan_a)
     holds = {"==": equal, "!=": ~equal, "<": less, "<=": less | equal, ">": ~(less | equal), ">=": ~less}[sign]
-    return pa.array(holds, pa.bool_(), mask=nulls(left) | nulls(right))
+    return pa.array(holds, pa.bool_(), mask=is_null(left) | is_null(right))
 
 
 def _null_safe(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    left, right = (nulls(o.array) for o in operands)
-    return pa.array(np.where(left | right, left & right, true(compare("==", *operands))), pa.bool_())
+    left, right = (is_null(o.array) for o in operands)
+    return pa.array(np.where(left | right, left & right, is_true(compare("==", *operands))), pa.bool_())
 
 
 def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
     first, *rest = operands
     if not rest:
         return pa.repeat(pa.scalar(False), len(first.array))
-    to = common(operands)
+    to = common_type(operands)
     assert to is not None
     if all(o.constant is not ... for o in rest) and not isinstance(to, (*FLOATING, t.NullType)):
-        values = pa.concat_arrays([converted(o, to)[:1] for o in rest]).drop_null()
-        array = converted(first, to)
+        values = pa.concat_arrays([cast_operand(o, to)[:1] for o in rest]).drop_null()
+        array = cast_operand(first, to)
         is_member = pc.is_in(array, value_set=values).to_numpy(zero_copy_only=False)
-        is_unknown = nulls(array) | (~is_member & any(o.constant is None for o in rest))
+        is_unknown = is_null(array) | (~is_member & any(o.constant is None for o in rest))
         return pa.array(is_member, pa.bool_(), mask=is_unknown)
     among = pa.repeat(pa.scalar(False), len(first.array))
     for operand in rest:
@@ -77,22 +77,23 @@ def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
     first = operands[0]
-    rest = valid(first.array)
+    rest = is_valid(first.array)
     reached: list[Mask | None] = [None]
     for operand in operands[1:]:
         reached.append(rest)
-        rest = rest & ~true(compare("==", first, operand))
+        rest = rest & ~is_true(compare("==", first, operand))
     return reached
 
 
 def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
     return BuiltIn(
-        sign, spark, result_types.compared, arrow, total=True, cheap=True, selects=True, shown=infix(sign, 4), notation=notation
+        sign, spark, result_types.compared_type, arrow, total=True, cheap=True, selects=True,
+        shown=infix(sign, 4), notation=notation,
     )  # fmt: skip
 
 
 def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
-    arrow = ArrowForm(lambda o: len(o) == 2 and alike(o), lambda o, _: compare(sign, *o))
+    arrow = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), lambda o, _: compare(sign, *o))
     return _comparison(sign, spark, arrow, Infix(sign, 1))
 
 
@@ -100,7 +101,7 @@ def _among(arguments: Sequence[Text]) -> Text:
     return Text(f"{arguments[0].within(5)} in ({', '.join(a.text for a in arguments[1:])})", 4)
 
 
-_NULL_SAFE = ArrowForm(lambda o: len(o) == 2 and alike(o), _null_safe, always)
+_NULL_SAFE = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), _null_safe, all_rows)
 
 EQUAL = _ordered("==", lambda a, b: a == b)
 DIFFERENT = _ordered("!=", lambda a, b: a != b)
@@ -113,8 +114,8 @@ EQUAL_NULL = BuiltIn("equal_null", result=t.BooleanType(), arrow=_NULL_SAFE, tot
 ISIN = BuiltIn(
     "isin",
     lambda value, *members: value.isin(*members),
-    result_types.compared,
-    ArrowForm(alike, _isin, _until_equal),
+    result_types.compared_type,
+    ArrowForm(have_common_type, _isin, _until_equal),
     total=True,
     selects=True,
     shown=_among,

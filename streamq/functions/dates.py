@@ -14,33 +14,33 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.checked import checked
-from streamq.functions.operands import DAYS, INSTANT, STRING, WHOLE, constant, converted, each
+from streamq.functions.operands import DAYS, INSTANT, STRING, WHOLE, cast_operand, types_accepted, with_constant
+from streamq.functions.overflow import overflow_checked
 from streamq.plan.operand import ArrowForm, Compute, Operand, Value
 from streamq.plan.spark_types import INTEGRAL
 from streamq.runtime.arrow_casts import DAY, SECOND
-from streamq.runtime.arrow_types import Outcome, arrow_type, from_numpy, nulls, to_numpy
+from streamq.runtime.arrow_types import Outcome, arrow_type, from_numpy, is_null, to_numpy
 
 
 def _days(operand: Value) -> Any:
-    return to_numpy(converted(operand, t.DateType())).astype(np.int64)
+    return to_numpy(cast_operand(operand, t.DateType())).astype(np.int64)
 
 
 def _of_days(function: Callable[[Any], Any]) -> ArrowForm:
     """A function of the days since 1970."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        return from_numpy(function(_days(operands[0])).astype(np.int32), nulls(operands[0].array), kind)
+        return from_numpy(function(_days(operands[0])).astype(np.int32), is_null(operands[0].array), kind)
 
-    return ArrowForm(each(DAYS), compute)
+    return ArrowForm(types_accepted(DAYS), compute)
 
 
 def _of_clock(unit: int, size: int) -> ArrowForm:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        ticks = to_numpy(converted(operands[0], t.TimestampType())).astype(np.int64)
-        return from_numpy((ticks // unit % size).astype(np.int32), nulls(operands[0].array), kind)
+        ticks = to_numpy(cast_operand(operands[0], t.TimestampType())).astype(np.int64)
+        return from_numpy((ticks // unit % size).astype(np.int32), is_null(operands[0].array), kind)
 
-    return ArrowForm(each(DAYS), compute)
+    return ArrowForm(types_accepted(DAYS), compute)
 
 
 def _months(days: Any) -> Any:
@@ -82,20 +82,20 @@ _UNITS = {
 
 def _date_trunc(operands: Sequence[Value], kind: DataType) -> pa.Array:
     unit = operands[0].constant.upper()
-    array = converted(operands[1], kind)
+    array = cast_operand(operands[1], kind)
     ticks = to_numpy(array)
     if unit in _TRUNCATED:
-        return from_numpy(_TRUNCATED[unit](ticks // DAY) * DAY, nulls(array), kind)
+        return from_numpy(_TRUNCATED[unit](ticks // DAY) * DAY, is_null(array), kind)
     if unit in _UNITS:
-        return from_numpy(ticks // _UNITS[unit] * _UNITS[unit], nulls(array), kind)
+        return from_numpy(ticks // _UNITS[unit] * _UNITS[unit], is_null(array), kind)
     return pa.nulls(len(array), arrow_type(kind))
 
 
 def _shifted_days(sign: int) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        days, by = _days(operands[0]), to_numpy(converted(operands[1], t.IntegerType())).astype(np.int64)
+        days, by = _days(operands[0]), to_numpy(cast_operand(operands[1], t.IntegerType())).astype(np.int64)
         return from_numpy(
-            (days + sign * by).astype(np.int32), nulls(operands[0].array) | nulls(operands[1].array), kind
+            (days + sign * by).astype(np.int32), is_null(operands[0].array) | is_null(operands[1].array), kind
         )
 
     return compute
@@ -104,28 +104,28 @@ def _shifted_days(sign: int) -> Compute:
 def _datediff(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return from_numpy(
         (_days(operands[0]) - _days(operands[1])).astype(np.int32),
-        nulls(operands[0].array) | nulls(operands[1].array),
+        is_null(operands[0].array) | is_null(operands[1].array),
         kind,
     )
 
 
 def _unix(unit: int) -> ArrowForm:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        ticks = to_numpy(converted(operands[0], t.TimestampType()))
-        return from_numpy(ticks // unit, nulls(operands[0].array), kind)
+        ticks = to_numpy(cast_operand(operands[0], t.TimestampType()))
+        return from_numpy(ticks // unit, is_null(operands[0].array), kind)
 
-    return ArrowForm(each(INSTANT), compute)
+    return ArrowForm(types_accepted(INSTANT), compute)
 
 
 def _instant(unit: int) -> ArrowForm:
     def compute(operands: Sequence[Value], kind: DataType) -> Outcome:
-        array = converted(operands[0], t.LongType())
-        ticks, faults = checked(
+        array = cast_operand(operands[0], t.LongType())
+        ticks, faults = overflow_checked(
             pc.multiply_checked, operator.mul, t.LongType(), array, pa.repeat(pa.scalar(unit), len(array))
         )
         return ticks.view(arrow_type(kind)), faults
 
-    return ArrowForm(each(INTEGRAL), compute)
+    return ArrowForm(types_accepted(INTEGRAL), compute)
 
 
 def _part(name: str, arrow: ArrowForm) -> BuiltIn:
@@ -138,7 +138,7 @@ def _date_type(operands: Sequence[Operand]) -> DataType | None:
 
 
 def _viewed(kind: DataType, to: pa.DataType) -> Compute:
-    return lambda operands, _: converted(operands[0], kind).view(to)
+    return lambda operands, _: cast_operand(operands[0], kind).view(to)
 
 
 YEAR = _part("year", _of_days(_year))
@@ -157,20 +157,28 @@ LAST_DAY = BuiltIn("last_day", result=t.DateType(), arrow=_of_days(lambda days: 
 DATE_TRUNC = BuiltIn(
     "date_trunc",
     result=t.TimestampType(),
-    arrow=ArrowForm(constant(each(STRING, (t.TimestampType, t.DateType)), 0, str), _date_trunc),
+    arrow=ArrowForm(with_constant(types_accepted(STRING, (t.TimestampType, t.DateType)), 0, str), _date_trunc),
 )
-DATE_ADD = BuiltIn("date_add", result=t.DateType(), arrow=ArrowForm(each((t.DateType,), WHOLE), _shifted_days(1)))
-DATE_SUB = BuiltIn("date_sub", result=t.DateType(), arrow=ArrowForm(each((t.DateType,), WHOLE), _shifted_days(-1)))
-DATEDIFF = BuiltIn("datediff", result=t.IntegerType(), arrow=ArrowForm(each(DAYS, DAYS), _datediff))
+DATE_ADD = BuiltIn(
+    "date_add", result=t.DateType(), arrow=ArrowForm(types_accepted((t.DateType,), WHOLE), _shifted_days(1))
+)
+DATE_SUB = BuiltIn(
+    "date_sub", result=t.DateType(), arrow=ArrowForm(types_accepted((t.DateType,), WHOLE), _shifted_days(-1))
+)
+DATEDIFF = BuiltIn("datediff", result=t.IntegerType(), arrow=ArrowForm(types_accepted(DAYS, DAYS), _datediff))
 DATE_DIFF = replace(DATEDIFF, name="date_diff")
-TO_DATE = BuiltIn("to_date", result=_date_type, arrow=ArrowForm(each(DAYS), lambda o, _: converted(o[0], t.DateType())))
+TO_DATE = BuiltIn(
+    "to_date", result=_date_type, arrow=ArrowForm(types_accepted(DAYS), lambda o, _: cast_operand(o[0], t.DateType()))
+)
 UNIX_DATE = BuiltIn(
-    "unix_date", result=t.IntegerType(), arrow=ArrowForm(each((t.DateType,)), _viewed(t.DateType(), pa.int32()))
+    "unix_date",
+    result=t.IntegerType(),
+    arrow=ArrowForm(types_accepted((t.DateType,)), _viewed(t.DateType(), pa.int32())),
 )
 DATE_FROM_UNIX_DATE = BuiltIn(
     "date_from_unix_date",
     result=t.DateType(),
-    arrow=ArrowForm(each(WHOLE), _viewed(t.IntegerType(), pa.date32())),
+    arrow=ArrowForm(types_accepted(WHOLE), _viewed(t.IntegerType(), pa.date32())),
 )
 UNIX_SECONDS = BuiltIn("unix_seconds", result=t.LongType(), arrow=_unix(SECOND))
 UNIX_MILLIS = BuiltIn("unix_millis", result=t.LongType(), arrow=_unix(1000))

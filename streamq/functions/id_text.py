@@ -19,7 +19,7 @@ from streamq.plan.function import Function
 from streamq.plan.operand import ArrowForm, Operand, Value
 from streamq.plan.spark_types import FLOATING
 from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.values import members
+from streamq.runtime.values import list_members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -109,7 +109,7 @@ def _text(array: pa.Array, kind: DataType) -> pa.Array:
         case t.BinaryType():
             return pa.array([None if x is None else x.hex().upper() for x in array.to_pylist()], pa.string())
         case t.ArrayType(elementType=of):
-            offsets, elements = members(array)
+            offsets, elements = list_members(array)
             lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), _part(elements, of))
             return pc.if_else(array.is_valid(), pc.binary_join(lists, ""), None)
         case t.StructType(fields=fields):

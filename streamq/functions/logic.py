@@ -13,11 +13,11 @@ from pyspark.sql.types import DataType
 from streamq.functions import result_types
 from streamq.functions.built_in import BuiltIn
 from streamq.functions.infix import infix
-from streamq.functions.operands import BOOLEAN, converted, each
+from streamq.functions.operands import BOOLEAN, cast_operand, types_accepted
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.function import Infix, Prefix, Text
 from streamq.plan.operand import ArrowForm, Compute, Reach, Value
-from streamq.runtime.arrow_types import true
+from streamq.runtime.arrow_types import is_true
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 def _kleene(function: Callable[..., pa.Array]) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        return function(*(converted(o, t.BooleanType()) for o in operands))
+        return function(*(cast_operand(o, t.BooleanType()) for o in operands))
 
     return compute
 
@@ -33,7 +33,7 @@ def _kleene(function: Callable[..., pa.Array]) -> Compute:
 def _until(stop: bool) -> Reach:
     def reach(operands: Sequence[Value]) -> list[Mask | None]:
         left = operands[0].array
-        return [None, ~true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]
+        return [None, ~is_true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]
 
     return reach
 
@@ -41,8 +41,8 @@ def _until(stop: bool) -> Reach:
 AND = BuiltIn(
     "and",
     lambda a, b: a & b,
-    result_types.logical("and"),
-    ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _until(False)),
+    result_types.logical_type("and"),
+    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _until(False)),
     total=True,
     cheap=True,
     selects=True,
@@ -52,8 +52,8 @@ AND = BuiltIn(
 OR = BuiltIn(
     "or",
     lambda a, b: a | b,
-    result_types.logical("or"),
-    ArrowForm(each(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _until(True)),
+    result_types.logical_type("or"),
+    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _until(True)),
     total=True,
     cheap=True,
     selects=True,
@@ -63,8 +63,8 @@ OR = BuiltIn(
 NOT = BuiltIn(
     "not",
     lambda a: ~a,
-    result_types.logical("not"),
-    ArrowForm(each(BOOLEAN), _kleene(pc.invert)),
+    result_types.logical_type("not"),
+    ArrowForm(types_accepted(BOOLEAN), _kleene(pc.invert)),
     total=True,
     cheap=True,
     selects=True,

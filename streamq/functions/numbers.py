@@ -13,14 +13,14 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.checked import overflow
-from streamq.functions.operands import DOUBLE, NUMBER, constant, converted, each
-from streamq.functions.result_types import by
+from streamq.functions.operands import DOUBLE, NUMBER, cast_operand, types_accepted, with_constant
+from streamq.functions.overflow import overflow_message
+from streamq.functions.result_types import typed_by
 from streamq.plan.operand import ArrowForm, Compute, Value
 from streamq.plan.spark_types import INTEGRAL, is_numeric
 from streamq.runtime import fdlibm
 from streamq.runtime.arrow_casts import saturated
-from streamq.runtime.arrow_types import BITS, Outcome, RowError, fault, from_numpy, nulls, rowwise, to_numpy
+from streamq.runtime.arrow_types import BITS, Outcome, RowError, fault_list, from_numpy, is_null, rowwise, to_numpy
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -30,14 +30,14 @@ def _of_doubles(function: Callable[[Any], Any], is_empty: Callable[[Any], Mask] 
     """A function of doubles, NULL where ``is_empty``."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
-        array = converted(operands[0], t.DoubleType())
+        array = cast_operand(operands[0], t.DoubleType())
         values = np.array(to_numpy(array))
         with np.errstate(all="ignore"):
             return from_numpy(
-                function(values), nulls(array) if is_empty is None else nulls(array) | is_empty(values), kind
+                function(values), is_null(array) if is_empty is None else is_null(array) | is_empty(values), kind
             )
 
-    return ArrowForm(each(NUMBER), compute)
+    return ArrowForm(types_accepted(NUMBER), compute)
 
 
 def _not_positive(values: Any) -> Mask:
@@ -54,10 +54,10 @@ def _whole(function: Callable[[Any], Any]) -> Compute:
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         operand = operands[0]
         if isinstance(operand.kind, INTEGRAL):
-            return converted(operand, kind)
-        values, empty = function(to_numpy(converted(operand, t.DoubleType()))), nulls(operand.array)
+            return cast_operand(operand, kind)
+        values, empty = function(to_numpy(cast_operand(operand, t.DoubleType()))), is_null(operand.array)
         bad = ((values >= 2.0**63) | (values < -(2.0**63))) & ~empty
-        return from_numpy(saturated(values, 64), empty | bad, kind), fault(bad, overflow(kind))
+        return from_numpy(saturated(values, 64), empty | bad, kind), fault_list(bad, overflow_message(kind))
 
     return compute
 
@@ -79,7 +79,7 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
                 raise RowError
             return rounded
 
-        return rowwise(whole, kind, overflow(kind), array)
+        return rowwise(whole, kind, overflow_message(kind), array)
     unit_place = Decimal(1).scaleb(-max(-330, min(places, 1100)))
 
     def real(value: float) -> float:
@@ -98,17 +98,17 @@ def _is_plain(kind: DataType) -> bool:
     return is_numeric(kind) and not isinstance(kind, t.DecimalType)
 
 
-_ROUNDED = by(lambda first, *rest: first if _is_plain(first) else None)
-_WHOLE = by(lambda *kinds: t.LongType() if len(kinds) == 1 and _is_plain(kinds[0]) else None)
-_SIGN = by(lambda first, *rest: t.DoubleType() if is_numeric(first) else None)
-_PLACES = constant(each((t.DoubleType, *INTEGRAL), (t.IntegerType,), optional=1), 1, int)
+_ROUNDED = typed_by(lambda first, *rest: first if _is_plain(first) else None)
+_WHOLE = typed_by(lambda *kinds: t.LongType() if len(kinds) == 1 and _is_plain(kinds[0]) else None)
+_SIGN = typed_by(lambda first, *rest: t.DoubleType() if is_numeric(first) else None)
+_PLACES = with_constant(types_accepted((t.DoubleType, *INTEGRAL), (t.IntegerType,), optional=1), 1, int)
 
 SIGN = BuiltIn("sign", result=_SIGN, arrow=_of_doubles(_sign))
 SIGNUM = replace(SIGN, name="signum")
 ROUND = BuiltIn("round", result=_ROUNDED, arrow=ArrowForm(_PLACES, _round))
 RINT = BuiltIn("rint", result=t.DoubleType(), arrow=_of_doubles(np.rint))
-FLOOR = BuiltIn("floor", result=_WHOLE, arrow=ArrowForm(each(DOUBLE), _whole(np.floor)))
-CEIL = BuiltIn("ceil", result=_WHOLE, arrow=ArrowForm(each(DOUBLE), _whole(np.ceil)))
+FLOOR = BuiltIn("floor", result=_WHOLE, arrow=ArrowForm(types_accepted(DOUBLE), _whole(np.floor)))
+CEIL = BuiltIn("ceil", result=_WHOLE, arrow=ArrowForm(types_accepted(DOUBLE), _whole(np.ceil)))
 CEILING = replace(CEIL, name="ceiling")
 SQRT = BuiltIn("sqrt", result=t.DoubleType(), arrow=_of_doubles(np.sqrt))
 EXP = BuiltIn("exp", result=t.DoubleType(), arrow=_of_doubles(fdlibm.exp))

@@ -13,7 +13,7 @@ from pyspark.sql.types import DataType
 from streamq.plan.operand import OperandCheck, Value
 from streamq.plan.spark_types import FLOATING, INTEGRAL, as_decimal, wider
 from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.arrow_types import nulls, valid
+from streamq.runtime.arrow_types import is_null, is_valid
 
 if TYPE_CHECKING:
     from streamq.plan.operand import Mask
@@ -30,29 +30,29 @@ ANY: Group = (DataType,)
 NUMBER: Group = (*DOUBLE, t.DecimalType)
 
 
-def is_of(kind: DataType, group: Group) -> bool:
+def is_in_group(kind: DataType, group: Group) -> bool:
     """Whether a type is one of the group, or that of NULL; strings of a collation are not."""
     return isinstance(kind, (*group, t.NullType)) and (not isinstance(kind, t.StringType) or kind == t.StringType())
 
 
-def each(*groups: Group, optional: int = 0, repeated: bool = False) -> OperandCheck:
+def types_accepted(*groups: Group, optional: int = 0, repeated: bool = False) -> OperandCheck:
     """One group of types an operand; the last one may be repeated, the last ``optional`` ones missing."""
 
     def takes(operands: Sequence[Value]) -> bool:
         if len(operands) < len(groups) - optional or (len(operands) > len(groups) and not repeated):
             return False
         wanted = [*groups, *[groups[-1]] * (len(operands) - len(groups))]
-        return all(is_of(o.kind, g) for o, g in zip(operands, wanted, strict=False))
+        return all(is_in_group(o.kind, g) for o, g in zip(operands, wanted, strict=False))
 
     return takes
 
 
-def constant(takes: OperandCheck, at: int, kind: type) -> OperandCheck:
+def with_constant(takes: OperandCheck, at: int, kind: type) -> OperandCheck:
     """The operand ``at``, if it is there, is written down as a constant."""
     return lambda operands: takes(operands) and (len(operands) <= at or type(operands[at].constant) is kind)
 
 
-def common(operands: Sequence[Value]) -> DataType | None:
+def common_type(operands: Sequence[Value]) -> DataType | None:
     """The type in which operands are compared or picked; None where only Spark knows it, or compares otherwise."""
 
     def both(a: DataType | None, b: DataType) -> DataType | None:
@@ -78,17 +78,17 @@ def common(operands: Sequence[Value]) -> DataType | None:
     return kind if all(can_cast(o.kind, kind) for o in operands) else None
 
 
-def alike(operands: Sequence[Value]) -> bool:
+def have_common_type(operands: Sequence[Value]) -> bool:
     """Operands that have a common type."""
-    return len(operands) > 0 and common(operands) is not None
+    return len(operands) > 0 and common_type(operands) is not None
 
 
-def picked(operands: Sequence[Value]) -> bool:
+def have_selected_type(operands: Sequence[Value]) -> bool:
     """As Spark's common type of values, which has no decimal of another precision."""
-    return alike(operands) and reduce(lambda a, b: a and wider(a, b), (o.kind for o in operands)) is not None  # type: ignore[arg-type, return-value]
+    return have_common_type(operands) and reduce(lambda a, b: a and wider(a, b), (o.kind for o in operands)) is not None  # type: ignore[arg-type, return-value]
 
 
-def converted(operand: Value, to: DataType) -> pa.Array:
+def cast_operand(operand: Value, to: DataType) -> pa.Array:
     """The operand's array in another type, into which it can be cast without a fault."""
     return cast(operand.array, operand.kind, to)[0]
 
@@ -96,20 +96,20 @@ def converted(operand: Value, to: DataType) -> pa.Array:
 # the rows on which an operand is evaluated
 
 
-def divisor_first(operands: Sequence[Value]) -> list[Mask | None]:
+def divisor_rows(operands: Sequence[Value]) -> list[Mask | None]:
     """The right operand, then the left where the right is not NULL."""
-    return [valid(operands[1].array), None]
+    return [is_valid(operands[1].array), None]
 
 
-def always(operands: Sequence[Value]) -> list[Mask | None]:
+def all_rows(operands: Sequence[Value]) -> list[Mask | None]:
     """Every operand on every row."""
     return [None] * len(operands)
 
 
-def until_valid(operands: Sequence[Value]) -> list[Mask | None]:
+def rows_until_valid(operands: Sequence[Value]) -> list[Mask | None]:
     """Each operand where all before it are NULL."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
-        is_null = nulls(operand.array)
-        reached.append(is_null if reached[-1] is None else reached[-1] & is_null)
+        missing = is_null(operand.array)
+        reached.append(missing if reached[-1] is None else reached[-1] & missing)
     return reached

@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import STRING, converted, each
+from streamq.functions.operands import STRING, cast_operand, types_accepted
 from streamq.plan.function import Method
 from streamq.plan.operand import ArrowForm, Value
 from streamq.runtime.arrow_types import Outcome, RowError, rowwise
@@ -92,16 +92,18 @@ def java_pattern(pattern: str) -> re.Pattern[str] | None:
 def _rlike(operands: Sequence[Value], kind: DataType) -> Outcome:
     regex = java_pattern(operands[1].constant)
     assert regex is not None
-    return rowwise(lambda text: regex.search(text) is not None, kind, "", converted(operands[0], t.StringType()))
+    return rowwise(lambda text: regex.search(text) is not None, kind, "", cast_operand(operands[0], t.StringType()))
 
 
 def _regular(operands: Sequence[Value]) -> bool:
-    if not each(STRING, STRING)(operands) or not isinstance(operands[1].constant, str):
+    if not types_accepted(STRING, STRING)(operands) or not isinstance(operands[1].constant, str):
         return False
     return java_pattern(operands[1].constant) is not None
 
 
-LIKE = BuiltIn("like", result=t.BooleanType(), arrow=ArrowForm(each(STRING, STRING), _like), notation=Method("like"))
+LIKE = BuiltIn(
+    "like", result=t.BooleanType(), arrow=ArrowForm(types_accepted(STRING, STRING), _like), notation=Method("like")
+)
 RLIKE = BuiltIn("rlike", result=t.BooleanType(), arrow=ArrowForm(_regular, _rlike), notation=Method("rlike"))
 REGEXP = replace(RLIKE, name="regexp", notation=None)
 REGEXP_LIKE = replace(RLIKE, name="regexp_like", notation=None)

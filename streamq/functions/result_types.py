@@ -16,7 +16,7 @@ Rule = Callable[..., DataType | None]
 """The type of a call from the types of its operands, all of which are known."""
 
 
-def by(rule: Rule) -> Result:
+def typed_by(rule: Rule) -> Result:
     """A rule that needs the types of all operands."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
@@ -26,7 +26,7 @@ def by(rule: Rule) -> Result:
     return result
 
 
-def compared(operands: Sequence[Operand]) -> DataType:
+def compared_type(operands: Sequence[Operand]) -> DataType:
     """BOOLEAN of operands that can each be compared with the first; raises UnfitOperands for others."""
     first, *others = operands
     for other in others:
@@ -36,7 +36,7 @@ def compared(operands: Sequence[Operand]) -> DataType:
     return t.BooleanType()
 
 
-def logical(name: str) -> Result:
+def logical_type(name: str) -> Result:
     """BOOLEAN of booleans; raises UnfitOperands for others."""
 
     def result(operands: Sequence[Operand]) -> DataType:
@@ -63,13 +63,13 @@ def _text(first: DataType, *rest: DataType) -> DataType | None:
     return first if isinstance(first, t.StringType | t.BinaryType) else None
 
 
-COMMON = by(_common)
+COMMON = typed_by(_common)
 """The common type of all operands."""
-FIRST = by(lambda first, *rest: first)
+FIRST = typed_by(lambda first, *rest: first)
 """The type of the first operand."""
-SAME_NUMBER = by(_number)
+SAME_NUMBER = typed_by(_number)
 """The type of the first operand, a number."""
-SAME_TEXT = by(_text)
+SAME_TEXT = typed_by(_text)
 """The type of the first operand, a string or bytes."""
-FLOATS = by(lambda *kinds: _common(*kinds) if all(isinstance(k, FLOATING) for k in kinds) else None)
+FLOATS = typed_by(lambda *kinds: _common(*kinds) if all(isinstance(k, FLOATING) for k in kinds) else None)
 """The widest of types of floats."""

@@ -11,11 +11,11 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import STRING, converted, each
-from streamq.functions.result_types import by
+from streamq.functions.operands import STRING, cast_operand, types_accepted
+from streamq.functions.result_types import typed_by
 from streamq.plan.function import Subscript, Text
 from streamq.plan.operand import ArrowForm, Value
-from streamq.runtime.arrow_types import arrow_type, valid
+from streamq.runtime.arrow_types import arrow_type, is_valid
 
 GETITEM = BuiltIn(
     "getitem",
@@ -29,8 +29,8 @@ ARRAYS_ZIP = BuiltIn("arrays_zip", names_fields=True)
 
 def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
     """The whole numbers from the first operand to the second, which may be less, as lists."""
-    bounds = [converted(o, t.LongType()) for o in operands]
-    is_there = valid(bounds[0]) & valid(bounds[1])
+    bounds = [cast_operand(o, t.LongType()) for o in operands]
+    is_there = is_valid(bounds[0]) & is_valid(bounds[1])
     first, last = (pc.fill_null(b, 0).to_numpy(zero_copy_only=False) for b in bounds)
     lengths = np.where(is_there, np.abs(last - first) + 1, 0)
     ends = np.cumsum(lengths)
@@ -42,8 +42,8 @@ def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 SEQUENCE = BuiltIn(
     "sequence",
-    result=by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
-    arrow=ArrowForm(each((t.LongType,), (t.LongType,)), _counted),
+    result=typed_by(lambda *kinds: t.ArrayType(t.LongType(), False) if {*map(type, kinds)} == {t.LongType} else None),
+    arrow=ArrowForm(types_accepted((t.LongType,), (t.LongType,)), _counted),
     total=True,
 )
 
@@ -51,7 +51,7 @@ SEQUENCE = BuiltIn(
 def _listed(operands: Sequence[Value], kind: DataType) -> pa.Array:
     """One list a row, of what the operands have there."""
     assert isinstance(kind, t.ArrayType)
-    columns = [converted(o, kind.elementType) for o in operands]
+    columns = [cast_operand(o, kind.elementType) for o in operands]
     count, rows = len(columns), len(columns[0])
     by_column = pa.concat_arrays([c.cast(arrow_type(kind.elementType)) for c in columns])
     values = by_column.take(pa.array(np.arange(count * rows).reshape(count, rows).T.reshape(-1)))
@@ -63,11 +63,11 @@ def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
     lists = operands[0].array
     values = pc.list_flatten(lists)
     row = pc.list_parent_indices(lists).to_numpy()
-    is_there = valid(values)
+    is_there = is_valid(values)
     lengths = np.bincount(row[is_there], minlength=len(lists))
     offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
     present = values.filter(pa.array(is_there))
-    return pa.ListArray.from_arrays(pa.array(offsets, mask=np.append(~valid(lists), False)), present).cast(
+    return pa.ListArray.from_arrays(pa.array(offsets, mask=np.append(~is_valid(lists), False)), present).cast(
         arrow_type(kind)
     )
 
@@ -81,7 +81,12 @@ def _without_nulls(kind: DataType) -> DataType | None:
     return t.ArrayType(kind.elementType, False) if isinstance(kind, t.ArrayType) else None
 
 
-ARRAY = BuiltIn("array", result=by(_list_of), arrow=ArrowForm(each(STRING, repeated=True), _listed), total=True)
+ARRAY = BuiltIn(
+    "array", result=typed_by(_list_of), arrow=ArrowForm(types_accepted(STRING, repeated=True), _listed), total=True
+)
 ARRAY_COMPACT = BuiltIn(
-    "array_compact", result=by(_without_nulls), arrow=ArrowForm(each((t.ArrayType,)), _compacted), total=True
+    "array_compact",
+    result=typed_by(_without_nulls),
+    arrow=ArrowForm(types_accepted((t.ArrayType,)), _compacted),
+    total=True,
 )

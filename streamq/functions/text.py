@@ -12,8 +12,8 @@ from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
 from streamq.functions.built_in import BuiltIn
-from streamq.functions.operands import BYTES, STRING, WHOLE, always, converted, each
-from streamq.functions.result_types import SAME_TEXT, by
+from streamq.functions.operands import BYTES, STRING, WHOLE, all_rows, cast_operand, types_accepted
+from streamq.functions.result_types import SAME_TEXT, typed_by
 from streamq.plan.function import Method
 from streamq.plan.operand import ArrowForm, Compute, OperandCheck, Value
 from streamq.runtime.arrow_types import Outcome, rowwise
@@ -33,7 +33,7 @@ def _cased(ascii_only: Callable[[pa.Array], pa.Array], python: Callable[[str], s
     """Letters younger than Python's Unicode tables (55 in Python 3.11) keep their case, in Spark they may not."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
-        array = converted(operands[0], kind)
+        array = cast_operand(operands[0], kind)
         if pc.all(pc.string_is_ascii(array), min_count=0).as_py() is not False:
             return ascii_only(array)
         return rowwise(python, kind, "", array)
@@ -57,7 +57,7 @@ def _matched(fast: Callable[..., pa.Array], python: Callable[[str, str], bool]) 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         text, part = operands
         if isinstance(part.constant, str):
-            return fast(converted(text, t.StringType()), part.constant)
+            return fast(cast_operand(text, t.StringType()), part.constant)
         return rowwise(python, kind, "", text.array, part.array)
 
     return compute
@@ -81,7 +81,7 @@ def _padded(left: bool) -> Callable[[str, int, str], str]:
 
 
 def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    separators, *parts = (converted(o, kind).to_pylist() for o in operands)
+    separators, *parts = (cast_operand(o, kind).to_pylist() for o in operands)
     rows = zip(*parts, strict=True) if parts else [()] * len(separators)
     joined = [
         None if s is None else s.join(p for p in row if p is not None) for s, row in zip(separators, rows, strict=True)
@@ -98,21 +98,27 @@ def _tested(name: str, fast: Callable[..., pa.Array], python: Callable[[str, str
     return BuiltIn(name, result=t.BooleanType(), arrow=arrow, total=True, notation=Method(name))
 
 
-_PART, _TRIM = each(STRING, STRING), each(STRING, STRING, optional=1)
-_JOINED = by(lambda *kinds: kinds[0] if all(isinstance(k, t.StringType) for k in kinds) else None)
+_PART, _TRIM = types_accepted(STRING, STRING), types_accepted(STRING, STRING, optional=1)
+_JOINED = typed_by(lambda *kinds: kinds[0] if all(isinstance(k, t.StringType) for k in kinds) else None)
 
 UPPER = BuiltIn(
-    "upper", result=t.StringType(), arrow=ArrowForm(each(STRING), _cased(pc.ascii_upper, str.upper)), total=True
+    "upper",
+    result=t.StringType(),
+    arrow=ArrowForm(types_accepted(STRING), _cased(pc.ascii_upper, str.upper)),
+    total=True,
 )
 UCASE = replace(UPPER, name="ucase")
 LOWER = BuiltIn(
-    "lower", result=t.StringType(), arrow=ArrowForm(each(STRING), _cased(pc.ascii_lower, str.lower)), total=True
+    "lower",
+    result=t.StringType(),
+    arrow=ArrowForm(types_accepted(STRING), _cased(pc.ascii_lower, str.lower)),
+    total=True,
 )
 LCASE = replace(LOWER, name="lcase")
-LENGTH = BuiltIn("length", result=t.IntegerType(), arrow=ArrowForm(each(BYTES), _length), total=True)
+LENGTH = BuiltIn("length", result=t.IntegerType(), arrow=ArrowForm(types_accepted(BYTES), _length), total=True)
 CHAR_LENGTH = replace(LENGTH, name="char_length")
 CHARACTER_LENGTH = replace(LENGTH, name="character_length")
-OCTET_LENGTH = BuiltIn("octet_length", result=t.IntegerType(), arrow=ArrowForm(each(BYTES), _octets))
+OCTET_LENGTH = BuiltIn("octet_length", result=t.IntegerType(), arrow=ArrowForm(types_accepted(BYTES), _octets))
 TRIM = BuiltIn("trim", result=t.StringType(), arrow=_rows(_TRIM, lambda text, chars=" ": text.strip(chars)), total=True)
 BTRIM = replace(TRIM, name="btrim")
 LTRIM = BuiltIn(
@@ -121,21 +127,26 @@ LTRIM = BuiltIn(
 RTRIM = BuiltIn(
     "rtrim", result=t.StringType(), arrow=_rows(_TRIM, lambda text, chars=" ": text.rstrip(chars)), total=True
 )
-SUBSTRING = BuiltIn("substring", result=SAME_TEXT, arrow=_rows(each(BYTES, WHOLE, WHOLE), _substring))
-SUBSTR = BuiltIn("substr", result=SAME_TEXT, arrow=_rows(each(BYTES, WHOLE, WHOLE, optional=1), _substring))
-LEFT = BuiltIn("left", result=SAME_TEXT, arrow=_rows(each(BYTES, WHOLE), lambda text, length: text[: max(0, length)]))
+SUBSTRING = BuiltIn("substring", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE, WHOLE), _substring))
+SUBSTR = BuiltIn("substr", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE, WHOLE, optional=1), _substring))
+LEFT = BuiltIn(
+    "left", result=SAME_TEXT, arrow=_rows(types_accepted(BYTES, WHOLE), lambda text, length: text[: max(0, length)])
+)
 RIGHT = BuiltIn(
     "right",
     result=t.StringType(),
-    arrow=_rows(each(STRING, WHOLE), lambda text, length: text[-length:] if length > 0 else text[:0]),
+    arrow=_rows(types_accepted(STRING, WHOLE), lambda text, length: text[-length:] if length > 0 else text[:0]),
 )
 CONCAT = BuiltIn(
-    "concat", result=_JOINED, arrow=_rows(each(STRING, repeated=True), lambda *parts: "".join(parts)), total=True
+    "concat",
+    result=_JOINED,
+    arrow=_rows(types_accepted(STRING, repeated=True), lambda *parts: "".join(parts)),
+    total=True,
 )
 CONCAT_WS = BuiltIn(
     "concat_ws",
     result=t.StringType(),
-    arrow=ArrowForm(each(STRING, STRING, optional=1, repeated=True), _concat_ws, always),
+    arrow=ArrowForm(types_accepted(STRING, STRING, optional=1, repeated=True), _concat_ws, all_rows),
 )
 STARTSWITH = _tested("startswith", pc.starts_with, str.startswith)
 ENDSWITH = _tested("endswith", pc.ends_with, str.endswith)
@@ -144,11 +155,14 @@ REPLACE = BuiltIn(
     "replace",
     result=t.StringType(),
     arrow=_rows(
-        each(STRING, STRING, STRING, optional=1), lambda text, part, by="": text.replace(part, by) if part else text
+        types_accepted(STRING, STRING, STRING, optional=1),
+        lambda text, part, by="": text.replace(part, by) if part else text,
     ),
 )
-REVERSE = BuiltIn("reverse", result=SAME_TEXT, arrow=_rows(each(STRING), lambda text: text[::-1]))
-REPEAT = BuiltIn("repeat", result=t.StringType(), arrow=_rows(each(STRING, WHOLE), lambda text, times: text * times))
+REVERSE = BuiltIn("reverse", result=SAME_TEXT, arrow=_rows(types_accepted(STRING), lambda text: text[::-1]))
+REPEAT = BuiltIn(
+    "repeat", result=t.StringType(), arrow=_rows(types_accepted(STRING, WHOLE), lambda text, times: text * times)
+)
 INSTR = BuiltIn("instr", result=t.IntegerType(), arrow=_rows(_PART, lambda text, part: text.find(part) + 1))
-LPAD = BuiltIn("lpad", result=SAME_TEXT, arrow=_rows(each(STRING, WHOLE, STRING), _padded(True)))
-RPAD = BuiltIn("rpad", result=SAME_TEXT, arrow=_rows(each(STRING, WHOLE, STRING), _padded(False)))
+LPAD = BuiltIn("lpad", result=SAME_TEXT, arrow=_rows(types_accepted(STRING, WHOLE, STRING), _padded(True)))
+RPAD = BuiltIn("rpad", result=SAME_TEXT, arrow=_rows(types_accepted(STRING, WHOLE, STRING), _padded(False)))

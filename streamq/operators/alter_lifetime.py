@@ -17,7 +17,7 @@ from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
-from streamq.plan.lowering import lifetime, moved, spark_expression
+from streamq.plan.lowering import lifetime, move_ticks, spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.passes import reads_end
 from streamq.plan.resolve import Given
@@ -151,7 +151,7 @@ class AlterLifetime(Step):
 
         start, progress_map = self.start, self.progress_map
         if isinstance(progress_map, ProgressShift):
-            carried = moved(F.col("__le"), progress_map.by)
+            carried = move_ticks(F.col("__le"), progress_map.by)
         else:
             assert start.expr is not None
             carried = spark_expression(start.expr, self.input.schema)
@@ -186,8 +186,8 @@ class AlterLifetime(Step):
         le, re = lifetime(source)
         if start.expr is None:
             if start.anchor == Anchor.LE:
-                return moved(le, start.by)
-            return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(moved(re, start.by))
+                return move_ticks(le, start.by)
+            return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(move_ticks(re, start.by))
         at = spark_expression(start.expr, source)
         if start.within is None:
             return at
@@ -206,7 +206,7 @@ class AlterLifetime(Step):
         le, re = lifetime(source)
         # what is older than the axis is long lasts for ever
         duration = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
-        return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(moved(duration, length.by))
+        return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(move_ticks(duration, length.by))
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Compute the new lifetimes, saturating; raises TimeError for a start further back than ``within`` allows."""

@@ -17,7 +17,7 @@ from streamq.plan.own_names import shown_name
 from streamq.plan.passes import reads_end, set_aside_by
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import check
+from streamq.runtime.arrow_expr import check_in_process
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.attempt import AttemptEvaluator
 from streamq.runtime.event import LE
@@ -81,7 +81,7 @@ class Attempt(EvaluatedOperator):
         return replace(self, input=inputs[0])
 
 
-def attempted(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
+def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
     """Return the node that attempts those expressions which set aside what they fail for, and what to write in their place."""
     tried: dict[str, str] = {}
     for expr in exprs:
@@ -104,7 +104,7 @@ def check_attempts(exprs: Sequence[Expr], schema: Schema, verb: str) -> None:
             hint = "Give the aggregates names, and call it in a select behind them."
             wrong = "what it fails for is set aside as an event, and here there are results of a window"
             raise PlanError(sentence(name, wrong, f"found {show(expr)}", hint))
-        check(expr, schema, verb)
+        check_in_process(expr, schema, verb)
 
 
-__all__ = ["Attempt", "attempted", "check_attempts"]
+__all__ = ["Attempt", "plan_attempt", "check_attempts"]

@@ -10,8 +10,8 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from streamq.operators.bounded import bounded
 from streamq.operators.evaluation import Evaluation, PortColumns
+from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
 from streamq.plan.inference import infer
 from streamq.plan.lowering import as_key, lifetime, ship_runtime, spark_expression
@@ -93,7 +93,7 @@ def _until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
     if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):
-        return bounded(events, nodes, run, bound=bound)
+        return add_bound(events, nodes, run, bound=bound)
     return events.withColumn(UNTIL, F.lit(INFINITY))
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
 from streamq.grid import Grid
-from streamq.operators.bounded import events_of
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
+from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.operator import BatchRun
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
@@ -71,7 +71,7 @@ class Chop(EvaluatedOperator):
         cells = Grid(self.period, self.period, self.offset)
         le, re = lifetime(self.input.schema)
         df = inputs[0].select(le, re, *(quote(n) for n in self.schema.names))
-        events = events_of(self.input, df, run)
+        events = batch_events(self.input, df, run)
         bound = events.is_bounded
         df = windows_of(events.bounded(df, Bound.ENDLESS), cells) if bound else in_windows(events, cells)
         start, end = window_lifetime(cells)

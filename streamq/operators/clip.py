@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, all_columns
-from streamq.operators.join_arguments import On, check_pairs, pairs
+from streamq.operators.join_arguments import On, check_pairs, equality_pairs
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
@@ -115,4 +115,4 @@ class ClipVerbs(Verbs):
         """
         if not isinstance(by, Verbs):
             not_a_stream("clip", by)
-        return self._derive(Clip(self.plan, by.plan, pairs(on, "clip")), by)
+        return self._derive(Clip(self.plan, by.plan, equality_pairs(on, "clip")), by)

@@ -18,11 +18,11 @@ from streamq.operators.source import (
     Ingress,
     Source,
     axis_of,
-    checked,
+    check_starts,
+    column_as_ticks,
+    invalid_reason,
     keep_good,
-    no_start,
     source_schema,
-    ticks_of,
 )
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Col, Expr, Lit
@@ -102,11 +102,11 @@ class Edges(Source):
         from pyspark.sql import functions as F
 
         raw = Schema(self.columns, self.schema.axis)
-        le = spark_expression(ticks_of(self.time, raw.type_of(self.time)))
+        le = spark_expression(column_as_ticks(self.time, raw.type_of(self.time)))
         edge = F.col(quote(self.edge))
         opens, closes = edge.eqNullSafe(spark_expression(self.open)), edge.eqNullSafe(spark_expression(self.close))
-        reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
-        le, reason = checked(le, reason, self, streaming)
+        reason = invalid_reason(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
+        le, reason = check_starts(le, reason, self, streaming)
         return table.select(
             le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
         )
@@ -155,7 +155,7 @@ class Edges(Source):
         reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
             tie, F.lit("two starts of one key at one instant")
         )
-        le, reason = checked(F.col(LE), reason, self, False)
+        le, reason = check_starts(F.col(LE), reason, self, False)
         df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
         df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
         payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}

@@ -9,7 +9,7 @@ from streamq.errors import PlanError, kind_of, sentence
 from streamq.operators.group_apply import Group, apply_to_groups
 from streamq.operators.scan import ScanVerbs
 from streamq.operators.window_verbs import WindowVerbs
-from streamq.operators.windowed_stream import WindowedStream, asked_too_early
+from streamq.operators.windowed_stream import WindowedStream, missing_verb
 from streamq.plan.keys import check_key
 from streamq.plan.resolve import Given
 from streamq.plan.schema import check_names
@@ -63,7 +63,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            raise asked_too_early(name, self)
+            raise missing_verb(name, self)
 
     def __repr__(self) -> str:
         return f"{self.stream!r} by {', '.join(self.keys)}"

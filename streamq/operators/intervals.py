@@ -17,12 +17,12 @@ from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    checked,
+    check_starts,
+    column_as_ticks,
+    deduplicate,
+    invalid_reason,
     keep_good,
-    no_start,
-    once,
     source_schema,
-    ticks_of,
 )
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.lowering import spark_expression
@@ -81,10 +81,10 @@ class Intervals(InsertSource):
         from pyspark.sql import functions as F
 
         raw = Schema(self.columns, self.schema.axis)
-        le = spark_expression(ticks_of(self.start, raw.type_of(self.start)))
-        re = F.coalesce(spark_expression(ticks_of(self.end, raw.type_of(self.end))), F.lit(INFINITY))
-        reason = no_start(le).when(re <= le, F.lit("end not after start"))
-        le, reason = checked(le, reason, self, streaming, re)
+        le = spark_expression(column_as_ticks(self.start, raw.type_of(self.start)))
+        re = F.coalesce(spark_expression(column_as_ticks(self.end, raw.type_of(self.end))), F.lit(INFINITY))
+        reason = invalid_reason(le).when(re <= le, F.lit("end not after start"))
+        le, reason = check_starts(le, reason, self, streaming, re)
         return table.select(
             le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
         )
@@ -98,4 +98,4 @@ class Intervals(InsertSource):
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """One row an event."""
-        return once(self, keep_good(self.on_spark(run.tables[self.table], False)))
+        return deduplicate(self, keep_good(self.on_spark(run.tables[self.table], False)))

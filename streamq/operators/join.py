@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from pyspark.sql import types as t
 
-from streamq.choices import JoinKind, chosen
+from streamq.choices import JoinKind, choose_word
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
@@ -19,7 +19,7 @@ from streamq.operators.interval_join import (
     overlap_join,
     uncovered_parts,
 )
-from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
+from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
@@ -153,7 +153,7 @@ class Join(Pairing):
         longest = self._longest
         if longest is not None and self.left.schema.shape == POINT and self.how in (JoinKind.SEMI, JoinKind.ANTI):
             there = bounded_join(left, right, self.key_pairs, longest, condition, f"left_{self.how}")
-            return renamed(there.select(LE, RE, *map(quote, names[0])), self)
+            return in_left_names(there.select(LE, RE, *map(quote, names[0])), self)
         if longest is not None and self.how == JoinKind.INNER:
             pairs = bounded_join(left, right, self.key_pairs, longest, condition)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
@@ -166,11 +166,11 @@ class Join(Pairing):
         # beside nobody: an empty piece, so that the event is there
         pieces = pairs.withColumns({"__from": start, "__to": F.when(alone, F.col(LE)).otherwise(end)})
         if self.how == JoinKind.SEMI:
-            return renamed(covered_parts(pieces, "__id", names[0]), self)
+            return in_left_names(covered_parts(pieces, "__id", names[0]), self)
         parted = uncovered_parts(pieces, "__id")
         if self.how == JoinKind.ANTI:
             gaps = parted.select("*", F.explode("__gaps").alias("__gap")).drop(LE, RE)
-            return renamed(
+            return in_left_names(
                 gaps.select(F.col("__gap.a").alias(LE), F.col("__gap.b").alias(RE), *(quote(n) for n in names[0])), self
             )
 
@@ -204,7 +204,7 @@ class Join(Pairing):
         )
 
 
-def renamed(df: DataFrame, node: Join) -> DataFrame:
+def in_left_names(df: DataFrame, node: Join) -> DataFrame:
     """A part of a left event under the left stream's own names."""
     return df.withColumnsRenamed({to: n for n, to in node.left_names if n != to})
 
@@ -260,8 +260,10 @@ class JoinVerbs(Verbs):
         1  a      1    2
         1  a      4    5
         """
-        kind = chosen(JoinKind, how, "how", "join", _OF_SPARK.get(how, "") if isinstance(how, str) else "")
-        keys, condition, *names = paired(self.plan, other, on, where=where, suffixes=suffixes, how=kind, verb="join")
+        kind = choose_word(JoinKind, how, "how", "join", _OF_SPARK.get(how, "") if isinstance(how, str) else "")
+        keys, condition, *names = pair_fields(
+            self.plan, other, on, where=where, suffixes=suffixes, how=kind, verb="join"
+        )
         return self._derive(Join(self.plan, other.plan, keys, condition, kind, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:

@@ -23,7 +23,7 @@ On = str | Sequence[str | tuple[str, str]] | Mapping[str, str]
 Pairs = tuple[tuple[str, str], ...]
 
 
-def paired(
+def pair_fields(
     left: Node,
     other: object,
     on: On,
@@ -35,7 +35,7 @@ def paired(
     """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
     if not isinstance(other, Verbs):
         not_a_stream(verb, other)
-    keys = pairs(on, verb)
+    keys = equality_pairs(on, verb)
     left_names, right_names = result_names(left, other.plan, keys, suffixes, how, verb)
     condition = (
         None
@@ -45,7 +45,7 @@ def paired(
     return keys, condition, left_names, right_names
 
 
-def pairs(on: On, verb: str) -> Pairs:
+def equality_pairs(on: On, verb: str) -> Pairs:
     """Key columns as pairs (left, right)."""
     if isinstance(on, str):
         return ((on, on),)

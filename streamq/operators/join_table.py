@@ -11,14 +11,14 @@ import pyarrow.compute as pc
 from streamq.choices import JoinKind, check_word
 from streamq.errors import AmbiguousColumn, PlanError, sentence
 from streamq.operators.input_table import source_name, static_table
-from streamq.operators.join_arguments import On, check_pairs, check_suffixes, pairs
+from streamq.operators.join_arguments import On, check_pairs, check_suffixes, equality_pairs
 from streamq.operators.step import SparkRows, Step
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
 from streamq.plan.schema import Field, Schema, check_names, key_types, quote
 from streamq.plan.verbs import Verbs
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import runs
+from streamq.runtime.columnar import expand_ranges
 from streamq.runtime.overlap import matched_codes
 from streamq.runtime.values import Ints
 
@@ -74,7 +74,7 @@ class JoinTable(Step):
         order = np.argsort(others, kind="stable")
         low = np.searchsorted(others[order], mine, "left")
         high = np.searchsorted(others[order], mine, "right") - 1
-        events, places = runs(low, np.where(mine >= 0, high, low - 1))
+        events, places = expand_ranges(low, np.where(mine >= 0, high, low - 1))
         matches = pa.array(order[places])
         if self.how != JoinKind.INNER:
             alone = np.setdiff1d(np.arange(len(mine)), events)
@@ -133,7 +133,7 @@ class JoinTableVerbs(Verbs):
         static = static_table(table)
         columns = static.columns
         check_word(how, (JoinKind.INNER, JoinKind.LEFT), "how", "join_table")
-        keys = pairs(on, "join_table")
+        keys = equality_pairs(on, "join_table")
         if not keys:
             raise PlanError(sentence("join_table", "no key", "", 'Name the columns that must be equal: on="zone".'))
         check_suffixes(suffixes, "join_table")

@@ -100,10 +100,10 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     """Raise for a function of instants that visibly falls: progress could not go through it."""
     import pyarrow as pa
 
-    from streamq.runtime.arrow_expr import attempt, check
+    from streamq.runtime.arrow_expr import attempt, check_in_process
 
     try:
-        check(expr, schema, "alter_lifetime")
+        check_in_process(expr, schema, "alter_lifetime")
     except NeedsSpark:
         # only Spark can tell; a late row is then counted as late
         return

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.batch_host import evaluate_in_buckets
-from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
+from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
@@ -106,7 +106,7 @@ class MergePartials(Operator):
         from pyspark.sql import functions as F
 
         part, grid = self.input, self.input.window.basic_grid()
-        events = in_windows(events_of(part.input, run.lowered[part.input.digest], run), grid)
+        events = in_windows(batch_events(part.input, run.lowered[part.input.digest], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
         rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
         return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))

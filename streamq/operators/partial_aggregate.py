@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
-from streamq.operators.bounded import events_of
+from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
@@ -18,7 +18,7 @@ from streamq.plan.partial import Partial, SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.windows import Window
-from streamq.windows.grid_columns import COUNT, HI, LO, members
+from streamq.windows.grid_columns import COUNT, HI, LO, grid_members
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -76,7 +76,7 @@ class PartialAggregate(PassThrough):
             # what merges them evaluates the events themselves
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
-        events = members(events_of(self.input, inputs[0], run), grid)
+        events = grid_members(batch_events(self.input, inputs[0], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(self.arguments, partials, source)]
         single = source.shape == POINT and grid.divides
         ranges = [F.col(HI)] if single else [F.col(LO), F.col(HI)]

@@ -19,11 +19,11 @@ from streamq.operators.source import (
     Ingress,
     Source,
     axis_of,
-    checked,
+    check_starts,
+    column_as_ticks,
+    invalid_reason,
     keep_good,
-    no_start,
     source_schema,
-    ticks_of,
 )
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.keys import check_key
@@ -105,19 +105,19 @@ class Physical(Source):
 
         raw = Schema(self.columns, self.schema.axis)
         kind = F.lower(F.col(quote(self.kind)))
-        le = spark_expression(ticks_of(self.start, raw.type_of(self.start)))
-        re = F.coalesce(spark_expression(ticks_of(self.end, raw.type_of(self.end))), F.lit(INFINITY))
-        new = F.coalesce(spark_expression(ticks_of(self.new_end, raw.type_of(self.new_end))), F.lit(INFINITY))
+        le = spark_expression(column_as_ticks(self.start, raw.type_of(self.start)))
+        re = F.coalesce(spark_expression(column_as_ticks(self.end, raw.type_of(self.end))), F.lit(INFINITY))
+        new = F.coalesce(spark_expression(column_as_ticks(self.new_end, raw.type_of(self.new_end))), F.lit(INFINITY))
         is_row = kind.isin(INSERT, RETRACT)
         is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
         reason = F.coalesce(
             F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
             F.when(le.isNull(), F.lit(NO_START)),
-            F.when(is_row, no_start(le)),
+            F.when(is_row, invalid_reason(le)),
             F.when(is_row & (re <= le), F.lit("end not after start")),
             F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
         )
-        le, reason = checked(le, reason, self, streaming, re)
+        le, reason = check_starts(le, reason, self, streaming, re)
         columns = (F.col(quote(f.name)) for f in self.payload)
         return table.select(
             kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD)
@@ -167,7 +167,7 @@ class Physical(Source):
         if self.policy.invalid_in(False) == Invalid.DROP:
             df = _without_unmatched(df.groupBy(LE, *payload))
         reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-        weight, reason = checked(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
+        weight, reason = check_starts(F.col(LE), reason, self, False, F.col(RE), F.col("__w"))
         df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
         copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
         return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
@@ -193,7 +193,7 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     once = F.row_number().over(Window.partitionBy(id, KIND, RE, NEW_END).orderBy(LE)) == 1
     df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
     df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
-    le, reason = checked(
+    le, reason = check_starts(
         F.col(LE), F.when(inserts & ~F.col("__first"), F.lit("two events of one id")), node, False, F.col(RE)
     )
     df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
@@ -222,7 +222,7 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     # one condition: of several Spark might drop a row by another before the weight is read
     events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
     payload = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
-    weight, reason = checked(start, reason, node, False, F.col(RE), events, payload)
+    weight, reason = check_starts(start, reason, node, False, F.col(RE), events, payload)
     df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in node.payload))
 

@@ -14,12 +14,12 @@ from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    checked,
+    check_starts,
+    column_as_ticks,
+    deduplicate,
+    invalid_reason,
     keep_good,
-    no_start,
-    once,
     source_schema,
-    ticks_of,
 )
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.lowering import spark_expression
@@ -66,11 +66,11 @@ class Points(InsertSource):
         """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
         from pyspark.sql import functions as F
 
-        le = spark_expression(ticks_of(self.time, Schema(self.columns, self.schema.axis).type_of(self.time)))
+        le = spark_expression(column_as_ticks(self.time, Schema(self.columns, self.schema.axis).type_of(self.time)))
         payload = [F.col(quote(f.name)) for f in self.payload]
         if streaming:
             return table.select(le.alias(LE), *payload)
-        le, reason = checked(le, no_start(le, LAST_POINT), self, streaming)
+        le, reason = check_starts(le, invalid_reason(le, LAST_POINT), self, streaming)
         return table.select(le.alias(LE), *payload, reason.alias(BAD))
 
     def in_arrow(self, table: pa.Table) -> ArrowItems:
@@ -83,4 +83,6 @@ class Points(InsertSource):
         from pyspark.sql import functions as F
 
         df = keep_good(self.on_spark(run.tables[self.table], False))
-        return once(self, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in self.payload)))
+        return deduplicate(
+            self, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in self.payload))
+        )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 REACH = "__reach"
 
 
-def reach(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
+def reach_frame(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
     """One row, ``__reach``: how far the furthest of some streams has come, NULL if nothing has arrived.
 
     None where that adds nothing to their events' starts: nothing is taken back, dropped or moved on the way from the sources.
@@ -91,4 +91,4 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     return latest.withColumn("__cti", F.greatest(cti_of_starts, none if of_item is None else of_item))
 
 
-__all__ = ["REACH", "reach"]
+__all__ = ["REACH", "reach_frame"]

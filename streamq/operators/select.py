@@ -8,7 +8,7 @@ from typing import Self
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.attempt import attempted, check_attempts
+from streamq.operators.attempt import check_attempts, plan_attempt
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import ExpressionStep, StepRows, V
 from streamq.plan.aggregate import Aggregate
@@ -17,7 +17,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.resolve import Given, named, resolve
+from streamq.plan.resolve import Given, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -59,7 +59,7 @@ class Select(ExpressionStep):
 
     @property
     def expansion(self) -> Node:
-        source, exprs = attempted(self.input, [e for _, e in self.columns])
+        source, exprs = plan_attempt(self.input, [e for _, e in self.columns])
         return self if source is self.input else Select(source, tuple(zip(self.exprs, exprs, strict=True)))
 
     @property
@@ -113,7 +113,7 @@ class SelectVerbs(Verbs):
                 raise PlanError(
                     sentence("select", f"{column.name} is of a window's events", "there is no window", hint)
                 )
-        columns_by_name = list(named(columns, named_columns, self.plan.schema, "select"))
+        columns_by_name = list(name_columns(columns, named_columns, self.plan.schema, "select"))
         check_names([name for name, _ in columns_by_name], "select")
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)
         return self._derive(Select(self.plan, tuple(resolved)))
@@ -126,7 +126,7 @@ class SelectVerbs(Verbs):
         fare   open  start  end
            3  False      1    5
         """
-        changed = named((), named_columns, self.plan.schema, "with_columns")
+        changed = name_columns((), named_columns, self.plan.schema, "with_columns")
         outputs: dict[str, Expr] = {name: Col(name) for name in self.plan.schema.names}
         outputs |= {name: resolve(e, self.plan, "with_columns", of_events=True) for name, e in changed}
         check_names(outputs, "with_columns")

@@ -18,7 +18,7 @@ from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.runtime.event import LE, RE
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, same_keys
 from streamq.windows.grid_columns import COUNT, INDEX
-from streamq.windows.snapshot import numbered, snapshot_windows
+from streamq.windows.snapshot import snapshot_members, snapshot_windows
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -83,7 +83,7 @@ def _merged(
     """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
     quoted = [quote(k) for k in keys]
     windows = snapshot_windows(df, quoted)
-    events = numbered(df, windows, quoted)
+    events = snapshot_members(df, windows, quoted)
     columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, source)]
     ranges = events.groupBy(*quoted, "__lo", "__hi").agg(*columns)
     merged = merge_partials(ranges, keys, partials, 1, BatchForm.DYADIC)

@@ -162,12 +162,12 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     return schema
 
 
-def ticks_of(name: str, kind: t.DataType) -> Expr:
+def column_as_ticks(name: str, kind: t.DataType) -> Expr:
     """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
     return instant_as_ticks(Col(name), kind)
 
 
-def no_start(le: Column, last: int = INFINITY - 1) -> Column:
+def invalid_reason(le: Column, last: int = INFINITY - 1) -> Column:
     """Why an instant is no event's start, to be continued by ``when``; ``last`` is the last that there may be."""
     from pyspark.sql import functions as F
 
@@ -175,7 +175,7 @@ def no_start(le: Column, last: int = INFINITY - 1) -> Column:
     return early.when(le > last, F.lit(TOO_LATE))
 
 
-def checked(
+def check_starts(
     le: Column,
     reason: Column,
     node: Source,
@@ -205,7 +205,7 @@ def checked(
     return read, reason
 
 
-def once(node: InsertSource, df: DataFrame) -> DataFrame:
+def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
     """Of the events of one id and start the least by (end, payload): what is equal to it repeats it, the others are none."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -217,7 +217,7 @@ def once(node: InsertSource, df: DataFrame) -> DataFrame:
     first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
     df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
     reason = F.when(~F.col("__first"), F.lit("two rows of one id and start that differ"))
-    le, reason = checked(F.col(LE), reason, node, False, F.col(RE))
+    le, reason = check_starts(F.col(LE), reason, node, False, F.col(RE))
     df = df.where(F.col("__first") | ~F.col("__same")).withColumn(LE, le).withColumn(BAD, reason)
     return keep_good(df).drop("__first", "__same")
 

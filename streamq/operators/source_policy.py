@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Self
 
-from streamq.choices import Invalid, check_word, chosen
+from streamq.choices import Invalid, check_word, choose_word
 from streamq.errors import PlanError, sentence
 from streamq.plan.node import INLINE
 from streamq.progress import verbs
@@ -69,7 +69,7 @@ def source_policy(
     return SourcePolicy(
         progress=progress.policy(axis),
         late=LATE_POLICIES[late],
-        invalid=None if invalid is None else chosen(Invalid, invalid, "invalid", verb),
+        invalid=None if invalid is None else choose_word(Invalid, invalid, "invalid", verb),
     )
 
 

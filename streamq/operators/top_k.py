@@ -10,8 +10,8 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
-from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
+from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun
 from streamq.plan.expr import Expr
@@ -117,7 +117,7 @@ class TopK(MemberOperator):
         from pyspark.sql import functions as F
 
         source = self.input.schema
-        df, by = self.window.copies(events_of(self.input, inputs[0], run, self.keys))
+        df, by = self.window.copies(batch_events(self.input, inputs[0], run, self.keys))
         value = spark_expression(self.by, source)
         order = value.desc() if self.desc else value.asc()
         windows = Over.partitionBy(*(quote(k) for k in self.keys), *by)

@@ -9,7 +9,7 @@ from typing import Self
 from pyspark.sql import types as t
 
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.attempt import attempted, check_attempts
+from streamq.operators.attempt import check_attempts, plan_attempt
 from streamq.operators.evaluation import all_columns
 from streamq.operators.row_key import RowKey
 from streamq.operators.select import Select
@@ -51,7 +51,7 @@ class Where(ExpressionStep):
 
     @property
     def expansion(self) -> Node:
-        source, (predicate,) = attempted(self.input, [self.predicate])
+        source, (predicate,) = plan_attempt(self.input, [self.predicate])
         if source is self.input:
             return self
         return Select(Where(source, predicate), all_columns(self.input.schema))

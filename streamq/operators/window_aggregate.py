@@ -10,17 +10,17 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
-from streamq.operators.bounded import events_of
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
+from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
-from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, merges
+from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, is_mergeable
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import instant, lifetime, spark_expression
@@ -103,7 +103,7 @@ class WindowAggregate(MemberOperator):
     @property
     def merges(self) -> bool:
         """Whether all aggregates are made of partial results."""
-        return all(merges(a, self.input.schema) for _, a in self.aggregates)
+        return all(is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
     def _schema(self) -> Schema:
         source = self.input.schema
@@ -142,7 +142,7 @@ class WindowAggregate(MemberOperator):
             endless=self.input.traits.infinite,
             unread=len([name for name in source.names if name not in read]),
             ordered_beside=tuple(a.function.name for a in others if a.function.ordered),
-            unmerged_beside=tuple(a.function.name for a in others if not merges(a, source)),
+            unmerged_beside=tuple(a.function.name for a in others if not is_mergeable(a, source)),
         )
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
@@ -168,7 +168,7 @@ class WindowAggregate(MemberOperator):
     def _evaluation(self) -> Evaluation:
         """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
         source = self.input.schema
-        split = expand(tuple((n, a) for n, a in self.aggregates if merges(a, source)), source)
+        split = expand(tuple((n, a) for n, a in self.aggregates if is_mergeable(a, source)), source)
         outputs = dict(split.outputs)
         reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in outputs]
         columns: dict[str, Expr] = {k: Col(k) for k in self.keys} | dict(split.arguments)
@@ -264,7 +264,7 @@ class WindowAggregate(MemberOperator):
                 return stamped(rows, self.stamp, self.schema)
         values = [spark_aggregate(a, source, self.clip).alias(name) for name, a in self.aggregates]
         reads_bounds = any(a.function.reads_window for _, a in self.aggregates)
-        events = events_of(self.input, inputs[0], run, self.keys, reads_bounds=reads_bounds)
+        events = batch_events(self.input, inputs[0], run, self.keys, reads_bounds=reads_bounds)
         members, by = self.window.copies(events)
         keys = [quote(k) for k in self.keys]
         rows = members.groupBy(*keys, *by).agg(*values) if values else members.select(*keys, *by).distinct()

@@ -9,10 +9,10 @@ from pyspark.sql import types as t
 
 from streamq.choices import JoinKind
 from streamq.errors import PlanError, TypeMismatch, sentence
-from streamq.operators.bounded import bounded
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
-from streamq.operators.join_arguments import On, Pairs, check_pairs, paired
+from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
+from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
 from streamq.operators.per_window import warn_of_neighbours
@@ -113,7 +113,7 @@ class WindowedJoin(Pairing):
         both = left.select(LE, RE).unionAll(right.select(LE, RE))
         copies = []
         for df in (left, right):
-            df = bounded(df, self.children, run, over=both) if bound else df.withColumn(UNTIL, F.lit(INFINITY))
+            df = add_bound(df, self.children, run, over=both) if bound else df.withColumn(UNTIL, F.lit(INFINITY))
             copies.append(windows_of(df, self.window.grid).drop(LE, RE, UNTIL))
         ours, theirs = copies[0], copies[1].withColumnRenamed(INDEX, "__i2")
         on = [F.col(INDEX) == F.col("__i2"), *(F.col(a) == F.col(b) for a, b in self.key_pairs)]
@@ -159,7 +159,7 @@ class WindowedJoinVerbs(Verbs):
         k  v  w  start  end
         1  a  b      0    5
         """
-        keys, condition, *names = paired(
+        keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
         window = Hopping.of(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")

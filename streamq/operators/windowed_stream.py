@@ -8,7 +8,7 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 from streamq.aggregates.window_bounds import WINDOW_EDGES
-from streamq.choices import ClipInput, Stamp, check_word, chosen
+from streamq.choices import ClipInput, Stamp, check_word, choose_word
 from streamq.errors import PlanError, StreamqError, UnknownColumn, UnknownVerb, check_whole_number, sentence
 from streamq.operators.select import Select
 from streamq.operators.top_k import TopK
@@ -22,7 +22,7 @@ from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.passes import columns, nodes, rewrite
-from streamq.plan.resolve import Given, column_or_expr, named, resolve
+from streamq.plan.resolve import Given, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import ExpressionText, show
 from streamq.plan.verbs import Verbs, named_after
@@ -61,7 +61,7 @@ class WindowedStream(Generic[S]):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name):
-            raise asked_too_early(name, self)
+            raise missing_verb(name, self)
 
     def __repr__(self) -> str:
         shown = self.window.shown(self.stream.plan.schema.axis)
@@ -88,7 +88,7 @@ class WindowedStream(Generic[S]):
             return self.stream._derive(rows_of(operator, source, self.keys, self.window, self.clip, self.asked_stamp))
         check_aggregates(given_columns, named_columns, source.schema.names)
         self._check_aligned("aggregates and top_k")
-        wanted = list(named(given_columns, named_columns, source.schema, "select"))
+        wanted = list(name_columns(given_columns, named_columns, source.schema, "select"))
         wanted = [(name, e) for name, e in wanted if not (name in self.keys and isinstance(e, Col) and e.name == name)]
         check_names([*(k for k in self.keys if not k.startswith("__")), *(name for name, _ in wanted)], "select")
         aggregates: dict[str, tuple[str, Aggregate]] = {}
@@ -292,8 +292,8 @@ def windowed(
 
     ``verb`` is what the user has called, for messages.
     """
-    clipped = chosen(ClipInput, clip, "clip_input", verb)
-    stamped = None if stamp is None else chosen(Stamp, stamp, "stamp", verb)
+    clipped = choose_word(ClipInput, clip, "clip_input", verb)
+    stamped = None if stamp is None else choose_word(Stamp, stamp, "stamp", verb)
     window.check(stream.plan.schema, verb)
     return WindowedStream(stream, keys, window, clipped, stamped)
 
@@ -314,7 +314,7 @@ def check_not_nested(expr: Expr) -> None:
                 )
 
 
-def asked_too_early(name: str, unfinished: IncompleteVerb) -> AttributeError:
+def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
     """For a verb of streams on what is no stream yet."""
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)

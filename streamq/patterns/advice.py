@@ -102,12 +102,12 @@ def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, s
     return offset, "", _OF_CHARACTERS.get(text[offset : offset + 1], "")
 
 
-def of_name(name: str) -> str:
+def advice_for_name(name: str) -> str:
     """Return what to write instead of a call that other languages have; nothing for another name."""
     return {"cast": CAST, "try_cast": CAST, "if": _CASE, "iff": _CASE, "iif": _CASE}.get(name.lower(), "")
 
 
-def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
+def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
     """Return the refusal that an error of a ``verb`` is at a place; ``instead``: its advice, where that is for Python alone."""
     said = error.args[0]
     assert isinstance(said, Sentence)
@@ -120,4 +120,4 @@ def refused(place: Place, error: StreamqError, verb: str, instead: str = "") -> 
     return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
 
 
-__all__ = ["CAST", "of_name", "refused", "unexpected_at"]
+__all__ = ["CAST", "advice_for_name", "refusal_for", "unexpected_at"]

@@ -40,7 +40,7 @@ def check_program(program: Program) -> None:
         extents[definition.name] = extent_of(definition, extents)
 
 
-def advice_of(program: Program, primitive: Collection[str]) -> Iterator[str]:
+def advise(program: Program, primitive: Collection[str]) -> Iterator[str]:
     """Yield what to warn of in a program; ``primitive`` are the event types that are no patterns."""
     for definition in program.definitions:
         for part in parts_of(definition.pattern):

@@ -12,19 +12,19 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
-from streamq.patterns.advice import of_name, refused
+from streamq.patterns.advice import advice_for_name, refusal_for
 from streamq.patterns.composite_fields import CompositeField, CompositeFields
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
     VariableColumns,
-    as_written,
-    at,
     contributors_of,
-    filtered,
-    id_of,
-    of,
-    root_of,
+    field_column,
+    filter_stream,
+    id_column,
+    in_pattern_names,
+    root_column,
+    start_column,
     written_name,
 )
 from streamq.patterns.source_text import Refusal
@@ -49,7 +49,12 @@ from streamq.plan.schema import Schema
 from streamq.plan.spark_names import AGGREGATES, function_names
 from streamq.user_code.repository import modules
 
-OWN: Mapping[str, Callable[[str], str]] = {"Vs": at, "root": root_of, "id": id_of, "contributors": contributors_of}
+OWN: Mapping[str, Callable[[str], str]] = {
+    "Vs": start_column,
+    "root": root_column,
+    "id": id_column,
+    "contributors": contributors_of,
+}
 """What every variable has beside its payload, and the columns of it.
 
 The start of its match, that of the earliest event below it, what tells it from all others, and what tells its contributors.
@@ -124,7 +129,7 @@ class Variables:
             match condition:
                 case AttributeEquals(attribute, value):
                     for name in self.events_with(attribute, condition.place):
-                        yield self.conjunct(Col(of(name, attribute)) == Lit(value.value), condition.place)
+                        yield self.conjunct(Col(field_column(name, attribute)) == Lit(value.value), condition.place)
                 case CorrelationKey(_, False) if self.repeated:
                     names = ", ".join(sorted(self.repeated & self.fields.keys()))
                     raise Refusal(
@@ -132,7 +137,9 @@ class Variables:
                     )
                 case CorrelationKey(attributes, False):
                     for attribute in attributes:
-                        columns = [Col(of(name, attribute)) for name in self.events_with(attribute, condition.place)]
+                        columns = [
+                            Col(field_column(name, attribute)) for name in self.events_with(attribute, condition.place)
+                        ]
                         for i, column in enumerate(columns):
                             yield from (self.conjunct(other != column, condition.place) for other in columns[:i])
                 case CorrelationKey():
@@ -182,7 +189,7 @@ class Variables:
                 try:
                     return self.read(value).cast(kind)
                 except PlanError as error:
-                    raise refused(written.place, error, "cast", TYPES) from error
+                    raise refusal_for(written.place, error, "cast", TYPES) from error
             case Apply(function, arguments) if function in OPERATORS:
                 return OPERATORS[function](*map(self.read, arguments))
             case Apply(function, (EventField() as of,)) if (aggregate := self._run_aggregate(function, of)) is not None:
@@ -225,14 +232,14 @@ class Variables:
         """
         fields = self.fields.get(variable, ())
         if name in fields:
-            return Col(of(variable, name))
+            return Col(field_column(variable, name))
         own = next((of_variable for own, of_variable in OWN.items() if own.lower() == name.lower()), None)
         if own is not None:
             return Col(own(variable))
         composite = self.composites.get(variable, {})
         if name in composite:
             self._check_composite(variable, name, place)
-            return Col(of(variable, name))
+            return Col(field_column(variable, name))
         legal = (f for f, field in composite.items() if field.is_single and len(self._types(f, field)) == 1)
         raise _no_field(variable, name, [*fields, *legal], place)
 
@@ -259,7 +266,7 @@ class Variables:
     def composites_in(self, columns: Collection[str]) -> dict[str, dict[str, tuple[str, ...]]]:
         """Return the fields of sub-patterns among some columns, by variable and name, each with the events that may have it."""
         return {
-            variable: {name: field.owners for name, field in fields.items() if of(variable, name) in columns}
+            variable: {name: field.owners for name, field in fields.items() if field_column(variable, name) in columns}
             for variable, fields in self.composites.items()
         }
 
@@ -281,7 +288,7 @@ class Variables:
         raise Refusal(place, f"no field {name!r}", f"there are: {', '.join(every)}", nearest(name, every))
 
 
-class Unplaced:
+class PendingConditions:
     """The conditions of a definition that have no place yet: each goes where its variables first meet, and is done with."""
 
     def __init__(self, conjuncts: Iterable[Conjunct]):
@@ -300,7 +307,7 @@ class Unplaced:
 
     def holding(self, matches: Matches) -> Matches:
         """The matches for which those conditions hold that are about them alone."""
-        return replace(matches, stream=filtered(matches.stream, self.taken_on(matches)))
+        return replace(matches, stream=filter_stream(matches.stream, self.taken_on(matches)))
 
 
 def on_matches(conjunct: Conjunct, matches: Matches) -> Expr:
@@ -316,7 +323,7 @@ def condition_on(
     ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events; a
     condition on a field of such an event is true, too.
     """
-    expr = typed(conjunct.condition, matches, schema, conjunct.place, boolean=True)
+    expr = typed_expr(conjunct.condition, matches, schema, conjunct.place, boolean=True)
     if not conjunct.names & optional:
         return expr
     owners = {column: start for named in matches.values() for column, start in named.owners.items()}
@@ -327,7 +334,7 @@ def condition_on(
     return reduce(lambda a, b: a | b, [*(start.is_null() for start in starts), expr])
 
 
-def typed(
+def typed_expr(
     expr: Expr, matches: Mapping[str, VariableColumns], schema: Schema, place: Place, *, boolean: bool = False
 ) -> Expr:
     """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
@@ -337,9 +344,9 @@ def typed(
     fields = (Attribute(written_name(name), kind) for name, kind in zip(columns, kinds, strict=True))
     written = Schema(tuple(fields), schema.axis)
     try:
-        kind = infer(as_written(expr), written, "cedr")
+        kind = infer(in_pattern_names(expr), written, "cedr")
     except StreamqError as error:
-        raise refused(place, error, "cedr") from error
+        raise refusal_for(place, error, "cedr") from error
     if boolean and not isinstance(kind, t.BooleanType | t.NullType):
         raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
     return rewrite(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
@@ -347,7 +354,9 @@ def typed(
 
 def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
     """Whether one of some expressions reads an id, or those of contributors."""
-    return any(name.endswith((id_of(""), contributors_of(""))) for c in conjuncts for name in columns_of(c.condition))
+    return any(
+        name.endswith((id_column(""), contributors_of(""))) for c in conjuncts for name in columns_of(c.condition)
+    )
 
 
 def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
@@ -368,7 +377,10 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
                 place, f"{name!r} is of a window's events", "", "Put a window over the matches: .tumbling_window(...)."
             )
         raise Refusal(
-            place, f"no function {name!r}", "", of_name(name) or hint or "A function of your own is made by @sq.udf."
+            place,
+            f"no function {name!r}",
+            "",
+            advice_for_name(name) or hint or "A function of your own is made by @sq.udf.",
         )
 
     def called(arguments: Sequence[Expr]) -> Expr:
@@ -376,9 +388,9 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
             expression: Expr = call(*arguments)
             return expression
         except StreamqError as error:
-            raise refused(place, error, "cedr") from error
+            raise refusal_for(place, error, "cedr") from error
 
     return called
 
 
-__all__ = ["Conjunct", "Unplaced", "Variables", "asks_for_ids", "condition_on", "on_matches", "typed"]
+__all__ = ["Conjunct", "PendingConditions", "Variables", "asks_for_ids", "condition_on", "on_matches", "typed_expr"]

@@ -41,7 +41,7 @@ class CorrelationKeys:
         return field if kind == self.types[name] else Cast(field, self.types[name])
 
 
-def correlation(
+def extract_keys(
     where: Iterable[Condition],
     conjuncts: Several[Conjunct],
     variables: Variables,
@@ -138,4 +138,4 @@ class _Groups:
         return list({id(g): g for g in self._group.values()}.values())
 
 
-__all__ = ["CorrelationKeys", "are_connected", "correlation"]
+__all__ = ["CorrelationKeys", "are_connected", "extract_keys"]

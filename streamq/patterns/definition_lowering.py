@@ -15,20 +15,20 @@ from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
-from streamq.patterns.conditions import Unplaced
+from streamq.patterns.conditions import PendingConditions
 from streamq.patterns.correlation import CorrelationKeys
-from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, numbered, placed_id
+from streamq.patterns.ids import ORDINAL, check_identified, event_id, match_id, number_points, placed_id
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
-    altered,
-    at,
     contributor_of,
-    id_of,
-    key,
-    of,
-    root_of,
-    so_many,
+    field_column,
+    id_column,
+    key_column,
+    root_column,
+    start_column,
+    tick_count,
+    with_lifetimes,
 )
 from streamq.patterns.part_scan import PartScan, shared_events
 from streamq.patterns.pattern_operator import PatternOperator
@@ -62,7 +62,7 @@ class DefinitionLowering:
         self,
         types: Mapping[str, EventType],
         correlation: CorrelationKeys,
-        conditions: Unplaced,
+        conditions: PendingConditions,
         runs: Mapping[str, RunAggregate],
         composites: Mapping[str, Mapping[str, Sequence[str]]],
         *,
@@ -102,7 +102,7 @@ class DefinitionLowering:
     @property
     def keys(self) -> tuple[str, ...]:
         """The columns of the correlation keys."""
-        return tuple(key(k) for k in self.correlation.keys)
+        return tuple(key_column(k) for k in self.correlation.keys)
 
     # events
 
@@ -112,23 +112,23 @@ class DefinitionLowering:
         points = kind.stream.to_points()
         if self.has_ids and kind.id is None:
             check_identified(pattern, kind.fields, points.schema)
-            points = numbered(points, ORDINAL)
-        columns: dict[str, Expr] = {of(name, f): Col(f) for f in kind.fields}
-        columns[at(name)] = Lifetime("start")
-        root: Expr = Col(at(name))
+            points = number_points(points, ORDINAL)
+        columns: dict[str, Expr] = {field_column(name, f): Col(f) for f in kind.fields}
+        columns[start_column(name)] = Lifetime("start")
+        root: Expr = Col(start_column(name))
         if kind.root is not None:
-            root = Col(root_of(name))
+            root = Col(root_column(name))
             columns[root.name] = kind.root
         own = {contributor_of(name, i): start for i, start in enumerate(kind.contributors)}
         columns |= own
         if self.has_ids:
-            columns[id_of(name)] = (
+            columns[id_column(name)] = (
                 kind.id if kind.id is not None else event_id(pattern.name, kind.fields, points.schema)
             )
         for k, field in self.correlation.fields_of(name):
-            columns[key(k)] = self.correlation.value(k, Col(field), points.schema.type_of(field))
+            columns[key_column(k)] = self.correlation.value(k, Col(field), points.schema.type_of(field))
         stream = points._derive(Select(points.plan, tuple(columns.items())))
-        starts, own_id = Col(at(name)), Col(id_of(name)) if self.has_ids else None
+        starts, own_id = Col(start_column(name)), Col(id_column(name)) if self.has_ids else None
         ids = () if own_id is None else (own_id,)
         contributors = tuple(map(Col, own)) or (starts,)
         matches = Matches(
@@ -138,7 +138,7 @@ class DefinitionLowering:
             starts=starts,
             root=root,
             contributors=contributors,
-            lasts=so_many(1),
+            lasts=tick_count(1),
             id=own_id,
             ids=ids,
         )
@@ -182,7 +182,7 @@ class DefinitionLowering:
         pair = self.pair(matches, negated)
         if reach <= 1:
             return matches
-        before = altered(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
+        before = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, reach - 1))
         return replace(matches, stream=pair.without(matches.stream, before, negated.starts > start))
 
 

@@ -12,22 +12,22 @@ from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.patterns import syntax
-from streamq.patterns.advice import refused
+from streamq.patterns.advice import refusal_for
 from streamq.patterns.composite_fields import composites_of
-from streamq.patterns.conditions import Conjunct, Unplaced, Variables, asks_for_ids, condition_on, typed
-from streamq.patterns.correlation import correlation
+from streamq.patterns.conditions import Conjunct, PendingConditions, Variables, asks_for_ids, condition_on, typed_expr
+from streamq.patterns.correlation import extract_keys
 from streamq.patterns.definition_lowering import DefinitionLowering, EventType
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
-    altered,
     contributor_of,
-    filtered,
-    greatest,
-    least,
-    of,
-    run_of,
-    so_many,
+    field_column,
+    filter_stream,
+    greatest_instant,
+    least_instant,
+    run_variable,
+    tick_count,
+    with_lifetimes,
 )
 from streamq.patterns.pattern_tree import (
     Type,
@@ -121,12 +121,12 @@ def _defined(
     variables = _variables(definition.pattern, types)
     optional = optional_below(definition.pattern)
     conjuncts = [*variables.conjuncts(definition.where), *where(variables)]
-    keys, conjuncts = correlation(definition.where, conjuncts, variables, optional, definition.pattern)
+    keys, conjuncts = extract_keys(definition.where, conjuncts, variables, optional, definition.pattern)
     read = _read_outputs(definition, variables)
     if not read:
         variables.runs.update(_listed_runs(variables))
     has_ids = has_ids or asks_for_ids([*conjuncts, *read.values()])
-    conditions = Unplaced(c for c in conjuncts if c.variables)
+    conditions = PendingConditions(c for c in conjuncts if c.variables)
     asked = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
     asked |= {run.column for run in variables.runs.values() if run.column is not None}
     composites = variables.composites_in(asked)
@@ -135,7 +135,7 @@ def _defined(
     _check_left(conditions.left, variables)
     # what is about no variable is about the matches, and about nothing that is negated below
     constant = [condition_on(c, {}, matches.schema, frozenset()) for c in conjuncts if not c.variables]
-    stream = filtered(_living(matches, definition), constant)
+    stream = filter_stream(_living(matches, definition), constant)
     outputs = _outputs(read, matches, variables)
     ids = {} if matches.id is None else {ID: matches.id}
     is_cut = definition.validity is not None and definition.validity.start is not None
@@ -181,7 +181,7 @@ def _check_scopes(whole: Part, axis: str) -> None:
             try:
                 ticks(pattern.duration, axis, "cedr")
             except StreamqError as error:
-                raise refused(pattern.scope_place, error, "cedr", "Write a unit behind it: 5 minutes.") from error
+                raise refusal_for(pattern.scope_place, error, "cedr", "Write a unit behind it: 5 minutes.") from error
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
@@ -193,7 +193,7 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
                 raise Refusal(part.place, f"{part.variable!r} stands for two patterns")
             below[part.variable] = frozenset(variables_below(part)) - negated_below(part)
     repeated = repeated_below(whole)
-    below |= {run_of(name): below[name] for name in repeated}
+    below |= {run_variable(name): below[name] for name in repeated}
     fields = {name: types[kind.name].fields for name, kind in events.items()}
     kinds = {
         (name, field): types[kind.name].stream.schema.type_of(field)
@@ -219,20 +219,20 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
 
 def _living(matches: Matches, definition: Definition) -> Stream:
     """The matches with their lifetimes, and what the slices leave of them."""
-    lasts = greatest([matches.lasts, so_many(1)])
-    stream = altered(matches.stream, Start(), Length(LengthKind.GIVEN, expr=lasts))
+    lasts = greatest_instant([matches.lasts, tick_count(1)])
+    stream = with_lifetimes(matches.stream, Start(), Length(LengthKind.GIVEN, expr=lasts))
     axis = stream.schema.axis_type
     start: Expr = Lifetime("start")
     if definition.occurrence is not None:
         low, high = _bounds(definition.occurrence, stream.schema.axis)
         conditions = [*([] if low is None else [start >= low]), *([] if high is None else [start < high])]
-        stream = filtered(stream, conditions)
+        stream = filter_stream(stream, conditions)
     if definition.validity is not None:
         low, high = _bounds(definition.validity, stream.schema.axis)
-        begins = instant_as_ticks(start if low is None else greatest([start, low]), axis)
-        ends = instant_as_ticks(Lifetime("end") if high is None else least([Lifetime("end"), high]), axis)
-        length = Length(LengthKind.GIVEN, expr=greatest([ends - begins, so_many(0)]))
-        stream = altered(stream, Start(expr=begins), length)
+        begins = instant_as_ticks(start if low is None else greatest_instant([start, low]), axis)
+        ends = instant_as_ticks(Lifetime("end") if high is None else least_instant([Lifetime("end"), high]), axis)
+        length = Length(LengthKind.GIVEN, expr=greatest_instant([ends - begins, tick_count(0)]))
+        stream = with_lifetimes(stream, Start(expr=begins), length)
     return stream
 
 
@@ -278,7 +278,7 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
         try:
             check_names([field.name], "cedr")
         except StreamqError as error:
-            raise refused(field.place, error, "cedr", "Write AS and another name behind it.") from error
+            raise refusal_for(field.place, error, "cedr", "Write AS and another name behind it.") from error
         outputs[field.name] = output
     return outputs
 
@@ -288,16 +288,18 @@ def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Varia
     if not outputs:
         lists = {(a.variable, a.column): Col(name) for name, a in _listed_runs(variables).items()}
         fields: dict[str, Expr] = {
-            f"{v}_{f}": lists.get((v, of(v, f)), Col(of(v, f))) for v in matches.events for f in variables.fields[v]
+            f"{v}_{f}": lists.get((v, field_column(v, f)), Col(field_column(v, f)))
+            for v in matches.events
+            for f in variables.fields[v]
         }
         return {**fields, "root": matches.root}
-    return {n: typed(o.condition, matches.variables, matches.schema, o.place) for n, o in outputs.items()}
+    return {n: typed_expr(o.condition, matches.variables, matches.schema, o.place) for n, o in outputs.items()}
 
 
 def _listed_runs(variables: Variables) -> dict[str, RunAggregate]:
     """The lists that a match has without OUTPUT, for each field of an event that is repeated."""
     events = [name for name in variables.fields if name in variables.repeated]
-    lists = (RunAggregate("collect", v, of(v, f), NOWHERE) for v in events for f in variables.fields[v])
+    lists = (RunAggregate("collect", v, field_column(v, f), NOWHERE) for v in events for f in variables.fields[v])
     return {aggregate.name: aggregate for aggregate in lists}
 
 

@@ -27,7 +27,7 @@ def count_of(count: Any, verb: str) -> int:
     return number
 
 
-def scope_of(within: Duration, verb: str) -> syntax.Scope:
+def parse_scope(within: Duration, verb: str) -> syntax.Scope:
     """Return a scope as texts have it; raise TimeError for what is no duration, PlanError for one that is not positive."""
     ticks = length(within, verb)
     if ticks <= 0:
@@ -45,4 +45,4 @@ class NegatingVerbs(Verbs):
         """Return the pattern that an operator makes of this one and another, which is negated."""
 
 
-__all__ = ["NegatingVerbs", "count_of", "scope_of"]
+__all__ = ["NegatingVerbs", "count_of", "parse_scope"]

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 
 from streamq.aggregates.counts import count
 from streamq.functions.builder import builder
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.functions.id_text import IdText
 from streamq.functions.structures import SEQUENCE
 from streamq.operators.tick_expressions import instant_as_ticks
-from streamq.patterns.matches import so_many
+from streamq.patterns.matches import tick_count
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import Refusal
 from streamq.plan.expr import Call, Col, Expr, Lit
@@ -25,11 +25,11 @@ ORDINAL = "@.ordinal"
 """The column of that number."""
 
 
-def numbered(points: Stream, to: str) -> Stream:
+def number_points(points: Stream, to: str) -> Stream:
     """Points with a number: those that are equal in start and payload get 0, 1, 2, ..."""
     names = points.columns
     counted = points.group_by(*names).tumbling_window(_a_tick(points)).select(**{to: count()})
-    ordinals = counted.with_columns(**{to: Call(SEQUENCE, (so_many(0), Col(to) - so_many(1)))})
+    ordinals = counted.with_columns(**{to: Call(SEQUENCE, (tick_count(0), Col(to) - tick_count(1)))})
     return ordinals.explode(to).select(*names, to)
 
 
@@ -42,7 +42,7 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     starts = instant_as_ticks(Lifetime("start"), schema.axis_type)
     parts: list[Expr] = [Lit(f"{name} "), starts.cast("string"), Lit(" "), Col(ORDINAL).cast("string")]
     parts += [Call(IdText(schema.type_of(field)), (Col(field),)) for field in fields]
-    return Call(by_name("concat"), tuple(parts))
+    return Call(function_of("concat"), tuple(parts))
 
 
 def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> None:
@@ -60,18 +60,18 @@ def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
     """What tells a match of an operator from all others: the ids of its contributors; NULL where there is no match."""
     listed = builder("concat_ws")(", ", *ids)
     return Call(
-        by_name("nvl2"),
-        (starts, Call(by_name("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),
+        function_of("nvl2"),
+        (starts, Call(function_of("concat"), (Lit(f"{operator} ("), listed, Lit(")"))), Lit(None).cast("string")),
     )
 
 
 def placed_id(place: int, id: Expr) -> Expr:
     """The id of a contributor behind the place of its part, from 1; NULL where the match has none there."""
-    return Call(by_name("concat"), (Lit(f"{place}: "), id))
+    return Call(function_of("concat"), (Lit(f"{place}: "), id))
 
 
 def _a_tick(stream: Stream) -> Duration:
     return dt.timedelta(microseconds=1) if stream.schema.axis == TIMESTAMP else 1
 
 
-__all__ = ["ORDINAL", "check_identified", "event_id", "match_id", "numbered", "placed_id"]
+__all__ = ["ORDINAL", "check_identified", "event_id", "match_id", "number_points", "placed_id"]

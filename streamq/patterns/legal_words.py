@@ -79,7 +79,7 @@ def is_keyword(word: str) -> bool:
     return word.upper() in _spellings()
 
 
-def legal(tokens: Iterable[str]) -> str:
+def legal_sentence(tokens: Iterable[str]) -> str:
     """Return what tokens are called, in one sentence, or nothing if there are none."""
     left = set(tokens)
     words: list[str] = []

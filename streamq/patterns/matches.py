@@ -13,7 +13,7 @@ from functools import reduce
 from pyspark.sql.types import LongType
 
 from streamq.choices import LengthKind
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.functions.choice import COALESCE
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
@@ -29,22 +29,22 @@ from streamq.stream import Stream
 POINT = Length(LengthKind.FIXED, 1)
 
 
-def at(variable: str) -> str:
+def start_column(variable: str) -> str:
     """The column of the instant at which a variable's event starts."""
     return f"{variable}.@"
 
 
-def of(variable: str, name: str) -> str:
+def field_column(variable: str, name: str) -> str:
     """The column of a variable's field."""
     return f"{variable}.{name}"
 
 
-def root_of(variable: str) -> str:
+def root_column(variable: str) -> str:
     """The column of the root of a variable's match."""
     return f"{variable}.@.root"
 
 
-def id_of(variable: str) -> str:
+def id_column(variable: str) -> str:
     """The column of the id of a variable's match."""
     return f"{variable}.@.id"
 
@@ -59,7 +59,7 @@ def contributor_of(variable: str, number: int) -> str:
     return f"{variable}.@.{number}"
 
 
-def run_of(variable: str) -> str:
+def run_variable(variable: str) -> str:
     """The variable that stands for all occurrences of another one in a run: it has their aggregates."""
     return f"{variable}@"
 
@@ -77,10 +77,10 @@ class RunAggregate:
     def name(self) -> str:
         """The column of its value."""
         argument = self.variable if self.column is None else written_name(self.column)
-        return f"{run_of(self.variable)}.{self.function}({argument})"
+        return f"{run_variable(self.variable)}.{self.function}({argument})"
 
 
-def as_written(expr: Expr) -> Expr:
+def in_pattern_names(expr: Expr) -> Expr:
     """An expression over columns of matches with the names that a text has for them: ``x.Vs``, ``x.id``, ``x.v``."""
     return rewrite(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
 
@@ -93,7 +93,7 @@ def written_name(column: str) -> str:
     return f"{variable}.Vs" if name == "@" else f"{variable}.{name.removeprefix('@.')}"
 
 
-def key(name: str) -> str:
+def key_column(name: str) -> str:
     """The column of a correlation key's value."""
     return f"@.{name}"
 
@@ -143,15 +143,15 @@ class Matches:
 
         ``fields``: those of a sub-pattern, each with the variables of the events that may have it, of which a match has one.
         """
-        columns = {at(variable): self.starts, root_of(variable): self.root}
+        columns = {start_column(variable): self.starts, root_column(variable): self.root}
         owners = {}
         for name, events in fields.items():
-            values = tuple(Col(of(event, name)) for event in events)
-            columns[of(variable, name)] = values[0] if len(values) == 1 else Call(COALESCE, values)
-            owners[of(variable, name)] = least([Col(at(event)) for event in events])
+            values = tuple(Col(field_column(event, name)) for event in events)
+            columns[field_column(variable, name)] = values[0] if len(values) == 1 else Call(COALESCE, values)
+            owners[field_column(variable, name)] = least_instant([Col(start_column(event)) for event in events])
         if self.id is not None:
-            ids = listed(self.ids) if self.listed_ids is None else self.listed_ids
-            columns |= {id_of(variable): self.id, contributors_of(variable): ids}
+            ids = id_list(self.ids) if self.listed_ids is None else self.listed_ids
+            columns |= {id_column(variable): self.id, contributors_of(variable): ids}
         return VariableColumns(self.starts, columns, owners)
 
     def ticks(self, instant: Expr) -> Expr:
@@ -159,61 +159,61 @@ class Matches:
         return instant_as_ticks(instant, self.schema.axis_type)
 
 
-def altered(stream: Stream, start: Start, length: Length) -> Stream:
+def with_lifetimes(stream: Stream, start: Start, length: Length) -> Stream:
     """A stream with other lifetimes."""
     return stream._derive(AlterLifetime(stream.plan, start, length))
 
 
-def filtered(stream: Stream, conditions: Iterable[Expr]) -> Stream:
+def filter_stream(stream: Stream, conditions: Iterable[Expr]) -> Stream:
     """The events of a stream for which conditions hold."""
     condition = conjunction(conditions)
     return stream if condition is None else stream._derive(Where(stream.plan, condition))
 
 
-def opened(stream: Stream, scope: int) -> Stream:
+def open_matches(stream: Stream, scope: int) -> Stream:
     """Matches that live while another event may follow: from behind their start, as long as any scope."""
-    return altered(stream, Start(by=1), Length(LengthKind.FIXED, scope))
+    return with_lifetimes(stream, Start(by=1), Length(LengthKind.FIXED, scope))
 
 
 def rest_of_scope(matches: Matches, first: Expr, scope: int) -> Expr:
     """Return how much of the scope that begins at an instant lies behind a match's start, in ticks."""
-    return so_many(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
+    return tick_count(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
 
 
-def elapsed(later: Matches, first: Expr) -> Expr:
+def elapsed_ticks(later: Matches, first: Expr) -> Expr:
     """Return how long after an instant a later match starts, in ticks."""
     return later.ticks(later.starts) - later.ticks(first)
 
 
-def listed(ids: Sequence[Expr]) -> Expr:
+def id_list(ids: Sequence[Expr]) -> Expr:
     """The list of some ids, of those that are there."""
-    return Call(by_name("array_compact"), (Call(by_name("array"), tuple(ids)),))
+    return Call(function_of("array_compact"), (Call(function_of("array"), tuple(ids)),))
 
 
-def least(instants: Sequence[Expr]) -> Expr:
+def least_instant(instants: Sequence[Expr]) -> Expr:
     """The least of some instants, of those that are there."""
-    return instants[0] if len(instants) == 1 else Call(by_name("least"), tuple(instants))
+    return instants[0] if len(instants) == 1 else Call(function_of("least"), tuple(instants))
 
 
-def greatest(instants: Sequence[Expr]) -> Expr:
+def greatest_instant(instants: Sequence[Expr]) -> Expr:
     """The greatest of some instants, of those that are there."""
-    return instants[0] if len(instants) == 1 else Call(by_name("greatest"), tuple(instants))
+    return instants[0] if len(instants) == 1 else Call(function_of("greatest"), tuple(instants))
 
 
-def in_order(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
+def sorted_starts(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
     """The starts of a match's contributors in the order of time; they differ, and NULL are those that it has none of."""
     if count == 1:
-        return (greatest(starts),)
+        return (greatest_instant(starts),)
     # each is the least of those behind the one before
-    ordered = [least(starts)]
+    ordered = [least_instant(starts)]
     for _ in range(count - 2):
         last = ordered[-1]
-        behind = [Call(by_name("nullif"), (greatest([s, last]), last)) for s in starts]
-        ordered.append(least(behind))
-    return (*ordered, greatest(starts))
+        behind = [Call(function_of("nullif"), (greatest_instant([s, last]), last)) for s in starts]
+        ordered.append(least_instant(behind))
+    return (*ordered, greatest_instant(starts))
 
 
-def so_many(number: int) -> Expr:
+def tick_count(number: int) -> Expr:
     """A number of ticks."""
     return Lit(number, LongType())
 
@@ -229,20 +229,20 @@ __all__ = [
     "Matches",
     "RunAggregate",
     "VariableColumns",
-    "altered",
-    "at",
+    "with_lifetimes",
+    "start_column",
     "conjunction",
     "contributor_of",
-    "elapsed",
-    "filtered",
-    "greatest",
-    "in_order",
-    "key",
-    "least",
-    "of",
-    "opened",
+    "elapsed_ticks",
+    "filter_stream",
+    "greatest_instant",
+    "sorted_starts",
+    "key_column",
+    "least_instant",
+    "field_column",
+    "open_matches",
     "rest_of_scope",
-    "root_of",
-    "run_of",
-    "so_many",
+    "root_column",
+    "run_variable",
+    "tick_count",
 ]

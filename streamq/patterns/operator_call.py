@@ -9,26 +9,27 @@ from typing import Any, cast
 from lark import Token, Tree
 
 from streamq.errors import TimeError
-from streamq.patterns.advice import refused
+from streamq.patterns.advice import refusal_for
 from streamq.patterns.operators import operators
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_tree import SCOPE, Argument, Form
+from streamq.patterns.pattern_tree import SCOPE, Argument, ArgumentKind
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Place, Scope
-from streamq.patterns.token_values import duration, place_of, whole_number, written
+from streamq.patterns.token_values import parse_duration, parse_whole_number, token_place, token_text
 from streamq.time import length
 
 PATTERNS = frozenset({"OPERATOR", "NAME", "QUOTED"})
 NUMBERS = frozenset({"NUMBER", "MINUS"})
 TOKENS = {
-    Form.PART: PATTERNS, Form.PARTS: PATTERNS, Form.COUNT: NUMBERS, Form.SCOPE: NUMBERS | {"STRING"},
+    ArgumentKind.PART: PATTERNS, ArgumentKind.PARTS: PATTERNS,
+    ArgumentKind.COUNT: NUMBERS, ArgumentKind.SCOPE: NUMBERS | {"STRING"},
 }  # fmt: skip
 """The tokens with which an argument begins."""
-PARTS = frozenset({Form.PART, Form.PARTS})
-AMOUNTS = frozenset({Form.COUNT, Form.SCOPE})
+PARTS = frozenset({ArgumentKind.PART, ArgumentKind.PARTS})
+AMOUNTS = frozenset({ArgumentKind.COUNT, ArgumentKind.SCOPE})
 
 
-class Misplaced(Exception):
+class MisplacedToken(Exception):
     """A token that the grammar allows, and no argument of its operator; ``legal`` are those that can stand there."""
 
     def __init__(self, place: Place, legal: Iterable[str]) -> None:
@@ -45,7 +46,7 @@ class Amount:
     @property
     def place(self) -> Place:
         """The instant at which it begins."""
-        return place_of(self.tokens[0])
+        return token_place(self.tokens[0])
 
     @property
     def is_number(self) -> bool:
@@ -59,17 +60,17 @@ class Amount:
 
     def count(self) -> int:
         """Return it as a count; raise Refusal for a number that is not whole."""
-        return whole_number(list(self.tokens), "a count")
+        return parse_whole_number(list(self.tokens), "a count")
 
     def scope(self) -> Scope:
         """Return it as a scope; raise Refusal for what is no duration, or not positive."""
-        within = duration(list(self.tokens))
+        within = parse_duration(list(self.tokens))
         try:
             ticks = length(within, "scope")
         except TimeError as error:
-            raise refused(self.place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
+            raise refusal_for(self.place, error, "scope", "Write 5 minutes, or '5 minutes'.") from None
         if ticks <= 0:
-            raise Refusal(self.place, "a scope that is not positive", f"found {written(list(self.tokens))}")
+            raise Refusal(self.place, "a scope that is not positive", f"found {token_text(list(self.tokens))}")
         return within
 
 
@@ -89,12 +90,12 @@ class OperatorCall:
             raise Refusal(argument.place, f"{self.keyword.upper()} has no scope", observed, self.kind.instead_of_scope)
         if not any(self.ways):
             last = self.arguments[-1]
-            raise Misplaced(comma, {"RPAR", *(["NUMBER"] if isinstance(last, Amount) and last.has_unit else [])})
+            raise MisplacedToken(comma, {"RPAR", *(["NUMBER"] if isinstance(last, Amount) and last.has_unit else [])})
         ways = tuple(rest for way in self.ways for expected, rest in _steps(way) if _fits(argument, expected.form))
         if not ways and isinstance(argument, Amount) and argument.has_unit and self.expects_count:
-            raise Misplaced(place_of(argument.tokens[-1]), {"COMMA"})
+            raise MisplacedToken(token_place(argument.tokens[-1]), {"COMMA"})
         if not ways:
-            raise Misplaced(_beginning(argument), self.legal)
+            raise MisplacedToken(_beginning(argument), self.legal)
         self.arguments.append(argument)
         self.ways = ways
 
@@ -108,10 +109,10 @@ class OperatorCall:
         """Return True if the next argument is a number and nothing else."""
         return self.legal == NUMBERS
 
-    def legal_behind(self, forms: Collection[Form]) -> frozenset[str]:
+    def legal_behind(self, forms: Collection[ArgumentKind]) -> frozenset[str]:
         """Return which of a comma and a bracket may stand behind an argument of some forms; a scope may still be missing."""
         rests = [rest for way in self.ways for expected, rest in _steps(way) if expected.form in forms]
-        may_end = any(all(a.is_optional or a.form == Form.SCOPE for a in rest) for rest in rests)
+        may_end = any(all(a.is_optional or a.form == ArgumentKind.SCOPE for a in rest) for rest in rests)
         may_go_on = any(rests) or not self._has_scope
         return frozenset({*(["RPAR"] if may_end else []), *(["COMMA"] if may_go_on else [])})
 
@@ -119,28 +120,28 @@ class OperatorCall:
         """Return the operator, closed by a bracket; raise Misplaced or Refusal where arguments are missing."""
         missing = [[a for a in way if not a.is_optional] for way in self.ways]
         if all(missing):
-            if missing[0][0].form != Form.SCOPE:
-                raise Misplaced(bracket, {"COMMA"})
+            if missing[0][0].form != ArgumentKind.SCOPE:
+                raise MisplacedToken(bracket, {"COMMA"})
             unscoped = "an unscoped negation: " if any(a.is_negated for a in self.kind.signature) else ""
             hint = "Write one behind the last pattern, such as 5 minutes."
-            raise Refusal(place_of(self.keyword), f"{unscoped}{self.keyword.upper()} without a scope", "", hint)
+            raise Refusal(token_place(self.keyword), f"{unscoped}{self.keyword.upper()} without a scope", "", hint)
         parts = [argument for argument in self.arguments if isinstance(argument, Part)]
         amounts = [argument for argument in self.arguments if isinstance(argument, Amount)]
         absent = sum(a.form in AMOUNTS for a in self.kind.signature) - len(amounts)
         values: dict[str, Any] = {}
         places: dict[str, Place] = {}
         for expected in self.kind.signature:
-            if expected.form == Form.PARTS:
+            if expected.form == ArgumentKind.PARTS:
                 values[expected.field], parts = tuple(parts), []
-            elif expected.form == Form.PART:
+            elif expected.form == ArgumentKind.PART:
                 values[expected.field] = parts.pop(0)
             elif expected.is_optional and absent:
                 absent -= 1
             else:
                 amount = amounts.pop(0)
                 places[expected.field] = amount.place
-                values[expected.field] = amount.count() if expected.form == Form.COUNT else amount.scope()
-        return self.kind(**values, places=places, place=place_of(self.keyword))
+                values[expected.field] = amount.count() if expected.form == ArgumentKind.COUNT else amount.scope()
+        return self.kind(**values, places=places, place=token_place(self.keyword))
 
     @property
     def _has_scope(self) -> bool:
@@ -166,7 +167,7 @@ def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | N
         return cast(int, behind[-1].start_pos), frozenset({"COMMA"})
     is_part = not (isinstance(behind[1], Amount | Tree) or _is(behind[1], "NUMBER", "MINUS", "STRING"))
     has_unit = len(behind) > 2
-    forms = PARTS if is_part else {Form.SCOPE} if has_unit else AMOUNTS
+    forms = PARTS if is_part else {ArgumentKind.SCOPE} if has_unit else AMOUNTS
     return None, tokens - {"COMMA", "RPAR"} | tokens & call.legal_behind(forms)
 
 
@@ -182,17 +183,17 @@ Way = tuple[Argument, ...]
 def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
     """Yield each argument of which the next one may be, and what may come behind it."""
     for number, argument in enumerate(way):
-        more = (replace(argument, is_optional=True),) if argument.form == Form.PARTS else ()
+        more = (replace(argument, is_optional=True),) if argument.form == ArgumentKind.PARTS else ()
         yield argument, (*more, *way[number + 1 :])
         if not argument.is_optional:
             return
 
 
-def _fits(argument: Part | Amount, form: Form) -> bool:
+def _fits(argument: Part | Amount, form: ArgumentKind) -> bool:
     """Return whether an argument is of a form."""
     if isinstance(argument, Part):
         return form not in AMOUNTS
-    return form == Form.SCOPE or (form == Form.COUNT and argument.is_number)
+    return form == ArgumentKind.SCOPE or (form == ArgumentKind.COUNT and argument.is_number)
 
 
 def _beginning(argument: Part | Amount) -> Place:
@@ -200,4 +201,4 @@ def _beginning(argument: Part | Amount) -> Place:
     return argument.place if isinstance(argument, Amount) else argument.pattern.place
 
 
-__all__ = ["Amount", "OperatorCall", "Misplaced", "legal_in_call"]
+__all__ = ["Amount", "OperatorCall", "MisplacedToken", "legal_in_call"]

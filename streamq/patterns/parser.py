@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, cast
 from streamq.errors import CedrError
 from streamq.patterns.advice import unexpected_at
 from streamq.patterns.checks import check_program
-from streamq.patterns.legal_words import keyword_like, keywords, keywords_of, legal, sign_at
+from streamq.patterns.legal_words import keyword_like, keywords, keywords_of, legal_sentence, sign_at
 from streamq.patterns.operators import operators
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import Program
@@ -34,7 +34,7 @@ def parse(text: str | bytes | SourceText) -> Program:
     """
     from lark import UnexpectedInput
 
-    from streamq.patterns.operator_call import Misplaced
+    from streamq.patterns.operator_call import MisplacedToken
 
     source = text if isinstance(text, SourceText) else source_text(text)
     try:
@@ -43,7 +43,7 @@ def parse(text: str | bytes | SourceText) -> Program:
         check_program(program)
     except Refusal as refusal:
         raise source.refused(refusal) from None
-    except Misplaced as misplaced:
+    except MisplacedToken as misplaced:
         raise _unexpected(source, source.offset(misplaced.place), misplaced.legal) from None
     except UnexpectedInput as unexpected:
         raise _unexpected_token(source, unexpected) from None
@@ -94,4 +94,6 @@ def _unexpected(source: SourceText, offset: int, tokens: frozenset[str]) -> Cedr
     else:
         offset, signs, hint = unexpected_at(text, offset, tokens)
         observed = f"found {signs!r}" if signs else observed
-    return source.error(source.place(offset), "this cannot stand here", observed, f"{hint} {legal(tokens)}".strip())
+    return source.error(
+        source.place(offset), "this cannot stand here", observed, f"{hint} {legal_sentence(tokens)}".strip()
+    )

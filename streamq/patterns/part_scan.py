@@ -37,9 +37,20 @@ from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.operators.union import Union
-from streamq.patterns.conditions import Conjunct, Unplaced, on_matches
+from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches
 from streamq.patterns.correlation import CorrelationKeys
-from streamq.patterns.matches import Matches, as_written, at, conjunction, filtered, greatest, key, least, of, so_many
+from streamq.patterns.matches import (
+    Matches,
+    conjunction,
+    field_column,
+    filter_stream,
+    greatest_instant,
+    in_pattern_names,
+    key_column,
+    least_instant,
+    start_column,
+    tick_count,
+)
 from streamq.patterns.pattern_tree import Type
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part
@@ -47,7 +58,7 @@ from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.passes import show_to_user, substitute
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import check
+from streamq.runtime.arrow_expr import check_in_process
 from streamq.runtime.candidates import ScannedPart
 from streamq.stream import Stream
 
@@ -92,7 +103,7 @@ class PartScan:
         matches: Sequence[Matches],
         scan: type[PatternScan],
         correlation: CorrelationKeys,
-        conditions: Unplaced,
+        conditions: PendingConditions,
     ):
         self.parts, self.matches, self.scan = parts, matches, scan
         self.correlation, self.conditions = correlation, conditions
@@ -120,7 +131,7 @@ class PartScan:
     def _input(self, numbers: Sequence[int]) -> _Input:
         """The events of one part, or of several over the same events, with the columns of each of them."""
         first = self.matches[numbers[0]]
-        columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
+        columns: dict[str, Expr] = {key_column(k): Col(key_column(k)) for k in self.grouped}
         own: dict[int, tuple[str, ...]] = {}
         conditions: dict[int, Expr] = {}
         for number in numbers:
@@ -136,15 +147,15 @@ class PartScan:
         columns |= {fits[number]: condition for number, condition in conditions.items()}
         stream = first.stream._derive(Select(first.stream.plan, tuple(columns.items())))
         if len(fits) == len(numbers):
-            stream = filtered(stream, [reduce(or_, (Col(name) for name in fits.values()))])
+            stream = filter_stream(stream, [reduce(or_, (Col(name) for name in fits.values()))])
         return _Input(stream, own, fits)
 
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
         """The value of a key in a part's events."""
         part = self.parts[number]
         if not isinstance(part.pattern, Type):
-            return Col(key(name))
-        field = of(_variable(part), self.correlation.fields[name][_variable(part)])
+            return Col(key_column(name))
+        field = field_column(_variable(part), self.correlation.fields[name][_variable(part)])
         return self.correlation.value(name, same[field], self.matches[number].schema.type_of(field))
 
     # matches
@@ -153,9 +164,9 @@ class PartScan:
         """The matches of ``count`` of the parts within a scope; but in ATMOST each of them has two events or more."""
         whole = self._union()
         # a NULL is equal to nothing
-        events = filtered(whole, [Col(key(k)).is_not_null() for k in self.grouped])
+        events = filter_stream(whole, [Col(key_column(k)).is_not_null() for k in self.grouped])
         lifetimes = instant_as_ticks(Lifetime("start"), events.schema.axis_type)
-        keys = tuple(key(k) for k in self.grouped)
+        keys = tuple(key_column(k) for k in self.grouped)
         fields = tuple(f for f in events.schema.fields if f.name not in (*keys, SOURCE))
         matches = self._named(events)
         operator = self.scan(
@@ -168,9 +179,9 @@ class PartScan:
             within=within,
         )
         scan = Scan(events.plan, keys, operator, (lifetimes, Col(SOURCE), *(Col(f.name) for f in fields)))
-        columns: dict[str, Expr] = {key(k): Col(key(k)) for k in self.grouped}
+        columns: dict[str, Expr] = {key_column(k): Col(key_column(k)) for k in self.grouped}
         for k in self.others:
-            columns[key(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
+            columns[key_column(k)] = Call(COALESCE, tuple(Col(_key_of(n, k)) for n in range(len(self.parts))))
         columns |= {name: Col(name) for m in self.matches for name in event_columns(m)}
         stream = events._derive(Select(scan, tuple(columns.items())))
         if self.scan.counts_others and self.grouped:
@@ -181,11 +192,11 @@ class PartScan:
     def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
         """The events of a part that have no key: they meet no others, nor themselves."""
         source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
-        conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key(k)).is_null() for k in self.grouped))]
+        conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key_column(k)).is_null() for k in self.grouped))]
         conditions += [Col(one.fits[number])] if number in one.fits else []
-        there = filtered(events, conditions)
-        own = {n: Col(n) for n in (*(key(k) for k in self.grouped), *one.columns[number])}
-        own |= {key(k): Col(_key_of(number, k)) for k in self.others}
+        there = filter_stream(events, conditions)
+        own = {n: Col(n) for n in (*(key_column(k) for k in self.grouped), *one.columns[number])}
+        own |= {key_column(k): Col(_key_of(number, k)) for k in self.others}
         absent = {n: Cast(Lit(None), events.schema.type_of(n)) for n in columns if n not in own}
         return there._derive(Select(there.plan, tuple((n, own[n] if n in own else absent[n]) for n in columns)))
 
@@ -207,10 +218,10 @@ class PartScan:
             stream=events,
             variables={name: named for m in self.matches for name, named in m.variables.items()},
             events=tuple(e for m in self.matches for e in m.events),
-            starts=starts[-1] if self.scan.in_order else greatest(starts),
-            root=least([m.root for m in self.matches]),
+            starts=starts[-1] if self.scan.in_order else greatest_instant(starts),
+            root=least_instant([m.root for m in self.matches]),
             contributors=(),
-            lasts=so_many(1),
+            lasts=tick_count(1),
             optional=frozenset[str]().union(*(m.optional for m in self.matches)),
         )
 
@@ -254,23 +265,28 @@ def _variable(part: Part) -> str:
 
 def _key_of(number: int, name: str) -> str:
     """The column of a key's value in the events of one part."""
-    return f"{number}{key(name)}"
+    return f"{number}{key_column(name)}"
 
 
 def event_columns(matches: Matches) -> list[str]:
     """The columns of matches but for the keys, event by event, each with its start first: in their order matches have theirs."""
-    names = [n for n in matches.schema.names if not n.startswith(key(""))]
-    owners = {name: at for at, event in enumerate(matches.events) for name in names if name.startswith(of(event, ""))}
-    starts = {at(event) for event in matches.events}
+    names = [n for n in matches.schema.names if not n.startswith(key_column(""))]
+    owners = {
+        name: at
+        for at, event in enumerate(matches.events)
+        for name in names
+        if name.startswith(field_column(event, ""))
+    }
+    starts = {start_column(event) for event in matches.events}
     return sorted(names, key=lambda n: (owners.get(n, len(owners)), n not in starts))
 
 
 def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
     try:
-        check(where, schema, "cedr")
+        check_in_process(where, schema, "cedr")
     except NeedsSpark as error:
         wrong = "a condition between parts that select or consume calls what only Spark has"
-        raise Refusal(conjunct.place, wrong, f"found {show_to_user(as_written(conjunct.condition))}") from error
+        raise Refusal(conjunct.place, wrong, f"found {show_to_user(in_pattern_names(conjunct.condition))}") from error
 
 
 __all__ = ["PartScan", "event_columns", "shared_events"]

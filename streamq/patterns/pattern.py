@@ -11,7 +11,7 @@ from typing import Any
 
 from streamq.compiler.explain_html import Section, page
 from streamq.errors import PlanError, kind_of, nearest, sentence, warn
-from streamq.patterns.checks import advice_of, check_program
+from streamq.patterns.checks import advise, check_program
 from streamq.patterns.conditions import Variables
 from streamq.patterns.contributor import AliasVerbs, Contributor, Function
 from streamq.patterns.definitions import no_type, used_types, variables_of
@@ -24,7 +24,7 @@ from streamq.patterns.parser import parse
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_text import render
 from streamq.patterns.pattern_tree import parts_of, variables_below
-from streamq.patterns.picture import explained
+from streamq.patterns.picture import picture_section
 from streamq.patterns.source_text import Refusal, SourceText, source_text
 from streamq.patterns.syntax import (
     Apply,
@@ -43,7 +43,7 @@ from streamq.stream import Stream
 
 
 @dataclass(frozen=True)
-class Written:
+class PatternProgram:
     """What a pattern says: definitions, the streams of its event types, and the conditions that are functions."""
 
     program: Program
@@ -54,7 +54,7 @@ class Written:
     """The text that says all of the program, if there is one."""
 
     @classmethod
-    def checked(cls, program: Program, types: Mapping[str, Any], functions: tuple[Function, ...]) -> Written:
+    def checked(cls, program: Program, types: Mapping[str, Any], functions: tuple[Function, ...]) -> PatternProgram:
         """Return what verbs say; raises PlanError for a program that no operator could mean."""
         try:
             check_program(program)
@@ -67,7 +67,7 @@ class Written:
         """The definition whose matches are the result."""
         return self.program.definitions[-1]
 
-    def with_last(self, definition: Definition, **more: Any) -> Written:
+    def with_last(self, definition: Definition, **more: Any) -> PatternProgram:
         """The same with another definition as the last."""
         return replace(self, program=Program((*self.program.definitions[:-1], definition)), source=None, **more)
 
@@ -92,7 +92,7 @@ class Written:
         names = self.names
         inputs = tuple(self.types[name].plan for name in names)
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
-        for advice in advice_of(self.program, primitive):
+        for advice in advise(self.program, primitive):
             warn(f"cedr: {advice}")
         return Detect(inputs, names, Definitions.of(self.program, self.source), self._conditions(names, inputs))
 
@@ -112,7 +112,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
     and ``root``, the start of the earliest event below. (docs/patterns.md)
     """
 
-    def __init__(self, written: Written, text: SourceText | None = None):
+    def __init__(self, written: PatternProgram, text: SourceText | None = None):
         """What is wrong with it is said at its place in the ``text``, if it comes from one."""
         self.written, self._source = written, text
         with self._refusing():
@@ -139,7 +139,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return Stream(plan, tables_behind((self, *others), "union"))
 
     def _explained_first(self) -> Sequence[Section]:
-        return [explained(self.written.program, self.text)]
+        return [picture_section(self.written.program, self.text)]
 
     def _repr_html_(self) -> str:
         """The picture of the pattern, as a notebook shows it."""
@@ -228,7 +228,7 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
         if not isinstance(given, Stream):
             not_a_stream(f"cedr, {name}", given)
     source = source_text(text)
-    pattern = Pattern(Written(parse(source), streams, source=source.text), source)
+    pattern = Pattern(PatternProgram(parse(source), streams, source=source.text), source)
     _ = pattern.plan  # a text says all of the pattern, so what is wrong with it is said at once
     return pattern
 
@@ -268,7 +268,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
             types[name] = stream
         where, functions = where + part.where, functions + part.functions
     program = Program((Definition("Pattern", Part(tree), where),))
-    return Pattern(Written.checked(program, types, functions))
+    return Pattern(PatternProgram.checked(program, types, functions))
 
 
 def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
@@ -318,4 +318,4 @@ def _called(function: Function, variables: Variables) -> Expr:
     return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
 
 
-__all__ = ["Pattern", "Written", "cedr", "pattern_of_parts"]
+__all__ = ["Pattern", "PatternProgram", "cedr", "pattern_of_parts"]

@@ -8,7 +8,7 @@ from streamq.choices import JoinKind
 from streamq.functions.comparison import EQUAL
 from streamq.operators.join import Join
 from streamq.patterns.conditions import Conjunct, condition_on
-from streamq.patterns.matches import Matches, conjunction, so_many
+from streamq.patterns.matches import Matches, conjunction, tick_count
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
@@ -36,7 +36,7 @@ class Pair:
             starts=last.starts,
             root=last.root,
             contributors=(),
-            lasts=so_many(1),
+            lasts=tick_count(1),
             optional=self.optional,
         )
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from streamq.choices import Consumption, Selection
 from streamq.patterns.legal_words import is_keyword
-from streamq.patterns.pattern_tree import Form, PatternTree, Type
+from streamq.patterns.pattern_tree import ArgumentKind, PatternTree, Type
 from streamq.patterns.syntax import (
     Apply,
     AttributeEquals,
@@ -83,13 +83,13 @@ def shown_pattern(pattern: PatternTree) -> str:
     for argument in pattern.signature:
         value = getattr(pattern, argument.field)
         match argument.form:
-            case Form.PARTS:
+            case ArgumentKind.PARTS:
                 shown += map(shown_part, value)
-            case Form.PART:
+            case ArgumentKind.PART:
                 shown.append(shown_part(value))
-            case Form.SCOPE:
+            case ArgumentKind.SCOPE:
                 shown.append(shown_duration(value))
-            case Form.COUNT:
+            case ArgumentKind.COUNT:
                 shown += [] if value is None else [str(value)]
     return _call(pattern.keyword, *shown)
 

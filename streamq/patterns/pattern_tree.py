@@ -13,11 +13,11 @@ from enum import Enum, auto
 from typing import ClassVar, Self
 
 from streamq.choices import Consumption, Selection
-from streamq.patterns.syntax import NOWHERE, Definition, Part, Place, Placed, Scope
+from streamq.patterns.syntax import NOWHERE, Definition, Part, Place, Scope, SyntaxNode
 from streamq.time import length
 
 
-class Form(Enum):
+class ArgumentKind(Enum):
     """The kind of thing that stands at the place of an argument."""
 
     PART = auto()
@@ -38,16 +38,16 @@ class Argument:
     """
 
     field: str
-    form: Form
+    form: ArgumentKind
     is_optional: bool = False
     is_negated: bool = False
 
 
-COUNT = Argument("count", Form.COUNT)
-PARTS = Argument("parts", Form.PARTS)
-SCOPE = Argument("within", Form.SCOPE)
-PATTERN = Argument("pattern", Form.PART)
-NEGATED = Argument("negated", Form.PART, is_negated=True)
+COUNT = Argument("count", ArgumentKind.COUNT)
+PARTS = Argument("parts", ArgumentKind.PARTS)
+SCOPE = Argument("within", ArgumentKind.SCOPE)
+PATTERN = Argument("pattern", ArgumentKind.PART)
+NEGATED = Argument("negated", ArgumentKind.PART, is_negated=True)
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ Extents = Mapping[str, Extent]
 
 
 @dataclass(frozen=True)
-class PatternTree(Placed, ABC):
+class PatternTree(SyntaxNode, ABC):
     """A pattern: one kind of operator over its parts, or the events of a type.
 
     places: where its counts and its scope stand in the text, by their fields.
@@ -108,14 +108,14 @@ class PatternTree(Placed, ABC):
 
     def _parts(self, arguments: Iterable[Argument]) -> Iterator[Part]:
         for argument in arguments:
-            if argument.form == Form.PART:
+            if argument.form == ArgumentKind.PART:
                 yield getattr(self, argument.field)
-            elif argument.form == Form.PARTS:
+            elif argument.form == ArgumentKind.PARTS:
                 yield from getattr(self, argument.field)
 
     def consuming(self) -> Self:
         """Return the same with positive parts that consume."""
-        single = [a.field for a in self.signature if a.form == Form.PART and not a.is_negated]
+        single = [a.field for a in self.signature if a.form == ArgumentKind.PART and not a.is_negated]
         parts = {name: replace(getattr(self, name), consumption=Consumption.CONSUME) for name in single}
         return replace(self, **parts)
 
@@ -220,7 +220,7 @@ def repeated_below(whole: Part) -> frozenset[str]:
     return frozenset(name for name in named if name is not None)
 
 
-def chooses(parts: Iterable[Part]) -> bool:
+def has_choice(parts: Iterable[Part]) -> bool:
     """Return whether a part does not just take each event, again and again."""
     return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
 
@@ -251,10 +251,10 @@ __all__ = [
     "Argument",
     "Extent",
     "Extents",
-    "Form",
+    "ArgumentKind",
     "PatternTree",
     "Type",
-    "chooses",
+    "has_choice",
     "extent_of",
     "extents_of",
     "leaves",

@@ -44,7 +44,7 @@ class Box:
     is_ordered: bool = False
 
 
-def explained(program: Program, text: str) -> Section:
+def picture_section(program: Program, text: str) -> Section:
     """The pattern, which is written so, as a part of an explanation."""
     definitions = {d.name: d for d in program.definitions}
     words = PictureWords(definitions)
@@ -102,4 +102,4 @@ def _box(part: Part, words: PictureWords, *, negated: bool = False) -> Box:
     return Box(title, keeps, parts, negated, pattern.is_ordered)
 
 
-__all__ = ["explained"]
+__all__ = ["picture_section"]

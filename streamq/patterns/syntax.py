@@ -28,7 +28,7 @@ NOWHERE = Place(0, 0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Placed:
+class SyntaxNode:
     """A node of the tree; its place is no part of its value."""
 
     place: Place = field(default=NOWHERE, compare=False, repr=False)
@@ -38,7 +38,7 @@ class Placed:
 
 
 @dataclass(frozen=True)
-class EventField(Placed):
+class EventField(SyntaxNode):
     """A field of an event, ``x.machine``; without a variable, ``machine``."""
 
     variable: str | None
@@ -46,7 +46,7 @@ class EventField(Placed):
 
 
 @dataclass(frozen=True, eq=False)
-class Literal(Placed):
+class Literal(SyntaxNode):
     """A constant: a string, an integer, a float, TRUE, FALSE or NULL. Constants of different types are not equal."""
 
     value: str | int | float | bool | None
@@ -63,7 +63,7 @@ class Literal(Placed):
 
 
 @dataclass(frozen=True)
-class Apply(Placed):
+class Apply(SyntaxNode):
     """A function of some arguments.
 
     Operators are functions too: ``= <> < <= > >= + - * / %``, ``and`` and ``or`` of two or more arguments (none of them of
@@ -83,7 +83,7 @@ class Apply(Placed):
 
 
 @dataclass(frozen=True)
-class CorrelationKey(Placed):
+class CorrelationKey(SyntaxNode):
     """All variables agree in each of these attributes; with ``equal=False``, no two of them do. It is a whole condition."""
 
     attributes: tuple[str, ...]
@@ -91,7 +91,7 @@ class CorrelationKey(Placed):
 
 
 @dataclass(frozen=True)
-class AttributeEquals(Placed):
+class AttributeEquals(SyntaxNode):
     """The attribute has this value in all variables: ``[attribute EQUAL 'value']``. It is a whole condition."""
 
     attribute: str
@@ -120,7 +120,7 @@ def shown_text(value: str) -> str:
 
 
 @dataclass(frozen=True)
-class Part(Placed):
+class Part(SyntaxNode):
     """A part of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
 
     pattern: PatternTree
@@ -133,7 +133,7 @@ class Part(Placed):
 
 
 @dataclass(frozen=True)
-class OutputField(Placed):
+class OutputField(SyntaxNode):
     """A field of the result; in a text the name of a plain field may be left out."""
 
     expression: Expression
@@ -141,7 +141,7 @@ class OutputField(Placed):
 
 
 @dataclass(frozen=True)
-class Slice(Placed):
+class Slice(SyntaxNode):
     """The instants ``[start, end)``, as numbers or as quoted timestamps; None is without a bound."""
 
     start: Literal | None
@@ -149,7 +149,7 @@ class Slice(Placed):
 
 
 @dataclass(frozen=True)
-class Definition(Placed):
+class Definition(SyntaxNode):
     """An event type that a pattern defines.
 
     ``pattern`` is a part so that the whole may have a variable. ``where`` are conditions that all hold: whatever AND connects,
@@ -166,7 +166,7 @@ class Definition(Placed):
 
 
 @dataclass(frozen=True)
-class Program(Placed):
+class Program(SyntaxNode):
     """The definitions of a text, in its order; a later one may use an earlier one as a type."""
 
     definitions: tuple[Definition, ...]

@@ -13,7 +13,7 @@ MAX_DIGITS = 100
 """The greatest length of a number or a duration, so that reading one takes bounded time."""
 
 
-def place_of(token: Token) -> Place:
+def token_place(token: Token) -> Place:
     """Return where a token begins."""
     return Place(token.line or 0, token.column or 0)
 
@@ -22,38 +22,38 @@ def unquoted(token: Token) -> str:
     return token[1:-1].replace("''", "'")
 
 
-def written(tokens: list[Token]) -> str:
+def token_text(tokens: list[Token]) -> str:
     """Tokens as a text has them: a sign before its number, else with blanks between."""
     return " ".join(tokens).replace("- ", "-")
 
 
-def number(tokens: list[Token]) -> int | float:
+def parse_number(tokens: list[Token]) -> int | float:
     """The number of a token, behind a sign or not."""
     digits = tokens[-1]
     if len(digits) > MAX_DIGITS:
-        raise Refusal(place_of(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
+        raise Refusal(token_place(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
     value = int(digits) if digits.isdigit() else float(digits)
     if math.isinf(value):
-        raise Refusal(place_of(tokens[0]), "a number beyond the range of doubles", f"found {written(tokens)}")
+        raise Refusal(token_place(tokens[0]), "a number beyond the range of doubles", f"found {token_text(tokens)}")
     return -value if len(tokens) == 2 else value
 
 
-def whole_number(tokens: list[Token], what: str) -> int:
-    value = number(tokens)
+def parse_whole_number(tokens: list[Token], what: str) -> int:
+    value = parse_number(tokens)
     if not isinstance(value, int):
-        raise Refusal(place_of(tokens[0]), f"{what} is a whole number", f"found {written(tokens)}")
+        raise Refusal(token_place(tokens[0]), f"{what} is a whole number", f"found {token_text(tokens)}")
     return value
 
 
-def duration(tokens: list[Token]) -> Scope:
+def parse_duration(tokens: list[Token]) -> Scope:
     """A duration in one form: a number of ticks, or a string in lower case with single blanks."""
     if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
-        raise Refusal(place_of(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
+        raise Refusal(token_place(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
     if tokens[0].type == "STRING":
         return " ".join(unquoted(tokens[0]).lower().split())
     if tokens[-1].type == "NUMBER":
-        return whole_number(tokens, "a scope without a unit")
-    return written(tokens).lower()
+        return parse_whole_number(tokens, "a scope without a unit")
+    return token_text(tokens).lower()
 
 
-__all__ = ["duration", "number", "place_of", "unquoted", "whole_number", "written"]
+__all__ = ["parse_duration", "parse_number", "token_place", "unquoted", "parse_whole_number", "token_text"]

@@ -27,7 +27,7 @@ from streamq.patterns.syntax import (
     Program,
     Slice,
 )
-from streamq.patterns.token_values import number, place_of, unquoted
+from streamq.patterns.token_values import parse_number, token_place, unquoted
 
 
 class TreeBuilder(Transformer[Token, Program]):
@@ -46,7 +46,7 @@ class TreeBuilder(Transformer[Token, Program]):
         occurrence: Slice | None,
         validity: Slice | None,
     ) -> Definition:
-        return Definition(str(name), whole, where or (), output or (), occurrence, validity, place=place_of(name))
+        return Definition(str(name), whole, where or (), output or (), occurrence, validity, place=token_place(name))
 
     @v_args(inline=True)
     def name(self, token: Token) -> Token:
@@ -71,27 +71,27 @@ class TreeBuilder(Transformer[Token, Program]):
             variable and str(variable),
             Selection(selection.lower()) if selection else Selection.EACH,
             Consumption(consumption.lower()) if consumption else Consumption.REUSE,
-            place=place_of(variable) if variable else pattern.place,
+            place=token_place(variable) if variable else pattern.place,
         )
 
     @v_args(inline=True)
     def type(self, name: Token) -> Type:
-        return Type(str(name), place=place_of(name))
+        return Type(str(name), place=token_place(name))
 
     @v_args(inline=True)
     def first_argument(self, keyword: Token, argument: Part | Amount) -> OperatorCall:
         call = OperatorCall(keyword)
-        call.add(argument, place_of(keyword))
+        call.add(argument, token_place(keyword))
         return call
 
     @v_args(inline=True)
     def next_argument(self, call: OperatorCall, comma: Token, argument: Part | Amount) -> OperatorCall:
-        call.add(argument, place_of(comma))
+        call.add(argument, token_place(comma))
         return call
 
     @v_args(inline=True)
     def operator(self, call: OperatorCall, bracket: Token) -> PatternOperator:
-        return call.operator(place_of(bracket))
+        return call.operator(token_place(bracket))
 
     def amount(self, tokens: list[Token]) -> Amount:
         return Amount(tuple(tokens))
@@ -106,14 +106,14 @@ class TreeBuilder(Transformer[Token, Program]):
         return (condition,)
 
     def disjunction(self, operands: list[Expression]) -> Apply:
-        return flat("or", operands)
+        return flat_call("or", operands)
 
     def conjunction(self, operands: list[Expression]) -> Apply:
-        return flat("and", operands)
+        return flat_call("and", operands)
 
     @v_args(inline=True)
     def inverted(self, keyword: Token, operand: Expression) -> Apply:
-        return function_call("not", (operand,), place_of(keyword))
+        return function_call("not", (operand,), token_place(keyword))
 
     @v_args(inline=True)
     def operation(self, left: Expression, operator: Token, right: Expression) -> Apply:
@@ -140,66 +140,66 @@ class TreeBuilder(Transformer[Token, Program]):
     def negative(self, sign: Token, operand: Expression) -> Expression:
         match operand:
             case Literal(int() | float() as value) if not isinstance(value, bool) and math.copysign(1, value) > 0:
-                return Literal(-value, place=place_of(sign))
-        return function_call("negative", (operand,), place_of(sign))
+                return Literal(-value, place=token_place(sign))
+        return function_call("negative", (operand,), token_place(sign))
 
     @v_args(inline=True)
     def field(self, first: Token, second: Token | None) -> EventField:
         if second is None:
-            return EventField(None, str(first), place=place_of(first))
-        return EventField(str(first), str(second), place=place_of(first))
+            return EventField(None, str(first), place=token_place(first))
+        return EventField(str(first), str(second), place=token_place(first))
 
     @v_args(inline=True)
     def call(self, name: Token, *arguments: Expression | None) -> Apply:
-        return function_call(str(name), tuple(a for a in arguments if a is not None), place_of(name))
+        return function_call(str(name), tuple(a for a in arguments if a is not None), token_place(name))
 
     def case(self, children: list[Any]) -> Apply:
         keyword, *branches, default = children
         parts = [part for branch in branches for part in branch]
-        return function_call("case when", (*parts, *([] if default is None else [default])), place_of(keyword))
+        return function_call("case when", (*parts, *([] if default is None else [default])), token_place(keyword))
 
     def branch(self, children: list[Any]) -> tuple[Any, ...]:
         return tuple(children)
 
     @v_args(inline=True)
     def cast(self, keyword: Token, operand: Expression, kind: Literal) -> Apply:
-        return function_call("cast as", (operand, kind), place_of(keyword))
+        return function_call("cast as", (operand, kind), token_place(keyword))
 
     def kind(self, tokens: list[Token | None]) -> Literal:
         first, *sizes = (token for token in tokens if token is not None)
         name = unquoted(first) if first.type == "STRING" else first
         shown = f"({', '.join(sizes)})" if sizes else ""
-        return Literal(f"{name.lower()}{shown}", place=place_of(first))
+        return Literal(f"{name.lower()}{shown}", place=token_place(first))
 
     @v_args(inline=True)
     def correlation_key(self, keyword: Token, *arguments: Token | None) -> CorrelationKey:
         *attributes, equality = arguments
         if equality is None:
-            raise Refusal(place_of(keyword), "CorrelationKey without EQUAL or UNIQUE", "", "Write it last.")
-        return CorrelationKey(tuple(map(str, attributes)), equality.upper() == "EQUAL", place=place_of(keyword))
+            raise Refusal(token_place(keyword), "CorrelationKey without EQUAL or UNIQUE", "", "Write it last.")
+        return CorrelationKey(tuple(map(str, attributes)), equality.upper() == "EQUAL", place=token_place(keyword))
 
     @v_args(inline=True)
     def attribute_equals(self, attribute: Token, keyword: Token, value: Literal) -> AttributeEquals:
-        return AttributeEquals(str(attribute), value, place=place_of(attribute))
+        return AttributeEquals(str(attribute), value, place=token_place(attribute))
 
     def number(self, tokens: list[Token]) -> Literal:
-        return Literal(number(tokens), place=place_of(tokens[0]))
+        return Literal(parse_number(tokens), place=token_place(tokens[0]))
 
     @v_args(inline=True)
     def string(self, token: Token) -> Literal:
-        return Literal(unquoted(token), place=place_of(token))
+        return Literal(unquoted(token), place=token_place(token))
 
     @v_args(inline=True)
     def true(self, token: Token) -> Literal:
-        return Literal(True, place=place_of(token))
+        return Literal(True, place=token_place(token))
 
     @v_args(inline=True)
     def false(self, token: Token) -> Literal:
-        return Literal(False, place=place_of(token))
+        return Literal(False, place=token_place(token))
 
     @v_args(inline=True)
     def null(self, token: Token) -> Literal:
-        return Literal(None, place=place_of(token))
+        return Literal(None, place=token_place(token))
 
     # --- output and slices
 
@@ -209,14 +209,14 @@ class TreeBuilder(Transformer[Token, Program]):
     @v_args(inline=True)
     def output_field(self, expression: Expression, name: Token | None) -> OutputField:
         if name is not None:
-            return OutputField(expression, str(name), place=place_of(name))
+            return OutputField(expression, str(name), place=token_place(name))
         if isinstance(expression, EventField):
             return OutputField(expression, expression.name, place=expression.place)
         raise Refusal(expression.place, "an output field without a name", "", "Write AS and a name behind it.")
 
     @v_args(inline=True)
     def slice(self, bracket: Token, start: Literal | None, end: Literal | None) -> Slice:
-        return Slice(start, end, place=place_of(bracket))
+        return Slice(start, end, place=token_place(bracket))
 
     @v_args(inline=True)
     def occurrence(self, bounds: Slice) -> Slice:
@@ -233,7 +233,7 @@ def function_call(function: str, arguments: tuple[Expression, ...], place: Place
     return node
 
 
-def flat(function: str, operands: list[Expression]) -> Apply:
+def flat_call(function: str, operands: list[Expression]) -> Apply:
     """AND or OR of operands; those that are the same function themselves give their arguments."""
     arguments: list[Expression] = []
     for operand in operands:

@@ -60,7 +60,7 @@ def is_restated(aggregate: Aggregate, schema: Schema) -> bool:
     return aggregate.function.restated(application(filter_in_argument(aggregate), schema)) is not None
 
 
-def restated(aggregate: Aggregate, schema: Schema) -> Expr:
+def restate(aggregate: Aggregate, schema: Schema) -> Expr:
     """Return the expression over simpler aggregates that an aggregate equals, or the aggregate itself if there is none.
 
     The filter is in the arguments, where the aggregate allows that.
@@ -69,16 +69,16 @@ def restated(aggregate: Aggregate, schema: Schema) -> Expr:
     simpler = aggregate.function.restated(application(aggregate, schema))
     if simpler is None:
         return aggregate
-    return restated(simpler, schema) if isinstance(simpler, Aggregate) else simpler
+    return restate(simpler, schema) if isinstance(simpler, Aggregate) else simpler
 
 
-def merges(aggregate: Aggregate, schema: Schema) -> bool:
+def is_mergeable(aggregate: Aggregate, schema: Schema) -> bool:
     """Whether an aggregate can be computed from partial results of basic windows, merged."""
     aggregate = filter_in_argument(aggregate)
     of = application(aggregate, schema)
     simpler = aggregate.function.restated(of)
     if simpler is not None:
-        return all(merges(part, schema) for part in aggregates_in(simpler))
+        return all(is_mergeable(part, schema) for part in aggregates_in(simpler))
     return aggregate.function.split(of, _SharedPartials()) is not None
 
 
@@ -109,7 +109,7 @@ def expand(aggregates: Aggregates, schema: Schema) -> Expansion:
     def over_partials(expr: Expr) -> Expr | None:
         if not isinstance(expr, Aggregate):
             return None
-        simpler = restated(expr, schema)
+        simpler = restate(expr, schema)
         return split(simpler) if isinstance(simpler, Aggregate) else rewrite(simpler, over_partials)
 
     for aggregate in _simplest((a for _, a in aggregates), schema):
@@ -123,7 +123,7 @@ def _simplest(aggregates: Iterable[Aggregate], schema: Schema) -> list[Aggregate
     """Return the aggregates that remain when each one is restated until no simpler ones exist, in order."""
     simplest = []
     for aggregate in aggregates:
-        simpler = restated(aggregate, schema)
+        simpler = restate(aggregate, schema)
         simplest += [simpler] if isinstance(simpler, Aggregate) else _simplest(aggregates_in(simpler), schema)
     return simplest
 

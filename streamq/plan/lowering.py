@@ -76,7 +76,7 @@ def lifetime(schema: Schema) -> tuple[Column, Column]:
     return le, (le + 1 if schema.shape == POINT else F.col("__re")).alias("__re")
 
 
-def moved(ticks: Column, by: int) -> Column:
+def move_ticks(ticks: Column, by: int) -> Column:
     """``ticks + by``, saturating: infinity stays, nothing overflows."""
     from pyspark.sql import functions as F
 

@@ -90,7 +90,7 @@ class Node(ABC):
         object.__setattr__(self, "mixes_windows", self._mixes_windows())
         fields = dataclasses.fields(self)
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
-        added = {f.name for f in fields if "added" in f.metadata}.intersection(written_fields(self))
+        added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
         object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
 
@@ -198,23 +198,23 @@ def canonical(value: Any) -> Any:
         case None | bool() | int() | str():
             return value
     if dataclasses.is_dataclass(value):
-        return {type(value).__name__: {n: canonical(v) for n, v in written(value).items()}}
+        return {type(value).__name__: {n: canonical(v) for n, v in identity_values(value).items()}}
     raise TypeError(f"plan: a field of type {type(value).__name__} has no canonical form")
 
 
-def written_fields(value: Any) -> list[str]:
+def identity_fields(value: Any) -> list[str]:
     """The fields of a dataclass that make its identity: not those added later that have their default."""
     fields = dataclasses.fields(value)
     return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
 
 
-def written(value: Any) -> dict[str, Any]:
-    """The values by name that make a dataclass's identity: of ``written_fields``, or what stands in place of one."""
+def identity_values(value: Any) -> dict[str, Any]:
+    """The values by name that make a dataclass's identity: of ``identity_fields``, or what stands in place of one."""
     values: dict[str, Any] = {}
     kinds = {f.name: type(f.default) for f in dataclasses.fields(value) if "inline" in f.metadata}
-    for name in written_fields(value):
+    for name in identity_fields(value):
         held = getattr(value, name)
-        values |= written(held) if type(held) is kinds.get(name) else {name: held}
+        values |= identity_values(held) if type(held) is kinds.get(name) else {name: held}
     return values
 
 
@@ -222,7 +222,7 @@ STATED = ("CTI", "Final", "State", "Cost")
 """What the docstring of every operator's node states, each on a line of its own (or several); explain and the docs show it."""
 
 
-def stated(kind: type[Any]) -> dict[str, str]:
+def read_statements(kind: type[Any]) -> dict[str, str]:
     """Read from the docstring of a node's class, or of a part's, what it states of progress, finality, state and cost.
 
     A statement ends at the next, or at a blank line.
@@ -240,12 +240,12 @@ def stated(kind: type[Any]) -> dict[str, str]:
     return {name: " ".join(parts) for name, parts in statements.items()}
 
 
-def stated_of(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
+def statements_in_case(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
     """Return the clauses that hold in a case: of those that begin ``case, case: ...`` the ones that name it, of the others all.
 
     ``parts``: the classes of fields by name; a clause ``{field}`` stands for what such a class states.
     """
-    of_parts = {f"{{{name}}}": stated(part) for name, part in parts.items()}
+    of_parts = {f"{{{name}}}": read_statements(part) for name, part in parts.items()}
 
     def holds(clause: str) -> str:
         names, colon, rest = clause.partition(": ")
@@ -258,13 +258,15 @@ def stated_of(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[
         whole = [of_parts[c][name] if c in of_parts else c for c in text.split("; ")]
         return [holds(clause) for clause in whole]
 
-    statements = {name: clauses(name, text) for name, text in stated(kind).items()}
+    statements = {name: clauses(name, text) for name, text in read_statements(kind).items()}
     return {name: "; ".join(c for c in clauses if c) for name, clauses in statements.items()}
 
 
-def states(node: Node) -> dict[str, str]:
+def statements_of(node: Node) -> dict[str, str]:
     """Return what the docstring of a node's class states of this node."""
-    return stated_of(type(node), node.case, {f.name: type(getattr(node, f.name)) for f in dataclasses.fields(node)})
+    return statements_in_case(
+        type(node), node.case, {f.name: type(getattr(node, f.name)) for f in dataclasses.fields(node)}
+    )
 
 
 def expressions(node: Node) -> list[Expr]:
@@ -311,7 +313,7 @@ def expanded(root: N) -> N:
     return cast(N, done[root.digest])
 
 
-def numbered(root: N) -> tuple[N, dict[str, str]]:
+def number_sources(root: N) -> tuple[N, dict[str, str]]:
     """Return the plan with unnamed sources numbered by order of appearance, and the new name of each table.
 
     Two programs that write the same query then have the same digests, which is what checkpoints go by.
@@ -319,10 +321,10 @@ def numbered(root: N) -> tuple[N, dict[str, str]]:
     tables = list(dict.fromkeys(table for n in nodes(root) if (table := getattr(n, "table", None)) is not None))
     unnamed = [t for t in tables if t.startswith("#")]
     names = {t: t if t not in unnamed else f"#{unnamed.index(t) + 1}" for t in tables}
-    return renamed(root, names), names
+    return rename_tables(root, names), names
 
 
-def renamed(root: N, names: Mapping[str, str]) -> N:
+def rename_tables(root: N, names: Mapping[str, str]) -> N:
     """Return the plan with its tables called by other names."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:

@@ -48,7 +48,7 @@ def shown_name(name: str) -> str:
     return name.lstrip("@.") if name.startswith("@") else name
 
 
-def argument(number: int) -> str:
+def unnamed_argument(number: int) -> str:
     """What an argument is called whose parameter has no name of its own, counted from 0."""
     return f"__{number}"
 
@@ -84,7 +84,7 @@ def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
 
 
 __all__ = [
-    "argument",
+    "unnamed_argument",
     "carried_key",
     "show_argument",
     "group_depth",

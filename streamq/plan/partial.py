@@ -32,7 +32,7 @@ NodeCover = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
 """By the row of a table of windows, the window's start and end in ticks, and its group."""
 
 
-def nowhere(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
+def no_cover(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
     """No place: only the partial results of a user's module ask for one."""
     raise AssertionError("a user's module was called for windows without a place")
 
@@ -62,7 +62,7 @@ class MergeableColumns(ABC):
         """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
         return {}
 
-    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
         """Merged results as values, NULL where there was none; ``place`` says, for errors, where the window of a row lies."""
         return table
 
@@ -154,12 +154,12 @@ class SummablePartial(SparkPartial):
         """Its columns for one event, to be added where it starts and taken off where it ends."""
 
 
-def present(table: pa.Table, name: str) -> pa.Array:
+def rows_present(table: pa.Table, name: str) -> pa.Array:
     """1 where a column has a value, 0 where it is NULL."""
     return pc.cast(table.column(name).is_valid(), pa.int64())
 
 
-def alive(table: pa.Table, name: str) -> Any:
+def alive_rows(table: pa.Table, name: str) -> Any:
     """The values of a column whose weight is above 0, the others NULL."""
     nothing = pa.scalar(None, table.schema.field(name).type)
     return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)

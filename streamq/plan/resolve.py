@@ -144,7 +144,7 @@ def column_or_expr(argument: Given) -> Given:
     return Col(argument) if isinstance(argument, str) else argument
 
 
-def named(
+def name_columns(
     positional: Iterable[Given], keywords: Mapping[str, Given], schema: Schema, verb: str
 ) -> Iterator[tuple[str, Given]]:
     """Names and expressions of a ``select``: strings and columns by their own name, aliases, then keywords.

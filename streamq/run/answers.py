@@ -21,21 +21,21 @@ def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
     axis = pa.timestamp("us", tz="UTC") if schema.axis == TIMESTAMP else pa.int64()
     end = pc.if_else(pc.equal(deltas.column("__re"), INFINITY), None, deltas.column("__re"))
     columns = {n: deltas.column(n) for n in schema.names}
-    return ordered(pa.table({**columns, "start": deltas.column("__le").cast(axis), "end": end.cast(axis)}), schema)
+    return order_rows(pa.table({**columns, "start": deltas.column("__le").cast(axis), "end": end.cast(axis)}), schema)
 
 
-def ordered(table: pa.Table, schema: Schema) -> pa.Table:
+def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
     """Return the rows in order of start, end, then payload, arrays, structs and maps included; NULL is last."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    from streamq.runtime.values import ORDER, numbered
+    from streamq.runtime.values import ORDER, number_values
 
     def key(name: str) -> pa.Array | pa.ChunkedArray:
         column = table.column(name)
         if not pa.types.is_nested(column.type):
             return column
-        return pa.array(numbered(column, ORDER)[0], mask=column.is_null().to_numpy())
+        return pa.array(number_values(column, ORDER)[0], mask=column.is_null().to_numpy())
 
     if not table.num_rows:
         return table

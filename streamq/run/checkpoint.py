@@ -13,8 +13,8 @@ from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
-from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combined
+from streamq.runtime.identity import Identity, identity_differences, read_identity, refuse_other
+from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combine_readings
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
@@ -46,9 +46,9 @@ class EarlierRuns:
 
 def identity_of(plan: Results, program: StagedPlan) -> Identity:
     """Return the identity of queries: ``plan`` are those as they were written, ``program`` what they were compiled to."""
-    from streamq.compiler.explain import explained
+    from streamq.compiler.explain import explain_sections
 
-    (part,) = explained(plan, ("logical",))
+    (part,) = explain_sections(plan, ("logical",))
     options = program.options
     return Identity(
         query=program.plan.digest,
@@ -100,7 +100,7 @@ class Checkpoint:
             # a run that was cut off while it marked the checkpoint has done nothing yet
             return self._claim_new(own, sinks)
         stored = read_identity(line)
-        if changes(stored, own) and not self._has_begun() and not self.control.has_end(self.spark):
+        if identity_differences(stored, own) and not self._has_begun() and not self.control.has_end(self.spark):
             # a start that failed has read nothing: its query, or its sink, was mended
             return self._claim_new(own, sinks)
         refuse_other(stored, own, "run")
@@ -136,7 +136,7 @@ class Checkpoint:
                         columns.append(values)
                     for reason, count in values.items() if name.startswith("totals") else ():
                         late[reason] = late.get(reason, 0) + count
-        return EarlierRuns(late=late, readings=combined(columns))
+        return EarlierRuns(late=late, readings=combine_readings(columns))
 
     @property
     def _identity(self) -> str:

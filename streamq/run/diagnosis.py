@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.choices import CountReason, RunState, Verdict
-from streamq.run.instants import moment_of
+from streamq.run.instant_text import moment_of
 from streamq.run.micro_batches import RunHistory
 from streamq.run.oddities import oddities
 from streamq.run.source_status import SourceStatus

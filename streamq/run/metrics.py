@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import CountReason, RunState
-from streamq.run.instants import finite, instant_fields, iso_moment, iso_time_of_day, shown
+from streamq.run.instant_text import finite_instant, instant_fields, instant_text, iso_moment, iso_time_of_day
 from streamq.run.micro_batches import RunHistory
 from streamq.run.source_status import SourceStatus, ctis_in, source_statuses
 from streamq.time import INFINITY, TIMESTAMP, show_duration
@@ -54,7 +54,7 @@ def metrics(
 
 
 def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[str, Any]:
-    has_cti = finite(source.cti) is not None
+    has_cti = finite_instant(source.cti) is not None
     behind = now.timestamp() - source.cti / 1e6 if has_cti and axis == TIMESTAMP else None
     return {
         **instant_fields("cti", source.cti, axis),
@@ -109,7 +109,7 @@ def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mappi
     return operators[::-1] if len(operators) == stages else [{}] * stages
 
 
-def progress(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
+def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     """Return the last micro-batch, and where the sources' progress stands after it."""
     last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
@@ -133,7 +133,7 @@ def progress(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
     }
 
 
-def line(program: StagedPlan, history: RunHistory, name: str | None) -> str:
+def progress_line(program: StagedPlan, history: RunHistory, name: str | None) -> str:
     """Return one line on the last micro-batch; of rows late or delivered again it counts only those of that micro-batch."""
     last, axis = history.last, program.axis
     query = name or "query"
@@ -144,7 +144,7 @@ def line(program: StagedPlan, history: RunHistory, name: str | None) -> str:
     parts = [f"{query}: batch {last.number}, {last.rows:,} rows{duration}, {last.inserted:,} results{retracted}"]
     for source in source_statuses(program, history).values():
         lag = f" (lag {show_duration(source.lag, axis)})" if source.lag else ""
-        parts.append(f"{source.name} at {shown(source.cti, axis)}{lag}")
+        parts.append(f"{source.name} at {instant_text(source.cti, axis)}{lag}")
     new = {key: count - history.late_before.get(key, 0) for key, count in history.late.items()}
     repeated = sum(count for key, count in new.items() if key.endswith("|duplicates"))
     refused = sum(new.values()) - repeated

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from streamq.choices import CountReason
 from streamq.errors import CodeLine, warn
-from streamq.run.instants import shown
+from streamq.run.instant_text import instant_text
 from streamq.run.source_status import SourceStatus
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
@@ -72,7 +72,7 @@ def _far_ahead(source: SourceStatus, axis: str) -> Iterator[Oddity]:
         return
     late = f", and {source.late_rows:,} rows have come late since" if source.late_rows else ""
     bound = ", or bound how far one row may move progress: max_ahead in sq.generate" if axis == TIMESTAMP else ""
-    greatest, middle = shown(source.watermark, axis), shown(source.middle_start, axis)
+    greatest, middle = instant_text(source.watermark, axis), instant_text(source.middle_start, axis)
     text = (
         f"its greatest start, {greatest}, lies {_rough_duration(lead.ahead, axis)} beyond its other rows (about {middle}), "
         f"and progress has followed it{late}. If that start is wrong, mend the source{bound}."
@@ -91,7 +91,7 @@ def _wrong_unit(source: SourceStatus, axis: str) -> Iterator[Oddity]:
     else:
         return
     years = "in 1970" if source.watermark < YEAR else "in the far future"
-    text = f"its starts lie {years} (up to {shown(source.watermark, axis)}): {guess}?"
+    text = f"its starts lie {years} (up to {instant_text(source.watermark, axis)}): {guess}?"
     hint = "Spark's timestamp_seconds and timestamp_millis make timestamps of numbers."
     yield Oddity("unit", source.name, f"{source.name}: {text} {hint}")
 
@@ -141,7 +141,7 @@ def _lead_text(source: SourceStatus, axis: str) -> str:
     if lead is None or lead.ahead <= FEW * max(lead.spread, 1):
         return ""
     distance = f"{_rough_duration(lead.ahead, axis)} beyond the midst of its last rows"
-    text = f"Its greatest start, {shown(source.watermark, axis)}, lies {distance}"
+    text = f"Its greatest start, {instant_text(source.watermark, axis)}, lies {distance}"
     return f". {text}: if that is wrong, mend the source; if it is right"
 
 

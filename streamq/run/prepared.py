@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm, chosen
+from streamq.choices import OutputForm, choose_word
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
@@ -66,14 +66,14 @@ class PreparedStream:
     @cached_property
     def rows(self) -> DataFrame:
         """Rows of results, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
-        from streamq.compiler.streaming import StreamLowering, chain
+        from streamq.compiler.streaming import StreamLowering, build_frame
         from streamq.plan.lowering import in_utc
 
         if self.control is not None:
             self.control.create(self.spark)
         with in_utc(self.spark):
             control = None if self.control is None else self.control.stream(self.spark)
-            return chain(StreamLowering(self.program, self.tables), control, self.identity)
+            return build_frame(StreamLowering(self.program, self.tables), control, self.identity)
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
@@ -87,11 +87,11 @@ def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
 
 def prepare(request: StreamRequest) -> PreparedStream:
     """Compile queries for their session; raise PlanError, SessionError or CheckpointError where they cannot run as requested."""
-    from streamq.compiler.egress import egress
+    from streamq.compiler.egress import choose_egress
     from streamq.compiler.options import Options, check_early
     from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
-    from streamq.plan.node import numbered
+    from streamq.plan.node import number_sources
 
     verb, buckets = request.verb, request.buckets
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
@@ -99,7 +99,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     written = Results.of([result.query.plan for result in request.results], verb)
     level = consistency_of(request.consistency, written.schema.axis, verb)
     egresses = [
-        egress(r.query.plan, chosen(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)
+        choose_egress(r.query.plan, choose_word(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)
         for r in request.results
     ]
     check_early(request.early, egresses, level, verb)
@@ -107,7 +107,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
-    plan, names = numbered(written)
+    plan, names = number_sources(written)
     if buckets is None and request.checkpoint is not None:
         buckets = Checkpoint(spark, request.checkpoint).buckets()
     options = Options(

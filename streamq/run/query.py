@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence, warn
 from streamq.plan.node import Node
-from streamq.run.answers import in_user_form, ordered
+from streamq.run.answers import in_user_form, order_rows
 from streamq.run.failure import spark_errors
 from streamq.run.tables import as_frames, is_literal
 from streamq.time import INFINITY, TIMESTAMP, instant_ticks
@@ -53,17 +53,17 @@ def batch_frames(
     """
     from functools import reduce
 
-    from streamq.compiler.batch import lower, to_user
+    from streamq.compiler.batch import lower_in_batch, to_user
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
     from streamq.operators.operator import BatchRun, set_aside
     from streamq.plan.lowering import in_utc
-    from streamq.plan.node import nodes, numbered
+    from streamq.plan.node import nodes, number_sources
 
     if verb == "to_df":
         _warn_of_units(plan, tables)
     with spark_errors(verb, "Spark does not plan the query"):
-        plan, names = numbered(plan)
+        plan, names = number_sources(plan)
         frames = {names[name]: frame for name, frame in as_frames(tables, verb).items() if name in names}
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
             if frames[source.table].isStreaming:
@@ -73,12 +73,12 @@ def batch_frames(
         modules = sorted({aside.module for aside in set_aside(rewritten)})
         run = BatchRun(frames, instant_ticks(until, plan.schema.axis), keeps=keeps and bool(modules))
         with in_utc(next(iter(frames.values())).sparkSession):
-            rows = to_user(lower(rewritten, run), plan.schema)
+            rows = to_user(lower_in_batch(rewritten, run), plan.schema)
         aside = reduce(lambda a, b: a.unionAll(b), run.aside) if run.aside else None
         return BatchFrames(rows, aside, modules, run.kept)
 
 
-def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
+def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
     """Compute the answer, in-process if it can be, and return it as Arrow: payload, ``start``, ``end``, in their order."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -94,7 +94,7 @@ def answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | Non
     frames = batch_frames(plan, tables, until, verb=verb, keeps=True)
     with spark_errors("query"):
         try:
-            rows = ordered(frames.rows.toArrow(), plan.schema)
+            rows = order_rows(frames.rows.toArrow(), plan.schema)
             if frames.aside is not None:
                 _warn_of_set_aside(frames.aside.toArrow(), verb)
         finally:
@@ -179,11 +179,11 @@ def local_answer(
     from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.operators.operator import set_aside
-    from streamq.plan.node import numbered
+    from streamq.plan.node import number_sources
     from streamq.runtime.columnar import concat
     from streamq.runtime.lateness import GROUP, LATE_SCHEMA
 
-    root, names = numbered(Results((plan,)))
+    root, names = number_sources(Results((plan,)))
     tables = {names[name]: table for name, table in tables.items() if name in names}
     root = rewritten(root) if rules is None else rewritten(root, rules)
     options = Options(buckets=1, streaming=False, late_output=bool(set_aside(root)))

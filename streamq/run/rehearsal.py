@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm, RunState, chosen
+from streamq.choices import OutputForm, RunState, choose_word
 from streamq.errors import PlanError, sentence
 from streamq.policies import Consistency, consistency_of
 from streamq.run import metrics as reports
@@ -19,7 +19,7 @@ from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
-from streamq.runtime.readings import NO_READINGS, weighed
+from streamq.runtime.readings import NO_READINGS, count_weights
 from streamq.runtime.result_rows import changelog_rows, upsert_rows
 from streamq.time import TIMESTAMP
 
@@ -58,20 +58,20 @@ class Rehearsal:
         early: bool = False,
         late_output: bool = False,
     ):
-        from streamq.compiler.egress import egress
+        from streamq.compiler.egress import choose_egress
         from streamq.compiler.local import LocalRun
         from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results, rewritten
         from streamq.compiler.stages import compile_stages
-        from streamq.plan.node import numbered
+        from streamq.plan.node import number_sources
 
         if not is_literal(query.tables):
             raise PlanError(sentence("rehearsal", "a source is a DataFrame", "", "Give its rows as sq.events(...)."))
-        root, names = numbered(Results((query.plan,)))
+        root, names = number_sources(Results((query.plan,)))
         self._tables = {names[name]: table for name, table in query.tables.items() if name in names}
         level = consistency_of(consistency, root.schema.axis, "rehearsal")
-        form = chosen(OutputForm, output, "output", "rehearsal")
-        self._egress = egress(query.plan, form, verb="rehearsal")
+        form = choose_word(OutputForm, output, "output", "rehearsal")
+        self._egress = choose_egress(query.plan, form, verb="rehearsal")
         check_early(early, (self._egress,), level, "rehearsal")
         options = Options(egresses=(self._egress,), buckets=4, level=level, early=early, late_output=late_output)
         self._local = LocalRun(compile_stages(rewritten(root), options, root), static=self._tables)
@@ -136,7 +136,7 @@ class Rehearsal:
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch, as ``run.progress`` has it; ``spark`` is empty."""
-        return reports.progress(self.program, self.history)
+        return reports.progress_record(self.program, self.history)
 
     def _ctis_for_silent(self, now: int) -> list[OutsideCti]:
         """Return the CTIs that silent sources get by their ``idle_after``."""
@@ -151,7 +151,7 @@ class Rehearsal:
         milliseconds = int(now.timestamp() * 1000)
         ctis = [*ctis, *self._ctis_for_silent(milliseconds)]
         deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=milliseconds)
-        inserted, retracted = weighed(deltas)
+        inserted, retracted = count_weights(deltas)
         late = dict(sum((Counter(totals) for totals in self._local.totals.values()), Counter[str]()))
         micro_batch = MicroBatch(
             number=self.history.number + 1,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.choices import OutputForm, chosen
+from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
@@ -23,12 +23,12 @@ def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ct
     ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`; "memory", "console" and formats without a path are no
     sinks here. Raises PlanError for what is not a stream, no sink, and an output that the query cannot have.
     """
-    from streamq.compiler.egress import egress
+    from streamq.compiler.egress import choose_egress
 
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    egress(query.plan, chosen(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
+    choose_egress(query.plan, choose_word(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
     return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
 
 

@@ -16,7 +16,7 @@ from streamq.run.diagnosis import why
 from streamq.run.failure import spark_errors, translated
 from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
-from streamq.run.metrics import metrics, progress
+from streamq.run.metrics import metrics, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
@@ -199,7 +199,7 @@ class Run:
     @property
     def progress(self) -> dict[str, Any]:
         """The last micro-batch: its number, duration, rows, results and the sources' CTIs; Spark's report under "spark"."""
-        return progress(self._program, self._look())
+        return progress_record(self._program, self._look())
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import CountReason
 from streamq.progress.generate import GeneratedCtis
-from streamq.run.instants import finite
+from streamq.run.instant_text import finite_instant
 from streamq.run.micro_batches import RunHistory
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import Readings
@@ -60,7 +60,7 @@ class SourceStatus:
     @property
     def lag(self) -> int | None:
         """The distance in ticks from its CTI to its greatest start; None before it has both, and if it follows another source."""
-        if self.leader is not None or finite(self.cti) is None or finite(self.watermark) is None:
+        if self.leader is not None or finite_instant(self.cti) is None or finite_instant(self.watermark) is None:
             return None
         return max(0, self.watermark - self.cti)
 
@@ -124,7 +124,7 @@ def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
 
 def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
     """Return how far each source has come as operators see it, at the run's level of consistency, by relation."""
-    from streamq.runtime.consistency import paced
+    from streamq.runtime.consistency import progress_at_level
 
     own = {}
     for relation in program.sources:
@@ -132,7 +132,7 @@ def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, So
         cti = MINUS_INFINITY if source.cti is None else source.cti
         own[relation.name] = (cti, MINUS_INFINITY if source.watermark is None else source.watermark)
     for stage in program.stages[:1]:
-        paces = paced(stage.consistency, own, stage.follows)
+        paces = progress_at_level(stage.consistency, own, stage.follows)
         return {relation: SourceProgress(pace.c, pace.w) for relation, pace in paces.items()}
     return {relation: SourceProgress(c, w) for relation, (c, w) in own.items()}
 

@@ -14,7 +14,7 @@ from streamq.choices import RunState
 from streamq.compiler.staged_plan import INGRESS
 from streamq.policies import MIDDLE
 from streamq.run.idle import ctis_for_silent, silent_sources
-from streamq.run.instants import iso, shown
+from streamq.run.instant_text import instant_text, iso
 from streamq.run.micro_batches import RunHistory
 from streamq.run.source_status import (
     SourceStatus,
@@ -346,13 +346,13 @@ class WaitAnalysis:
         if starts:
             return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}"
         if source.progress.lag == INFINITY and until_final:
-            return f"a CTI of {source.name}" + ("" if t is None else f" at {shown(t, self.axis)} or later")
+            return f"a CTI of {source.name}" + ("" if t is None else f" at {instant_text(t, self.axis)} or later")
         return f"a {source.moved_by} of {source.name}"
 
     def _from(self, t: int) -> str:
         """Return a text for an instant and all later ones; the microsecond before shows better than one hardly past it."""
         past = self.axis == TIMESTAMP and t % 1_000 == 1
-        return f"after {shown(t - 1, self.axis)}" if past else f"at or after {shown(t, self.axis)}"
+        return f"after {instant_text(t - 1, self.axis)}" if past else f"at or after {instant_text(t, self.axis)}"
 
     def _end(self) -> str:
         match self.state:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from streamq.errors import CodeLine
 from streamq.run.checkpoint import Checkpoint, EarlierRuns
 from streamq.run.idle import ctis_for_silent
-from streamq.run.metrics import line
+from streamq.run.metrics import progress_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.oddities import warn_of_units
 from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
@@ -86,7 +86,7 @@ class Watcher:
         """Add a micro-batch to the history and, if it is new, write its line to the progress log."""
         history = self._history.after(micro_batch)
         if history is not self._history and self.log is not None:
-            self.log(line(self.program, history, self.name))
+            self.log(progress_line(self.program, history, self.name))
         self._history = history
 
     def _warn_of_units(self) -> None:

@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 from streamq.choices import RunState, Verdict
-from streamq.run.instants import instant_fields, iso_time_of_day, moment_of, shown
+from streamq.run.instant_text import instant_fields, instant_text, iso_time_of_day, moment_of
 from streamq.run.metrics import VERSION
 from streamq.run.oddities import Oddity
 from streamq.run.source_status import SourceStatus
@@ -72,14 +72,14 @@ class Why:
             yield f"! {oddity.text}"
 
     def _held(self, wait: Wait) -> Iterator[str]:
-        cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {shown(wait.cti, self.axis)}"
+        cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {instant_text(wait.cti, self.axis)}"
         least = f" (from {wait.least})" if wait.source is None or wait.least != wait.source.name else ""
         yield f"{wait.rows:,} row(s) in its state; its input: {cti}{least}"
         if wait.window is not None:
-            start, end = (shown(t, self.axis) for t in wait.window)
+            start, end = (instant_text(t, self.axis) for t in wait.window)
             yield f"next window: [{start}, {end})"
         elif wait.goal is not None:
-            at = shown(wait.goal - 1 if wait.beyond else wait.goal, self.axis)
+            at = instant_text(wait.goal - 1 if wait.beyond else wait.goal, self.axis)
             yield f"next: what {'starts' if wait.by_start else 'ends'} at {at}"
         if wait.source is not None:
             yield self._stands(wait.source)
@@ -95,7 +95,8 @@ class Why:
         if source.moved_at is not None:
             at = moment_of(source.moved_at)
             moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
-        return f"{source.name}: CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}{moved}"
+        cti, watermark = instant_text(source.cti, self.axis), instant_text(source.watermark, self.axis)
+        return f"{source.name}: CTI {cti}, greatest start {watermark}{moved}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

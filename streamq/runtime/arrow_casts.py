@@ -25,9 +25,9 @@ from streamq.runtime.arrow_types import (
     Outcome,
     RowError,
     arrow_type,
-    fault,
+    fault_list,
     from_numpy,
-    nulls,
+    is_null,
     rowwise,
     to_numpy,
 )
@@ -75,7 +75,7 @@ def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataTyp
         case (t.BooleanType(), _) if isinstance(to, Numbers):
             return lambda a, _, to: (a.cast(pa.int8()).cast(arrow_type(to)), [])
         case (_, t.BooleanType()) if isinstance(kind, Numbers):
-            return lambda a, _, to: (from_numpy(to_numpy(a) != 0, nulls(a), to), [])
+            return lambda a, _, to: (from_numpy(to_numpy(a) != 0, is_null(a), to), [])
         case (_, _) if isinstance(kind, INTEGRAL) and isinstance(to, INTEGRAL):
             return _narrow
         case (_, _) if isinstance(kind, Numbers) and isinstance(to, FLOATING):
@@ -93,9 +93,9 @@ def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataTyp
         case (_, t.DecimalType()) if isinstance(kind, (*INTEGRAL, t.BooleanType)):
             return lambda a, _, to: rowwise(lambda x: rescaled(Decimal(x), to), to, _text(OUT_OF_RANGE, to), a)
         case (t.DateType(), t.TimestampType()) | (t.DateType(), t.TimestampNTZType()):
-            return lambda a, _, to: (from_numpy(to_numpy(a).astype(np.int64) * DAY, nulls(a), to), [])
+            return lambda a, _, to: (from_numpy(to_numpy(a).astype(np.int64) * DAY, is_null(a), to), [])
         case (t.TimestampType(), t.DateType()) | (t.TimestampNTZType(), t.DateType()):
-            return lambda a, _, to: (from_numpy((to_numpy(a) // DAY).astype(np.int32), nulls(a), to), [])
+            return lambda a, _, to: (from_numpy((to_numpy(a) // DAY).astype(np.int32), is_null(a), to), [])
         case (t.TimestampType(), t.TimestampNTZType()) | (t.TimestampNTZType(), t.TimestampType()):
             return lambda a, _, to: (a.view(pa.int64()).view(arrow_type(to)), [])
         case (t.DateType(), t.StringType()) if to == plain:
@@ -103,9 +103,11 @@ def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataTyp
         case (t.TimestampType(), t.StringType()) | (t.TimestampNTZType(), t.StringType()) if to == plain:
             return lambda a, _, to: rowwise(_show_timestamp, to, "", a.view(pa.int64()))
         case (t.TimestampType(), _) if isinstance(to, INTEGRAL):
-            return lambda a, _, to: _narrow(from_numpy(to_numpy(a) // SECOND, nulls(a), t.LongType()), t.LongType(), to)
+            return lambda a, _, to: _narrow(
+                from_numpy(to_numpy(a) // SECOND, is_null(a), t.LongType()), t.LongType(), to
+            )
         case (t.TimestampType(), t.DoubleType()):
-            return lambda a, _, to: (from_numpy(to_numpy(a) / float(SECOND), nulls(a), to), [])
+            return lambda a, _, to: (from_numpy(to_numpy(a) / float(SECOND), is_null(a), to), [])
         case (_, t.TimestampType()) if isinstance(kind, INTEGRAL):
             return _seconds
         case (t.DoubleType(), t.TimestampType()):
@@ -118,13 +120,13 @@ def _text(text: str, to: DataType) -> str:
 
 
 def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    values, empty, limit = to_numpy(array), nulls(array), 1 << BITS[type(to)] - 1
+    values, empty, limit = to_numpy(array), is_null(array), 1 << BITS[type(to)] - 1
     if BITS[type(kind)] <= BITS[type(to)]:
         return array.cast(arrow_type(to)), []
     bad = ((values < -limit) | (values > limit - 1)) & ~empty
     return array.cast(arrow_type(to), safe=False) if not bad.any() else from_numpy(
         np.where(bad, 0, values).astype(f"i{BITS[type(to)] // 8}"), empty | bad, to
-    ), fault(bad, _text(CAST_OVERFLOW, to))
+    ), fault_list(bad, _text(CAST_OVERFLOW, to))
 
 
 def saturated(values: Any, bits: int) -> Any:
@@ -136,30 +138,30 @@ def saturated(values: Any, bits: int) -> Any:
 
 
 def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    values, empty, bits = to_numpy(array).astype(np.float64), nulls(array), BITS[type(to)]
+    values, empty, bits = to_numpy(array).astype(np.float64), is_null(array), BITS[type(to)]
     # As Spark compares: the greatest bigint as a double is 2**63, so 2**63 itself passes and becomes that bigint.
     low, high = float(-(1 << bits - 1)), float((1 << bits - 1) - 1)
     good = (np.floor(values) <= high) & (np.ceil(values) >= low)
     bad = ~good & ~empty
-    return from_numpy(saturated(np.where(good, values, 0.0), bits).astype(f"i{bits // 8}"), empty | bad, to), fault(
-        bad, _text(CAST_OVERFLOW, to)
-    )
+    return from_numpy(
+        saturated(np.where(good, values, 0.0), bits).astype(f"i{bits // 8}"), empty | bad, to
+    ), fault_list(bad, _text(CAST_OVERFLOW, to))
 
 
 def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
     seconds, limit = to_numpy(array).astype(np.int64), (2**63 - 1) // SECOND
     ticks = np.clip(seconds, -limit, limit) * SECOND
     ticks = np.where(seconds > limit, 2**63 - 1, np.where(seconds < -limit, -(2**63), ticks))
-    return from_numpy(ticks, nulls(array), to), []
+    return from_numpy(ticks, is_null(array), to), []
 
 
 def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    values, empty = to_numpy(array), nulls(array)
+    values, empty = to_numpy(array), is_null(array)
     broken = ~np.isfinite(values) & ~empty
     with np.errstate(all="ignore"):
         product = np.where(broken, 0.0, values) * float(SECOND)
     ticks, faults = _truncate(from_numpy(product, empty, t.DoubleType()), kind, t.LongType())
-    return from_numpy(to_numpy(ticks), nulls(ticks) | broken, to), [*fault(broken, _text(INVALID, to)), *faults]
+    return from_numpy(to_numpy(ticks), is_null(ticks) | broken, to), [*fault_list(broken, _text(INVALID, to)), *faults]
 
 
 def rescaled(value: Decimal, to: DataType) -> Decimal:

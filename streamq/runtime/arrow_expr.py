@@ -30,7 +30,7 @@ from streamq.plan.passes import show_to_user
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import literal_type
 from streamq.runtime.arrow_casts import can_cast, cast
-from streamq.runtime.arrow_types import arrow_type, constant_array, true
+from streamq.runtime.arrow_types import arrow_type, constant_array, is_true
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def evaluate(
     """The values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
 
     ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises
-    StreamqError where Spark raises on one of the rows, NeedsSpark for what :func:`check` refuses.
+    StreamqError where Spark raises on one of the rows, NeedsSpark for what :func:`check_in_process` refuses.
     """
     value = attempt(expr, schema, columns, lifetime, rows)
     if value.faults:
@@ -105,7 +105,7 @@ def lifetime_part(part: str, starts: pa.Array, ends: pa.Array, axis: pa.DataType
     return pc.if_else(is_endless, None, pc.if_else(pc.less(duration, 0), INFINITY, duration))
 
 
-def check(expr: Expr, schema: Schema, verb: str) -> None:
+def check_in_process(expr: Expr, schema: Schema, verb: str) -> None:
     """Raise NeedsSpark for an expression that cannot be evaluated here with Spark's answer."""
     _checked(expr, schema, verb)
 
@@ -190,7 +190,7 @@ def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
     branches: list[tuple[Mask, Value]] = []
     for condition, value in zip(parts[:-1:2], parts[1:-1:2], strict=True):
         faults += _restricted(condition.faults, rest)
-        is_here = rest & true(condition.array)
+        is_here = rest & is_true(condition.array)
         faults += _restricted(value.faults, is_here)
         branches.append((is_here, value))
         rest = rest & ~is_here
@@ -232,4 +232,4 @@ def _plain(array: Any, kind: DataType) -> pa.Array:
     return array if array.type == to else array.cast(to, safe=False)
 
 
-__all__ = ["arrow_type", "attempt", "check", "evaluate", "lifetime_part"]
+__all__ = ["arrow_type", "attempt", "check_in_process", "evaluate", "lifetime_part"]

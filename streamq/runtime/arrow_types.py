@@ -60,17 +60,17 @@ class RowError(Exception):
     """Raised by the function of a single row: this row is an error in Spark."""
 
 
-def nulls(array: pa.Array) -> Mask:
+def is_null(array: pa.Array) -> Mask:
     """Where the array is NULL."""
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
-def valid(array: pa.Array) -> Mask:
+def is_valid(array: pa.Array) -> Mask:
     """Where the array is not NULL."""
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
-def true(array: pa.Array) -> Mask:
+def is_true(array: pa.Array) -> Mask:
     """Where a boolean array is true, neither false nor NULL."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=bool)
@@ -111,7 +111,7 @@ def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa
     return pa.array(out, arrow_type(kind)), faults
 
 
-def fault(rows: Mask, text: str) -> list[Fault]:
+def fault_list(rows: Mask, text: str) -> list[Fault]:
     """The fault, or none if there are no such rows."""
     return [Fault(rows, text)] if rows.any() else []
 

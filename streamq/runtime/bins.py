@@ -40,7 +40,7 @@ def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -
         _place(state, basket, compact(concat(chunks)), grain, compact)
 
 
-def reach(bin: str) -> tuple[int, int]:
+def bin_reach(bin: str) -> tuple[int, int]:
     """The least start and (exclusive) greatest end of the events a bin can hold."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY
@@ -48,7 +48,7 @@ def reach(bin: str) -> tuple[int, int]:
     return start, min(INFINITY, start + 3 * width)
 
 
-def starts(bin: str) -> tuple[int, int]:
+def bin_starts(bin: str) -> tuple[int, int]:
     """The least and the (exclusive) greatest start of the events a bin can hold."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY

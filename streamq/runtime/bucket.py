@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.values import Ints, members, plain, sortable
+from streamq.runtime.values import Ints, list_members, plain_array, sortable
 
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
@@ -24,13 +24,13 @@ def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
     """The bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
-    row_hashes = beside([hashes(table.column(name)) for name in hashed])
+    row_hashes = combine_hashes([hashes(table.column(name)) for name in hashed])
     return (row_hashes % np.uint64(buckets)).astype(np.int64)
 
 
 def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
     """A number for each value, equal for values that are equal (:mod:`streamq.runtime.values`); not yet mixed."""
-    array = plain(column)
+    array = plain_array(column)
     value_hashes = _hashes(array)
     if array.null_count:
         value_hashes = np.where(array.is_null().to_numpy(zero_copy_only=False), NOTHING, value_hashes)
@@ -41,13 +41,13 @@ def _hashes(array: pa.Array) -> Hashes:
     """The hashes of an array; of a NULL it may be anything."""
     kind = array.type
     if pa.types.is_struct(kind):
-        return beside([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
+        return combine_hashes([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
     if pa.types.is_map(kind):
-        offsets, keys, items = members(array)
+        offsets, keys, items = list_members(array)
         # a sum, whatever the order of the entries
-        return _summed(beside([hashes(keys), hashes(items)]), offsets)
+        return _summed(combine_hashes([hashes(keys), hashes(items)]), offsets)
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets, items = members(array)
+        offsets, items = list_members(array)
         return _in_places(hashes(items), offsets)
     if pa.types.is_decimal(kind) or pa.types.is_fixed_size_binary(kind):
         width = kind.bit_width // 8
@@ -110,7 +110,7 @@ def _summed(items: Hashes, offsets: Ints) -> Hashes:
     return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
 
 
-def beside(parts: Sequence[Hashes]) -> Hashes:
+def combine_hashes(parts: Sequence[Hashes]) -> Hashes:
     """The hashes of values side by side."""
     combined = np.zeros(len(parts[0]), np.uint64)
     for part in parts:

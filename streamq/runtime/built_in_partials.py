@@ -22,13 +22,13 @@ from streamq.plan.partial import (
     SparkPartial,
     SummablePartial,
     Values,
-    alive,
-    nowhere,
-    present,
+    alive_rows,
+    no_cover,
+    rows_present,
 )
 from streamq.plan.reduction import Floats
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import ints, narrowed, negated, with_column
+from streamq.runtime.columnar import ints, narrow_sums, negate, with_column
 from streamq.runtime.values import sortable, unsortable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class PartialCount(SummablePartial):
 
     def of_events(self, table: pa.Table) -> Values:
         """1 or 0, times the weight."""
-        return {self.name: pc.multiply(present(table, self.arg), table.column(COUNT))}
+        return {self.name: pc.multiply(rows_present(table, self.arg), table.column(COUNT))}
 
     of_weighted = of_events
 
@@ -112,16 +112,16 @@ class PartialSum(SummablePartial):
         if self.exact:
             return {
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
-                self.many: pc.multiply(present(table, self.arg), table.column(COUNT)),
+                self.many: pc.multiply(rows_present(table, self.arg), table.column(COUNT)),
             }
-        return {self.name: table.column(self.arg), self.many: present(table, self.arg)}
+        return {self.name: table.column(self.arg), self.many: rows_present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
         """Exact sums change their sign with the weight."""
         if not self.exact:
             return super().of_weighted(table)
         columns = self.of_events(table)
-        opposite = negated(columns[self.name])
+        opposite = negate(columns[self.name])
         values = pc.if_else(pc.less(table.column(COUNT), 0), opposite, columns[self.name].cast(opposite.type))
         return {**columns, self.name: values}
 
@@ -129,7 +129,7 @@ class PartialSum(SummablePartial):
         """Values times their weights."""
         if self.exact:
             return table
-        values = alive(table, self.name)
+        values = alive_rows(table, self.name)
         weight = table.column(COUNT)
         table = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
         return with_column(table, self.many, pc.if_else(pc.is_valid(values), weight, 0))
@@ -138,10 +138,10 @@ class PartialSum(SummablePartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: "sum", self.many: "sum"}
 
-    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
         """NULL over no values; as narrow as its type."""
         kind = arrow_type(self.type)
-        values = narrowed(table.column(self.name), kind)
+        values = narrow_sums(table.column(self.name), kind)
         none = pc.equal(table.column(self.many), 0)
         return with_column(table, self.name, pc.if_else(none, pa.scalar(None, kind), values))
 
@@ -183,14 +183,14 @@ class _Extreme(SparkPartial):
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Values that are there, whatever their weight."""
-        values = alive(table, self.name)
+        values = alive_rows(table, self.name)
         return with_column(table, self.name, sortable(values) if self.stands_in else values)
 
     @property
     def grouped(self) -> dict[str, str]:
         return {self.name: self.how}
 
-    def finished(self, table: pa.Table, place: NodeCover = nowhere) -> pa.Table:
+    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
         """The values behind their numbers."""
         if not self.stands_in:
             return table
@@ -289,11 +289,11 @@ class PartialMoments(_Deviations, SparkPartial):
 
     def of_events(self, table: pa.Table) -> Values:
         """The value itself, without deviation."""
-        return self._single(table.column(self.arg), present(table, self.arg))
+        return self._single(table.column(self.arg), rows_present(table, self.arg))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """The values, as often as they are there."""
-        values = alive(table, self.name)
+        values = alive_rows(table, self.name)
         many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
         table = table.drop_columns([self.name])
         for name, column in self._single(values.cast(pa.float64()), many).items():

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import StreamqError, sentence
 from streamq.runtime.event import WEIGHT
-from streamq.runtime.values import SAME, Ints, Mask, bytes_tell, numbered, together
+from streamq.runtime.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
 
 NUMBER = "__number"
 """The column of group numbers, where a table has to have them."""
@@ -85,7 +85,7 @@ def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str
     """One row a group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 
     Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the type
-    of what is added up, or a wider decimal where that does not hold it; :func:`narrowed` says so to the user.
+    of what is added up, or a wider decimal where that does not hold it; :func:`narrow_sums` says so to the user.
     """
     options = {
         "sum": pc.ScalarAggregateOptions(min_count=1),
@@ -135,7 +135,7 @@ def _fitted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         return values
 
 
-def narrowed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def narrow_sums(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Exact sums in the type that a user sees; raises StreamqError for one that it does not hold."""
     try:
         return values.cast(kind)
@@ -150,7 +150,7 @@ def narrowed(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
         ) from error
 
 
-def negated(values: pa.ChunkedArray) -> pa.ChunkedArray:
+def negate(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Integers or decimals with the other sign; wider ones if there is the least integer, which has no opposite."""
     if pa.types.is_integer(values.type):
         least = pc.min(values).as_py()
@@ -163,23 +163,25 @@ def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
     """A dense group number a row, and the first row of each group: equal ``by`` columns share a number."""
     if not by:
         return np.zeros(table.num_rows, np.int64), np.zeros(min(1, table.num_rows), np.int64)
-    number, bound = together([numbered(table.column(name)) for name in by])
+    number, bound = combine_numbers([number_values(table.column(name)) for name in by])
     if bound > len(number) or not np.bincount(number, minlength=bound).all():
-        number, bound = numbered(pa.array(number))
+        number, bound = number_values(pa.array(number))
     first = np.empty(bound, np.int64)
     # of several that are written to one place the last one stays
     first[number[::-1]] = np.arange(len(number))[::-1]
     return number, first
 
 
-def matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:
+def is_matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:
     """Which rows agree with some row of ``wanted`` in the columns ``by``; NULL agrees with NULL."""
     both = concat([table.select(by), wanted.select(by).cast(table.select(by).schema)])
     number, _ = codes(both, by)
     return np.isin(number[: table.num_rows], number[table.num_rows :])
 
 
-def runs(low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+def expand_ranges(
+    low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Ranges ``low..high`` (empty if low > high) taken apart: for each member the number of its range, and its value."""
     length = np.maximum(high - low + 1, 0)
     which = np.repeat(np.arange(len(low)), length)
@@ -202,7 +204,7 @@ def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> It
         yield int(values[a]), rest.slice(a, b - a)
 
 
-def net(table: pa.Table) -> pa.Table:
+def net_deltas(table: pa.Table) -> pa.Table:
     """Deltas summed up; those that cancel out are gone.
 
     Rows are taken back by rows that are equal to them; one that is the same in every bit goes first. What stays keeps its own
@@ -214,8 +216,8 @@ def net(table: pa.Table) -> pa.Table:
         merged = group(table, names, {WEIGHT: (WEIGHT, "sum")})
         return merged.filter(pc.not_equal(merged.column(WEIGHT), 0)).select(table.column_names)
     equal, first = codes(table, names)
-    finest = [numbered(table.column(n), SAME) for n in odd]
-    same, _ = together([(equal, len(first)), *finest])
+    finest = [number_values(table.column(n), SAME) for n in odd]
+    same, _ = combine_numbers([(equal, len(first)), *finest])
     rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
     rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
     weight = _uncancelled(ints(rows, "equal"), ints(rows, WEIGHT))

@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from streamq.policies import Level
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import codes, concat, ints, net, with_column
+from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
@@ -49,7 +49,7 @@ CROWDED = 4
 """Bins become wider when there are more than ``CROWDED * CELLS`` of them."""
 
 
-def paced(
+def progress_at_level(
     level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
 ) -> dict[str, LevelProgress]:
     """Return the CTI and watermark that each source counts as having for operators, at a level of consistency.
@@ -107,7 +107,7 @@ def align(
         return None
     rows = concat([t.select(ready[0].column_names) for t in ready])
     if (ints(rows, WEIGHT) < 0).any():
-        rows = net(rows)
+        rows = net_deltas(rows)
     closes = at == AlignAt.EDGE_CLOSE
     event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
     rows, sync = _with_sync_times(rows, event, closes)

@@ -12,10 +12,10 @@ import pyarrow.compute as pc
 from streamq.grid import Grid
 from streamq.plan.partial import Partial
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, net, with_column
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import HI, LO, BinSpans
-from streamq.runtime.range_partials import INDEX, merged, netted
+from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
 from streamq.time import INFINITY
 
 PARTIALS, REPORTED = "partials", "reported"
@@ -45,7 +45,7 @@ class PartialsBasket:
     def merged(self, table: pa.Table) -> pa.Table:
         """Put rows of one key and range together; where they may be taken back only those of equal values, if any are left."""
         by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
-        return (merged if self.merges else netted)(table, by, self.partials)
+        return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
         """Put partial results into bins by their last windows."""
@@ -131,12 +131,12 @@ class ReportedBasket:
     def between(self, state: KernelBaskets, first: int, last: int) -> list[pa.Table]:
         """Read the bins that hold the windows ``first..last``."""
         bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
-        return [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
+        return [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
 
     def behind(self, state: KernelBaskets, last: int) -> list[pa.Table]:
         """Read the keys and numbers of the windows behind ``last``."""
         bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
-        rows = [t for b in bins if (t := state.read(REPORTED, b, net)) is not None]
+        rows = [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
         behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]
         return [table for table in behind if table.num_rows]
 

@@ -82,7 +82,7 @@ def check_state(baskets: Baskets, own: Identity) -> None:
 
 def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> None:
     """Raise CheckpointError if the identity of a checkpoint is not that of the query now."""
-    differences = changes(stored, own)
+    differences = identity_differences(stored, own)
     if not differences:
         return
     hint = "Use a new checkpoint and a new sink, or the query that made this one."
@@ -93,7 +93,7 @@ def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> No
     )
 
 
-def changes(stored: Identity | OtherLayout, own: Identity) -> list[str]:
+def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[str]:
     """Return, in words, what a stored identity and that of the query now differ in."""
     if isinstance(stored, OtherLayout) or stored.version != own.version:
         older = "an older version" if stored.version is None else f"version {stored.version}"

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import codes, runs
+from streamq.runtime.columnar import codes, expand_ranges
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY
 
@@ -35,13 +35,13 @@ def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
     return codes(table, by)[0]
 
 
-def ranked(*times: Ints) -> tuple[list[Ints], Ints, int]:
+def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
     """Instants as ranks among all of them, the instant of each rank, and m: ``group * m + rank`` is one sortable number."""
     every = np.unique(np.concatenate(times))
     return [np.searchsorted(every, t) for t in times], every, len(every) + 1
 
 
-def overlapping(
+def overlapping_pairs(
     one: Ints, one_le: Ints, one_re: Ints, other: Ints, other_le: Ints, other_re: Ints
 ) -> tuple[Ints, Ints]:
     """The pairs (row of one side, row of the other) of equal code, neither -1, whose lifetimes overlap.
@@ -52,7 +52,7 @@ def overlapping(
     mine, theirs = np.flatnonzero(one >= 0), np.flatnonzero(other >= 0)
     if not len(mine) or not len(theirs):
         return np.zeros(0, np.int64), np.zeros(0, np.int64)
-    (a, b, c, d), _, m = ranked(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
+    (a, b, c, d), _, m = rank_instants(one_le[mine], one_re[mine], other_le[theirs], other_re[theirs])
     at, of = one[mine] * m, other[theirs] * m
     first, second = _starts_within(at + a, at + b, of + c, "left"), _starts_within(of + c, of + d, at + a, "right")
     return (
@@ -64,15 +64,15 @@ def overlapping(
 def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:
     order = np.argsort(starts, kind="stable")
     ordered = starts[order]
-    which, place = runs(np.searchsorted(ordered, low, side), np.searchsorted(ordered, high, "left") - 1)
+    which, place = expand_ranges(np.searchsorted(ordered, low, side), np.searchsorted(ordered, high, "left") - 1)
     return which, order[place]
 
 
-def covered(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
+def union_of_pieces(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
     """The union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
     if not len(of):
         return of, le, re
-    (start, end), every, m = ranked(le, re)
+    (start, end), every, m = rank_instants(le, re)
     order = np.lexsort((start, of))
     of, le, re, start, end = of[order], le[order], re[order], start[order], end[order]
     reached = np.maximum.accumulate(of * m + end)
@@ -83,8 +83,8 @@ def covered(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
     return of[first], le[first], every[reached[last] - of[last] * m]
 
 
-def uncovered(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """What the maximal intervals (owner, start, end) of :func:`covered` leave of the owners' lifetimes ``[le, re)``."""
+def remaining_pieces(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
+    """What the maximal intervals (owner, start, end) of :func:`union_of_pieces` leave of the owners' lifetimes ``[le, re)``."""
     n = len(le)
     # a piece behind each owner's last one, and before each piece what lies between it and the one before
     owners = np.concatenate([of, np.arange(n)])
@@ -105,7 +105,7 @@ def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
     """Per row the least ``other_le`` of its group that is greater than its ``le``; INFINITY where there is none."""
     if not len(le) or not len(other_le):
         return np.full(len(le), INFINITY)
-    (a, b), every, m = ranked(le, other_le)
+    (a, b), every, m = rank_instants(le, other_le)
     numbers = np.sort(other * m + b)
     place = np.searchsorted(numbers, group * m + a, "right")
     there = place < len(numbers)

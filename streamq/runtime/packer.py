@@ -23,7 +23,7 @@ from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.stage import Channel
-from streamq.runtime.starts import joined, summary
+from streamq.runtime.starts import merge_summaries, summarize_starts
 from streamq.runtime.tick_arithmetic import INTEGERS
 
 
@@ -96,7 +96,9 @@ class Packer:
             batch = batch.drop_columns([n for n in batch.column_names if n == BAD])
             if batch.num_rows:
                 self._read_progress(batch, message)
-                message.starts = joined(message.starts, summary(self.source.items.deltas_of(batch).column(LE)))
+                message.starts = merge_summaries(
+                    message.starts, summarize_starts(self.source.items.deltas_of(batch).column(LE))
+                )
                 events.append(batch)
         envelopes = [(0, LATE, encode(concat(late)))] if late and self.late_output else []
         return events, message if any_rows else None, envelopes

@@ -11,7 +11,7 @@ from streamq.choices import CountReason
 from streamq.runtime.event import NEW_END, RE
 from streamq.runtime.kernel import Judge, Totals
 from streamq.runtime.lateness import Judgement, count_late, error_of_rows, judgement
-from streamq.runtime.retractions import EventRow, Lifetimes, Moves, RowPlace, place
+from streamq.runtime.retractions import EventRow, Lifetimes, Moves, RowPlace, event_place
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -73,18 +73,18 @@ class Matching:
         """Apply moves to the live ends that they name, as long as one does; return those that are left over."""
         where: dict[RowPlace, list[int]] = {}
         for i, row in enumerate(self.rows):
-            where.setdefault(place(row), []).append(i)
+            where.setdefault(event_place(row), []).append(i)
         while True:
             unmatched: Moves = []
             for number, move in open_moves:
-                events = where.get(place(move))
+                events = where.get(event_place(move))
                 if not events:
                     unmatched.append((number, move))
                     continue
                 i = events.pop()
                 self._move(i, number, move[NEW_END], batch)
                 self.applied.append(number)
-                where.setdefault(place(self.rows[i]), []).append(i)
+                where.setdefault(event_place(self.rows[i]), []).append(i)
             if len(unmatched) == len(open_moves):
                 return open_moves
             open_moves = unmatched

@@ -19,7 +19,7 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.packer import Packer, passed_rows
-from streamq.runtime.progress import Message, decode_messages, encode_messages, together
+from streamq.runtime.progress import Message, decode_messages, encode_messages, merge_messages
 from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
 
@@ -177,7 +177,7 @@ def source_packer(
             pending.clear()
             envelopes.extend(refused)
             if message is not None:
-                progress = message if progress is None else together(progress, message)
+                progress = message if progress is None else merge_messages(progress, message)
             for table in good:
                 for number, rows in lanes.take(table).items():
                     if rows.num_rows:

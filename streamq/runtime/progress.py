@@ -9,7 +9,7 @@ from typing import Any
 
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.starts import StartSummary, joined
+from streamq.runtime.starts import StartSummary, merge_summaries
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
@@ -67,7 +67,7 @@ class Message:
         return Message(**{**fields, "notes": notes, "starts": starts})
 
 
-def together(a: Message, b: Message) -> Message:
+def merge_messages(a: Message, b: Message) -> Message:
     """Return what two tasks, or two parts of a task's rows, say of one source."""
     return Message(
         relation=a.relation,
@@ -76,7 +76,7 @@ def together(a: Message, b: Message) -> Message:
         notes={k: [*a.notes.get(k, ()), *b.notes.get(k, ())] for k in {**a.notes, **b.notes}},
         invalid={k: a.invalid.get(k, 0) + b.invalid.get(k, 0) for k in {**a.invalid, **b.invalid}},
         until=b.until if a.until is None else a.until,
-        starts=joined(a.starts, b.starts),
+        starts=merge_summaries(a.starts, b.starts),
         reach=max(a.furthest, b.furthest),
         parts=[*a.parts, *b.parts],
     )

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.partial import COUNT, MergeableColumns, NodeCover, Partial, nowhere
-from streamq.runtime.columnar import codes, concat, group, ints, runs, with_column
+from streamq.plan.partial import COUNT, MergeableColumns, NodeCover, Partial, no_cover
+from streamq.runtime.columnar import codes, concat, expand_ranges, group, ints, with_column
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints
 
@@ -28,9 +28,9 @@ EXPLODE_ROWS = 500_000
 """Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
 
 
-def merged(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
+def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
     """Partial results of equal ``by`` as one, the same columns."""
-    sums = grouped(partials)
+    sums = merge_aggregations(partials)
     others = [partial for partial in partials if len(partial.grouped) < len(partial.columns)]
     if not others:
         return group(table, by, sums)
@@ -44,7 +44,7 @@ def merged(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColum
     return pa.table(columns)
 
 
-def placed(
+def node_covers(
     intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
 ) -> Callable[[pa.Table], NodeCover]:
     """Return what tells errors, of rows of windows, where the window of a row lies, and its group."""
@@ -60,7 +60,7 @@ def placed(
     return of_rows
 
 
-def grouped(partials: Iterable[MergeableColumns]) -> dict[str, tuple[str, str]]:
+def merge_aggregations(partials: Iterable[MergeableColumns]) -> dict[str, tuple[str, str]]:
     """The number of events and what Arrow's aggregates merge, as a group by takes it."""
     columns = {COUNT: "sum"}
     for partial in partials:
@@ -68,9 +68,9 @@ def grouped(partials: Iterable[MergeableColumns]) -> dict[str, tuple[str, str]]:
     return {name: (name, how) for name, how in columns.items()}
 
 
-def netted(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
+def net_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
     """Values with weights of equal ``by`` and equal values as one row, and none where nothing is left."""
-    sums = grouped(partial for partial in partials if partial.exact)
+    sums = merge_aggregations(partial for partial in partials if partial.exact)
     groups = group(
         table, [*by, *(name for partial in partials if not partial.exact for name in partial.value_columns)], sums
     )
@@ -98,18 +98,18 @@ def merge_by_window(
     however long the ranges are.
     """
     if any(len(partial.grouped) < len(partial.columns) for partial in partials):
-        ranged = merged(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
+        ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
         low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
     if float(np.sum((high - low + 1).astype(np.float64))) <= max(explode_rows, 4 * len(low)):
-        which, index = runs(low, high)
-        windows = merged(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
+        which, index = expand_ranges(low, high)
+        windows = merge_partial_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
         windows = _dyadic(table, low, high, by, partials)
     windows = windows.filter(pc.greater(windows.column(COUNT), 0))
     for partial in partials:
-        windows = partial.finished(windows, nowhere if place is None else place(windows))
+        windows = partial.finished(windows, no_cover if place is None else place(windows))
     return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 
@@ -139,6 +139,6 @@ def _dyadic(
             twice = windows.take(pa.array(np.repeat(np.arange(windows.num_rows), 2)))
             index = np.repeat(ints(windows, INDEX) * 2, 2) + np.tile([0, 1], windows.num_rows)
             at = [*at, with_column(twice, INDEX, index).select(at[0].column_names)]
-        windows = merged(concat(at), by, partials)
+        windows = merge_partial_rows(concat(at), by, partials)
     assert windows is not None
     return with_column(windows, INDEX, ints(windows, INDEX) + base)

@@ -162,7 +162,7 @@ NO_READINGS = Readings()
 """What stages report before their first micro-batch."""
 
 
-def combined(columns_of_buckets: Iterable[Mapping[str, int]]) -> Readings:
+def combine_readings(columns_of_buckets: Iterable[Mapping[str, int]]) -> Readings:
     """Return the readings of several buckets, each given as columns, as one."""
     values: dict[str, list[int]] = {}
     for columns in columns_of_buckets:
@@ -231,7 +231,7 @@ def kernel_columns(
     ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
     rows held back, each with their least start (INFINITY: there are none).
     """
-    inserted, retracted = weighed(output.table)
+    inserted, retracted = count_weights(output.table)
     new = [(f"{ARRIVED} {arrival.port}", arrival.table.num_rows) for arrival in arrivals]
     for name, rows in (*new, ("inserted", inserted), ("retracted", retracted)):
         tally[name] = tally.get(name, 0) + rows
@@ -249,7 +249,7 @@ def kernel_columns(
     return {f"{name}|{relation}": value for name, value in readings.items()}
 
 
-def weighed(table: pa.Table | None) -> tuple[int, int]:
+def count_weights(table: pa.Table | None) -> tuple[int, int]:
     """Return how many rows some deltas put in, and how many they take back."""
     if table is None or not table.num_rows:
         return 0, 0

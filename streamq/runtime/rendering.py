@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.values import members, plain
+from streamq.runtime.values import list_members, plain_array
 
 DAY = 86_400_000_000
 YEAR_1, YEAR_10000 = -719_162, 2_932_897
@@ -26,7 +26,7 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
     """The values of a column; an instant beyond Python's years as ``"+10000-01-01 00:00:00"``, a day as ``"-0001-12-31"``."""
     if _has_times(column.type):
-        return _python_values(plain(column))
+        return _python_values(plain_array(column))
     values: list[Any] = column.to_pylist()
     return values
 
@@ -48,7 +48,7 @@ def _python_values(array: pa.Array) -> list[Any]:
         rows = zip(*parts, strict=True) if parts else [()] * len(array)
         return [dict(zip(names, row, strict=True)) if there else None for there, row in zip(valid, rows, strict=True)]
     if pa.types.is_nested(kind):
-        offsets, *children = members(array)
+        offsets, *children = list_members(array)
         items: list[Any] = [python_values(child) for child in children]
         flat = list(zip(*items, strict=True)) if pa.types.is_map(kind) else items[0]
         ends = zip(valid, offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import codes, concat
-from streamq.runtime.values import Mask, ranks
+from streamq.runtime.values import Mask, column_ranks
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:
@@ -31,7 +31,7 @@ def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], wh
         return repeated, contrary
     number, old = number[at], at < every.num_rows - n
     # only what speaks of one thing is compared as a whole, for that costs
-    columns = ranks(every.take(pa.array(at)), what)
+    columns = column_ranks(every.take(pa.array(at)), what)
     order = np.lexsort((*reversed(columns), ~old, number))
     begins = np.concatenate(([True], number[order][1:] != number[order][:-1]))
     stands = order[np.flatnonzero(begins)[np.cumsum(begins) - 1]]

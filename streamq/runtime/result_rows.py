@@ -18,7 +18,7 @@ from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import CTI, INSERT, LE, RE, RETRACT, WEIGHT
 from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.shipping import packed
-from streamq.runtime.values import Ints, Numbered, dense, numbered, together
+from streamq.runtime.values import Ints, Numbered, combine_numbers, dense_numbers, number_values
 from streamq.time import INFINITY, MINUS_INFINITY
 
 UPSERT, DELETE = "upsert", "delete"
@@ -71,9 +71,9 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
     A key that has no row any more has a tombstone: beside key and start it is NULL. Rows stand in order of their starts.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
-    whose, _ = keyed = together([_times(ints(deltas, LE)), *(numbered(deltas.column(n)) for n in key)])
-    rest = [numbered(deltas.column(n)) for n in payload if n not in key]
-    row, net = _net(deltas, together([keyed, *rest, _times(ints(deltas, RE))]))
+    whose, _ = keyed = combine_numbers([_times(ints(deltas, LE)), *(number_values(deltas.column(n)) for n in key)])
+    rest = [number_values(deltas.column(n)) for n in payload if n not in key]
+    row, net = _net(deltas, combine_numbers([keyed, *rest, _times(ints(deltas, RE))]))
     is_put_in = net > 0
     alive = np.repeat(whose[row[is_put_in]], net[is_put_in])
     if len(_firsts(alive)) < len(alive):
@@ -120,8 +120,8 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
     alone = np.repeat(np.flatnonzero(~near), weight[~near])
     some = deltas.filter(pa.array(near))
     payload = [n for n in some.column_names if n not in (LE, RE, WEIGHT)]
-    event, _ = whole = together([_times(le[near]), *(numbered(some.column(n)) for n in payload)])
-    at, net = _net(some, together([whole, _times(re[near])]))
+    event, _ = whole = combine_numbers([_times(le[near]), *(number_values(some.column(n)) for n in payload)])
+    at, net = _net(some, combine_numbers([whole, _times(re[near])]))
     event, end = event[at], ints(some, RE)[at]
     rows = np.flatnonzero(near)[at]
     halves = []
@@ -171,7 +171,7 @@ def _times(ticks: Ints) -> Numbered:
     )
     if 0 <= high - low < 1 << 40:
         return np.where(finite, ticks - low, high - low + 1), high - low + 2
-    return dense(ticks)
+    return dense_numbers(ticks)
 
 
 def _firsts(numbers: Ints) -> Ints:

@@ -38,7 +38,7 @@ def with_lateness(retractions: pa.Table, c: int) -> pa.Table:
     return with_column(retractions, BEHIND, is_behind(sync, c))
 
 
-def place(row: EventRow) -> RowPlace:
+def event_place(row: EventRow) -> RowPlace:
     """Where a retraction finds its event: at the end that it moves."""
     return (row[EVENT], row[RE])
 
@@ -48,7 +48,9 @@ def destination(move: EventRow) -> RowPlace:
     return (move[EVENT], move[NEW_END])
 
 
-def by_event(tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]) -> list[list[EventRow]]:
+def chains_by_event(
+    tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]
+) -> list[list[EventRow]]:
     """The rows of tables, with the columns ``technical`` and the number of their event: equal ``names`` are one event."""
     number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
     rows = []
@@ -68,13 +70,13 @@ def without_cycles(moves: Moves) -> Moves:
     left = dict(moves)
     leaving: dict[RowPlace, list[int]] = {}
     for number, move in moves:
-        leaving.setdefault(place(move), []).append(number)
+        leaving.setdefault(event_place(move), []).append(number)
     for first in [number for number, _ in moves]:
         path: list[int] = []
         seen: dict[RowPlace, int] = {}
         at: int | None = first if first in left else None
         while at is not None:
-            seen[place(left[at])] = len(path)
+            seen[event_place(left[at])] = len(path)
             path.append(at)
             there = destination(left[at])
             if there in seen:
@@ -85,7 +87,7 @@ def without_cycles(moves: Moves) -> Moves:
     return [(number, move) for number, move in moves if number in left]
 
 
-def cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
+def is_cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
     """Which of the lost moves are lost in fact: no other move, directly or through others, leads to where they begin."""
     is_lost = is_lost.copy()
     reached = {destination(move) for move, lost in zip(moves, is_lost, strict=True) if not lost}
@@ -93,7 +95,7 @@ def cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
     while going:
         going = False
         for i, move in enumerate(moves):
-            if is_lost[i] and place(move) in reached:
+            if is_lost[i] and event_place(move) in reached:
                 is_lost[i], going = False, True
                 reached.add(destination(move))
     return is_lost

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, KernelBaskets
 from streamq.runtime.columnar import concat, decode, encode, unit_weights
-from streamq.runtime.consistency import AlignAt, align, backlog, paced
+from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_level
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Judge, Kernel, Output, Totals
 from streamq.runtime.lateness import weighted_events
@@ -24,7 +24,7 @@ from streamq.runtime.progress import LevelProgress, Message, RelationClock, deco
 from streamq.runtime.progress_map import ProgressMap, map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATEST, TALLIES, kernel_columns, source_columns
-from streamq.runtime.starts import joined
+from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
 
 
@@ -246,7 +246,7 @@ class Stage:
         for r in self.sources:
             clocks[r].take_promise()
         own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
-        for r, pace in paced(self.consistency, own_progress, self.follows).items():
+        for r, pace in progress_at_level(self.consistency, own_progress, self.follows).items():
             clocks[r].set_pace(pace)
         for r, other in self.follows.items():
             # another's CTIs are its own, but for the one that ends it
@@ -328,7 +328,7 @@ class Stage:
                 cti=turn.clocks[source].pace.promised,
                 watermark=turn.clocks[source].w,
                 has_moved=turn.clocks[source].pace.promised != turn.before[source].promised,
-                starts=reduce(joined, (message.starts for message in messages), None),
+                starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
             )

@@ -21,7 +21,7 @@ class StartSummary:
         self.rows, self.least, self.middle = rows, least, middle
 
 
-def summary(starts: pa.Array | pa.ChunkedArray) -> StartSummary | None:
+def summarize_starts(starts: pa.Array | pa.ChunkedArray) -> StartSummary | None:
     """Return the summary of some starts; None if there are none."""
     if not len(starts):
         return None
@@ -31,7 +31,7 @@ def summary(starts: pa.Array | pa.ChunkedArray) -> StartSummary | None:
     return StartSummary(len(values), int(values.min()), int(np.partition(sample, middle)[middle]))
 
 
-def joined(a: StartSummary | None, b: StartSummary | None) -> StartSummary | None:
+def merge_summaries(a: StartSummary | None, b: StartSummary | None) -> StartSummary | None:
     """Return the summary of two sets of rows together; its middle start is that of the greater one."""
     if a is None or b is None:
         return a or b

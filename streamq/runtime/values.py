@@ -25,22 +25,22 @@ EQUAL, ORDER, SAME = "equal", "order", "same"
 too; SAME, equal numbers for values that agree in every bit: -0.0 is not 0.0 then, nor is one NaN another."""
 
 
-def numbered(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered:
+def number_values(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered:
     """A number for each value of a column: EQUAL, ORDER or SAME."""
-    array = plain(column)
+    array = plain_array(column)
     kind = array.type
     if pa.types.is_struct(kind):
         valid = array.is_valid().to_numpy(zero_copy_only=False).astype(np.int64)
-        return together([(valid, 2), *(numbered(part, sense) for part in array.flatten())])
+        return combine_numbers([(valid, 2), *(number_values(part, sense) for part in array.flatten())])
     if pa.types.is_map(kind) or pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        offsets, *parts = members(array)
-        number, _ = together([numbered(part, sense) for part in parts])
+        offsets, *parts = list_members(array)
+        number, _ = combine_numbers([number_values(part, sense) for part in parts])
         if pa.types.is_map(kind) and sense != SAME:
             owner = np.repeat(np.arange(len(array)), np.diff(offsets))
             number = number[np.lexsort((number, owner))]
         array = _spelled(array, offsets, number)
     elif pa.types.is_floating(kind):
-        array = bits(array) if sense == SAME else sortable(array, zeros_equal=True)
+        array = float_bits(array) if sense == SAME else sortable(array, zeros_equal=True)
     if sense == ORDER:
         rank = pc.rank(array, sort_keys="ascending", tiebreaker="dense").to_numpy().astype(np.int64)
         number = np.where(array.is_null().to_numpy(zero_copy_only=False), 0, rank)
@@ -49,25 +49,25 @@ def numbered(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered
     return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
 
 
-def ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
+def column_ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
     """Columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0.
 
     A map, which has no order in Spark, is its entries in theirs.
     """
-    return [numbered(table.column(name), ORDER)[0] for name in names]
+    return [number_values(table.column(name), ORDER)[0] for name in names]
 
 
-def together(parts: Sequence[Numbered]) -> Numbered:
+def combine_numbers(parts: Sequence[Numbered]) -> Numbered:
     """A number for every combination of values, in the order of the first, then of the second, ..."""
     number, bound = parts[0]
     for other, its_bound in parts[1:]:
         if bound * its_bound >= 1 << 62:
-            (number, bound), (other, its_bound) = dense(number), dense(other)
+            (number, bound), (other, its_bound) = dense_numbers(number), dense_numbers(other)
         number, bound = number * its_bound + other, bound * its_bound
     return number, bound
 
 
-def dense(numbers: Ints) -> Numbered:
+def dense_numbers(numbers: Ints) -> Numbered:
     """The same numbers without gaps, in the same order."""
     values, number = np.unique(numbers, return_inverse=True)
     return number.astype(np.int64), len(values)
@@ -76,13 +76,13 @@ def dense(numbers: Ints) -> Numbered:
 # arrays in fewer layouts
 
 
-def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
+def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     """One array of the same values, without dictionary, view or extension; intervals as bytes, booleans as numbers."""
     if pa.types.is_dictionary(column.type):
-        return plain(column.cast(column.type.value_type))
+        return plain_array(column.cast(column.type.value_type))
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
     if isinstance(array, pa.ExtensionArray):
-        return plain(array.storage)
+        return plain_array(array.storage)
     kind = array.type
     if pa.types.is_string_view(kind) or pa.types.is_binary_view(kind):
         return array.cast(pa.large_binary())
@@ -95,7 +95,7 @@ def plain(column: pa.Array | pa.ChunkedArray) -> pa.Array:
     return array
 
 
-def members(array: pa.Array) -> tuple[Any, ...]:
+def list_members(array: pa.Array) -> tuple[Any, ...]:
     """The offsets of lists (or maps), from 0 on, and the arrays of what is in them: items, or keys and items."""
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     first, many = int(offsets[0]), int(offsets[-1] - offsets[0])
@@ -113,7 +113,7 @@ def _spelled(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
 # floats
 
 
-def bits(array: pa.Array) -> pa.Array:
+def float_bits(array: pa.Array) -> pa.Array:
     """Floats as the int64 of their bits; NULLs stay."""
     floats, missing = _floats(array)
     return pa.array(floats.view(np.int64), mask=missing)
@@ -156,7 +156,7 @@ def bytes_tell(column: pa.Array | pa.ChunkedArray) -> bool:
     """Whether values of the column are equal only where their bytes are: then Arrow groups them as Spark does."""
     kind = column.type
     if pa.types.is_floating(kind):
-        floats, _ = _floats(plain(column))
+        floats, _ = _floats(plain_array(column))
         return not (np.isnan(floats).any() or ((floats == 0) & np.signbit(floats)).any())
     return not (
         pa.types.is_nested(kind)

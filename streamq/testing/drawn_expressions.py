@@ -26,7 +26,7 @@ from streamq.plan.keys import check_key
 from streamq.plan.node import Node
 from streamq.plan.passes import columns
 from streamq.plan.schema import Schema
-from streamq.runtime.arrow_expr import check
+from streamq.runtime.arrow_expr import check_in_process
 from streamq.testing.intent import ANYTHING
 from streamq.testing.payload_values import pool
 from streamq.time import TIMESTAMP
@@ -86,7 +86,7 @@ def _matches(kind: t.DataType) -> bool:
 def evaluable(expr: Expr, schema: Schema) -> bool:
     """True if an expression is legal over the schema and can be evaluated without Spark."""
     try:
-        check(expr, schema, "testing")
+        check_in_process(expr, schema, "testing")
     except (PlanError, NeedsSpark):
         return False
     return True

@@ -16,7 +16,7 @@ from pyspark.sql import types as t
 
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
 from streamq.operators import JoinTable, ToSignal
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.stream import Stream
 from streamq.testing.case import Case, Meant
@@ -61,8 +61,8 @@ class Filled:
     @property
     def meant(self) -> Meant | None:
         """The plan that the calls mean; None if it is the plan that they build."""
-        plan, _ = numbered(meaning(self.written))
-        return None if plan == numbered(self.query.plan)[0] else Meant(plan, text_of(self.written))
+        plan, _ = number_sources(meaning(self.written))
+        return None if plan == number_sources(self.query.plan)[0] else Meant(plan, text_of(self.written))
 
 
 @st.composite

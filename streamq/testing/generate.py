@@ -17,7 +17,7 @@ from streamq.errors import PlanError, UnknownColumn, nearest, sentence
 from streamq.operators import AlterLifetime, JoinTable, Select, Source
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, expanded, nodes, numbered
+from streamq.plan.node import Node, expanded, nodes, number_sources
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.event import CTI, RETRACT
 from streamq.testing.arrival import Item, delay_for
@@ -161,7 +161,7 @@ def cases_of(
     The query's sources get policies, and an intent with speculation or duplicates adds operators above the sources; nothing
     else of the query changes.
     """
-    plan, names = numbered(plan)
+    plan, names = number_sources(plan)
     _check_payload(plan, intent)
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     query_scale = scale(plan)

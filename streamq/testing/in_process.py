@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import CountReason, OutputForm
-from streamq.compiler.egress import Egress, egress
+from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
@@ -60,7 +60,7 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
 def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
     """Raise WrongOutput if a plan allows upserts and they leave another history than its changelog."""
     try:
-        key = egress(case.plan, OutputForm.UPSERT, verb="verify").columns
+        key = choose_egress(case.plan, OutputForm.UPSERT, verb="verify").columns
     except PlanError:
         return
     difference = same_history(upserted(out, key), answer)

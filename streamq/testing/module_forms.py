@@ -28,7 +28,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
-from streamq.runtime.range_partials import INDEX, merge_by_window, merged, netted
+from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
 from streamq.runtime.user_code.states import States, as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
@@ -240,7 +240,7 @@ def _partial(select: Select, merges: bool) -> Checked:
     by = [*keys, LO, HI]
 
     def merge(a: pa.Table, b: pa.Table) -> pa.Table:
-        return (merged if merges else netted)(concat([a, b]), by, partials)
+        return (merge_partial_rows if merges else net_partial_rows)(concat([a, b]), by, partials)
 
     def add(state: pa.Table, table: pa.Table) -> pa.Table:
         return merge(state, kernel.combine(0, table))

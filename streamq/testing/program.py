@@ -15,7 +15,7 @@ from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
 from streamq.operators import Intervals, JoinTable, Source
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
 from streamq.stream import Stream
@@ -46,8 +46,8 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
     them; ``last``: statements behind it. What is used twice has a name, other verbs stand in chains. The query that the program
-    builds has the plan's digest (of :func:`numbered` plans). A part of the plan that no public verb gives is read from its JSON,
-    by ``sq.from_json``.
+    builds has the plan's digest, once :func:`number_sources` has numbered its sources. A part that no public verb gives is
+    read from its JSON, by ``sq.from_json``.
     Raises PlanError where a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
@@ -71,7 +71,7 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
         .select(n=sq.count())
     )
     """
-    numbered_plan, names = numbered(plan)
+    numbered_plan, names = number_sources(plan)
     tables_by_number = {names[name]: rows for name, rows in tables.items() if name in names}
     readers = _readers(numbered_plan)
     for name in readers:

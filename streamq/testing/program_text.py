@@ -14,7 +14,7 @@ from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
 from streamq.errors import TypeMismatch
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
@@ -203,7 +203,7 @@ def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
 
 def _call(function_call: Call, parts: list[Text]) -> Text:
     args, function = function_call.args, function_call.function
-    if by_name(function.name) != function:
+    if function_of(function.name) != function:
         raise Unwritable(function.name)
     notation = function.notation if all(isinstance(a, Expr) for a in args) else None
     match notation:

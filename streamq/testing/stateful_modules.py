@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import pickled
-from streamq.runtime.user_code.returns import shortened
+from streamq.runtime.user_code.returns import short_text
 from streamq.runtime.user_code.states import instant_of
 from streamq.testing.module_forms import Checked, Rows
 from streamq.user_code.udso import StatefulCall, StatefulOperator
@@ -51,7 +51,7 @@ class Body:
         return pickle.loads(self.pickle)
 
     def __repr__(self) -> str:
-        return shortened(self.value)
+        return short_text(self.value)
 
 
 def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
 from streamq.operators import JoinTable
-from streamq.plan.node import nodes, numbered
+from streamq.plan.node import nodes, number_sources
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.drawn_executions import in_process, on_spark
@@ -85,7 +85,7 @@ def verify(
     if isinstance(query, Scenario):
         cases, crowded = concrete(query, intent), concrete(query, many)
     else:
-        plan, names = numbered(query.plan)
+        plan, names = number_sources(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
         cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
     local = [st.tuples(cases, ways).map(bounded) for ways in in_process()]

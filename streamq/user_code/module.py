@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from pyspark.sql.types import DataType, StructField, StructType
 
-from streamq.choices import ErrorPolicy, chosen
+from streamq.choices import ErrorPolicy, choose_word
 from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
@@ -196,7 +196,11 @@ def guards_of(verb: str, time_limit: Any, checked: bool, on_error: Any) -> dict[
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
-    return {"time_limit": time_limit, "checked": checked, "on_error": chosen(ErrorPolicy, on_error, "on_error", verb)}
+    return {
+        "time_limit": time_limit,
+        "checked": checked,
+        "on_error": choose_word(ErrorPolicy, on_error, "on_error", verb),
+    }
 
 
 def name_of(code: Any, name: str | None) -> str:

@@ -49,7 +49,7 @@ def filters_on(*fields: str) -> Property:
     return Property("filters_on", fields)
 
 
-def declared(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
+def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
     """Return declared properties; raise PlanError for what is none."""
     if isinstance(properties, Property | str):
         properties = (properties,)
@@ -69,5 +69,6 @@ OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
 _ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
 
 __all__ = [
-    "OF_OPERATORS", "Property", "declared", "filters_on", "mergeable", "one_output_per_group", "order_insensitive", "time_bound"
+    "OF_OPERATORS", "Property", "check_properties", "filters_on", "mergeable", "one_output_per_group",
+    "order_insensitive", "time_bound",
 ]  # fmt: skip

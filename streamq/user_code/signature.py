@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import PlanError, nearest, sentence
-from streamq.plan.own_names import argument
+from streamq.plan.own_names import unnamed_argument
 
 INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
 """The methods of a class with states of its own, and what they are called with."""
@@ -215,7 +215,7 @@ def argument_names(
     signature = signature_without_self(code, method)
     parameters = [] if signature is None else [p.name for p in _positional(signature) if p.name not in {*options}]
     named = parameters[skipped : skipped + count]
-    return (*named, *map(argument, range(len(named), count)))
+    return (*named, *map(unnamed_argument, range(len(named), count)))
 
 
 def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:

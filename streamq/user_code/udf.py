@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 from pyspark.sql.types import DataType
 
-from streamq.choices import ArgumentForm, chosen
+from streamq.choices import ArgumentForm, choose_word
 from streamq.errors import ModuleFailed, PlanError, sentence
 from streamq.plan.expr import Call, Col, as_expr
 from streamq.plan.function import Function
@@ -23,8 +23,8 @@ from streamq.plan.operand import ArrowForm, Fault, Operand, Value
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed
-from streamq.runtime.user_code.calls import ModuleCall, shown_values, unchanging
-from streamq.runtime.user_code.returns import FAILURES, ReturnError, fit, plain_result, shortened
+from streamq.runtime.user_code.calls import ModuleCall, forbid_changes, shown_values
+from streamq.runtime.user_code.returns import FAILURES, ReturnError, fit_to_type, plain_result, short_text
 from streamq.runtime.user_code.states import as_series
 from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
 from streamq.user_code.repository import modules
@@ -72,7 +72,7 @@ def udf(
       12  large  12.36931687685298  large      2    5
     """
     refuse_unknown("udf", unknown)
-    to, how = type_returned("udf", returns, "results"), chosen(ArgumentForm, takes, "takes", "udf")
+    to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
     guards = guards_of("udf", time_limit, checked, on_error)
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
@@ -188,7 +188,7 @@ class UserFunction(UserModule, Function):
         return ModuleCall(**self.guards)
 
     def _called(self, *arguments: Any) -> Any:
-        code = unchanging(self.code, self.name) if self.checked else self.code
+        code = forbid_changes(self.code, self.name) if self.checked else self.code
         return code(*arguments, **self.options)
 
     def _over_all(self, arrays: Sequence[pa.Array]) -> pa.Array:
@@ -218,7 +218,7 @@ class UserFunction(UserModule, Function):
 
     def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
         """Return the result of a call, guarded; raises ReturnError for what is no result."""
-        return self._call.guarded(lambda: (fit(plain_result(call()), to, self.returns.simpleString()), None))[0]
+        return self._call.guarded(lambda: (fit_to_type(plain_result(call()), to, self.returns.simpleString()), None))[0]
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """The results of code that takes whole columns."""
@@ -238,7 +238,7 @@ class UserFunction(UserModule, Function):
             if pa.types.is_floating(to):
                 array = pc.if_else(pc.is_nan(array), None, array)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            raise ReturnError(f"{shortened(result)} is no column of {self.returns.simpleString()}: {error}") from error
+            raise ReturnError(f"{short_text(result)} is no column of {self.returns.simpleString()}: {error}") from error
         if len(array) != len(arrays[0]):
             raise ReturnError(f"{len(array)} results for {len(arrays[0])} events")
         return array

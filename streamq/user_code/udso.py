@@ -18,7 +18,7 @@ from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.returns import RowShape
 from streamq.user_code.forms import StatefulCode, check_steps, row_shape, steps_of
 from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
-from streamq.user_code.properties import declared
+from streamq.user_code.properties import check_properties
 from streamq.user_code.repository import modules
 from streamq.user_code.signature import QueryCall, argument_names, check_call, refuse_unknown
 
@@ -68,7 +68,7 @@ def udso(
     refuse_unknown("udso", unknown)
     row = rows_returned("udso", returns)
     guards = guards_of("udso", time_limit, checked, on_error)
-    if promises := declared(properties, "udso"):
+    if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))
 

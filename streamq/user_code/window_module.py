@@ -15,12 +15,12 @@ from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lazy import lazy
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
-from streamq.runtime.user_code.calls import WindowCall, unchanging_module
+from streamq.runtime.user_code.calls import WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import module_results
 from streamq.runtime.user_code.states import ModuleStates
 from streamq.user_code.forms import module_states
 from streamq.user_code.module import UserModule, name_of
-from streamq.user_code.properties import Property, declared, mergeable, order_insensitive
+from streamq.user_code.properties import Property, check_properties, mergeable, order_insensitive
 from streamq.user_code.repository import modules
 from streamq.user_code.signature import QueryCall, argument_names, check_aggregating, check_call, has_states
 
@@ -48,7 +48,11 @@ class WindowModule(UserModule, AggregateFunction):
         if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
             hint = f"Write @sq.{cls.kind}(...) above a def or a class."
             raise PlanError(sentence(cls.kind, "not code", f"found {code!r}", hint))
-        promises, own_name, is_timed = declared(properties, cls.kind), name_of(code, name), fields["time_sensitive"]
+        promises, own_name, is_timed = (
+            check_properties(properties, cls.kind),
+            name_of(code, name),
+            fields["time_sensitive"],
+        )
         check_aggregating(own_name, code, time_sensitive=is_timed)
         return cls(
             name=own_name,
@@ -179,7 +183,7 @@ class WindowModule(UserModule, AggregateFunction):
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
         """Return how the module is called for a result column; ``names`` are those of the arguments."""
         return WindowCall(
-            module=unchanging_module(self.module) if self.checked else self.module,
+            module=forbid_module_changes(self.module) if self.checked else self.module,
             names=names or self._parameters(len(column.args)),
             to=column.type,
             shown_type=self.returns.simpleString(),

@@ -14,7 +14,7 @@ from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import bounds, distinct, first_in, places
+from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place, group_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
@@ -144,26 +144,26 @@ class CountAssigner(Assigner):
         mine = self._instants(table)
         finite = np.flatnonzero(mine < INFINITY)
         g, mine = g[finite], mine[finite]
-        group, at = distinct(g, mine)
-        place, n = places(group, at, g, mine), self.n
-        first, last = bounds(group, g)
-        low = np.maximum(place - n + 1, np.maximum(first, first_in(group, at >= since, g) - n + 1))
+        group, at = distinct_pairs(g, mine)
+        place, n = find_places(group, at, g, mine), self.n
+        first, last = group_bounds(group, g)
+        low = np.maximum(place - n + 1, np.maximum(first, first_place(group, at >= since, g) - n + 1))
         high = np.minimum(place, last - n + 1)
         return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         mine = self._instants(table)
-        group, at = distinct(g, np.minimum(mine, c - 2))
-        _, last = bounds(group, g)
-        return mine >= (at[np.maximum(last - (self.n - 1), bounds(group, g)[0])] if len(at) else mine)
+        group, at = distinct_pairs(g, np.minimum(mine, c - 2))
+        _, last = group_bounds(group, g)
+        return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
 
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
         mine = self._instants(table)
         past = mine < c
         if self.n == 1 or not past.any():
             return c
-        group, at = distinct(g[past], mine[past])
-        first, last = bounds(group, g[past])
+        group, at = distinct_pairs(g[past], mine[past])
+        first, last = group_bounds(group, g[past])
         return min(c, int(at[np.maximum(last - (self.n - 2), first)].min()))
 
 

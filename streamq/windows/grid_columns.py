@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.grid import Grid
-from streamq.plan.lowering import floor_div, moved
+from streamq.plan.lowering import floor_div, move_ticks
 from streamq.plan.schema import INTERVAL, POINT
 from streamq.runtime import grid_ranges as rule
 from streamq.runtime.endpoints import Bound
@@ -38,7 +38,7 @@ class _Columns:
         return F.when(condition, then).otherwise(otherwise)
 
     def moved(self, x: Column, by: int) -> Column:
-        return moved(x, by)
+        return move_ticks(x, by)
 
     def floor(self, x: Column, by: int) -> Column:
         from pyspark.sql import functions as F
@@ -91,7 +91,7 @@ def _last(grid: Grid) -> Column:
     return last
 
 
-def members(events: BatchEvents, grid: Grid) -> DataFrame:
+def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
     """The events with ``__lo`` and ``__hi``, the range of windows to report them in; those in gaps are gone."""
     from pyspark.sql import functions as F
 
@@ -118,7 +118,7 @@ def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
     """The events, one copy for each window they lie in, with its number ``__i``."""
     from pyspark.sql import functions as F
 
-    df = members(events, grid)
+    df = grid_members(events, grid)
     one = events.schema.shape == POINT and grid.n == 1
     return df.withColumn(INDEX, F.col(LO) if one else F.explode(F.sequence(F.col(LO), F.col(HI))))
 
@@ -132,7 +132,7 @@ __all__ = [
     "grid_index",
     "grid_instant",
     "in_windows",
-    "members",
+    "grid_members",
     "window_lifetime",
     "windows_of",
 ]

@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.runtime.columnar import ints, runs
+from streamq.runtime.columnar import expand_ranges, ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import beyond
+from streamq.runtime.evaluators.numbering import distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
 from streamq.runtime.lifetimes import saturating
@@ -84,7 +84,7 @@ class Landmark(Window):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         from pyspark.sql import functions as F
 
-        from streamq.plan.lowering import floor_div, moved
+        from streamq.plan.lowering import floor_div, move_ticks
         from streamq.windows.grid_columns import grid_index, grid_instant
 
         hop, at, period = self.hop, self.start, self.period
@@ -98,7 +98,7 @@ class Landmark(Window):
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
             df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
-            cut, most = moved(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
+            cut, most = move_ticks(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
         mark = F.col("__mark")
         # what is longer than the axis is cut there
         beyond = F.lit(INFINITY - 1)
@@ -176,13 +176,13 @@ class LandmarkAssigner(Assigner):
             high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period, ARRAYS)
             if since > MINUS_INFINITY:
                 low = np.maximum(low, (since - at) // period)
-            which, q = runs(low, np.where(endless, low - 1, high))
+            which, q = expand_ranges(low, np.where(endless, low - 1, high))
             mark, last = at + q * period, np.full(len(which), -(-period // hop))
         # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
-        last = np.minimum(last, beyond(upto - 1, mark) // hop + 1)
-        first = np.maximum(beyond(le[which], mark), 0) // hop + 1
+        last = np.minimum(last, distance_behind(upto - 1, mark) // hop + 1)
+        first = np.maximum(distance_behind(le[which], mark), 0) // hop + 1
         if since > MINUS_INFINITY:
-            first = np.maximum(first, beyond(since, mark) // hop + 1)
+            first = np.maximum(first, distance_behind(since, mark) // hop + 1)
         pair = np.stack([g[which], mark])
         owners, owner = np.unique(pair, axis=1, return_inverse=True)
 

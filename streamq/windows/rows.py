@@ -14,9 +14,9 @@ from streamq.errors import check_whole_number, column_names
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import bounds, first_in
+from streamq.runtime.evaluators.numbering import first_place, group_bounds
 from streamq.runtime.event import LE, RE
-from streamq.runtime.values import Ints, Mask, ranks
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
@@ -153,15 +153,15 @@ class RowsAssigner(Assigner):
 
         Of equal ones the first to end comes first: an end that may still move is after all that are settled.
         """
-        order = np.lexsort((ints(table, RE), *reversed(ranks(table, self.order_by)), ints(table, LE), g))
-        first, _ = bounds(g[order], g[order])
+        order = np.lexsort((ints(table, RE), *reversed(column_ranks(table, self.order_by)), ints(table, LE), g))
+        first, _ = group_bounds(g[order], g[order])
         return order, np.arange(len(order)) - first
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         order, number = self._ordered(g, table)
         g, le, n, step = g[order], ints(table, LE)[order], self.n, self.step
-        first, last = bounds(g, g)
-        asked = first_in(g, le >= since, g) - first
+        first, last = group_bounds(g, g)
+        asked = first_place(g, le >= since, g) - first
         low = np.maximum(-((n - 1 - np.maximum(number, asked)) // step), 0)
         high = np.minimum(number, last - first + 1 - n) // step
 
@@ -173,7 +173,7 @@ class RowsAssigner(Assigner):
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         order, number = self._ordered(g, table)
-        first, last = bounds(g[order], g[order])
+        first, last = group_bounds(g[order], g[order])
         le = ints(table, LE)[order]
         # the last row of a window that is still asked for has LE >= c - 2; rows go by whole steps, so that numbers fit
         gone = np.zeros(len(order), np.int64)
@@ -189,7 +189,7 @@ class RowsAssigner(Assigner):
         order, _ = self._ordered(g, table)
         if not len(order):
             return c
-        first, _ = bounds(g[order], g[order])
+        first, _ = group_bounds(g[order], g[order])
         le = ints(table, LE)[order]
         past = np.zeros(len(order), np.int64)
         np.add.at(past, first, (le < c).astype(np.int64))

@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import distinct, first_in, places
+from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -52,7 +52,7 @@ class Snapshot(Window):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         df, keys = events.with_lifetimes(), [quote(k) for k in events.keys]
         windows = snapshot_windows(df, keys)
-        return ranged(keys, numbered(df, windows, keys), windows), [STARTS, ENDS]
+        return ranged(keys, snapshot_members(df, windows, keys), windows), [STARTS, ENDS]
 
 
 class SnapshotVerbs(WindowKindVerbs[W]):
@@ -85,12 +85,12 @@ class SnapshotAssigner(Assigner):
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         le, re = ints(table, LE), ints(table, RE)
-        group, at = distinct(np.concatenate([g, g]), np.concatenate([le, re]))
-        low, high = places(group, at, g, le), places(group, at, g, re) - 1
+        group, at = distinct_pairs(np.concatenate([g, g]), np.concatenate([le, re]))
+        low, high = find_places(group, at, g, le), find_places(group, at, g, re) - 1
         if len(at):
             # those that end after since
             ends = np.append(at[1:], INFINITY)
-            low = np.maximum(low, first_in(group, ends > since, g))
+            low = np.maximum(low, first_place(group, ends > since, g))
         return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
@@ -119,7 +119,7 @@ def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
     return ends.withColumns({NUMBER: F.row_number().over(order).cast("bigint"), ENDS: F.lead(STARTS).over(order)})
 
 
-def numbered(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
+def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
     """Events with ``__lo`` and ``__hi``: the window that starts where they do, and the one before that which starts at RE."""
     from pyspark.sql import functions as F
 
@@ -131,4 +131,4 @@ def numbered(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
     return df
 
 
-__all__ = ["Snapshot", "numbered", "snapshot_windows"]
+__all__ = ["Snapshot", "snapshot_members", "snapshot_windows"]

@@ -7,7 +7,7 @@ from pyspark.sql import types as t
 from streamq import col
 from streamq.compiler.plan_json import plan_to_json
 from streamq.operators import Intervals, Where
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.plan.schema import Field
 
 
@@ -16,4 +16,4 @@ def source(**columns: t.DataType) -> Intervals:
     return Intervals("s", tuple(fields), "from", "to")
 
 
-DOCUMENT = plan_to_json(numbered(Where(source(v=t.IntegerType()), col("v") > 1))[0])
+DOCUMENT = plan_to_json(number_sources(Where(source(v=t.IntegerType()), col("v") > 1))[0])

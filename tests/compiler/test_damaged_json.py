@@ -14,7 +14,7 @@ import streamq as sq
 from streamq.compiler.plan_json import from_text, plan_from_json, plan_to_json
 from streamq.errors import PlanError, StreamqError
 from streamq.operators import Where
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from tests.algebra import intervals
 from tests.compiler.json_plans import DOCUMENT
 
@@ -120,9 +120,13 @@ def is_small(k: int, limit: tuple[int, None] = (1, None)) -> int:
 
 DOCUMENTS = [
     DOCUMENT,
-    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).join(sq.events([(1, 2, {"k": 1, "w": 2})]), on="k").plan)[0]),
-    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).group_by("k").hopping_window(4, 2).agg(n=sq.sum("k")).plan)[0]),
-    plan_to_json(numbered(sq.events([(1, 2, {"k": 1})]).where(is_small("k", limit=(3, None)) == 1).plan)[0]),
+    plan_to_json(
+        number_sources(sq.events([(1, 2, {"k": 1})]).join(sq.events([(1, 2, {"k": 1, "w": 2})]), on="k").plan)[0]
+    ),
+    plan_to_json(
+        number_sources(sq.events([(1, 2, {"k": 1})]).group_by("k").hopping_window(4, 2).agg(n=sq.sum("k")).plan)[0]
+    ),
+    plan_to_json(number_sources(sq.events([(1, 2, {"k": 1})]).where(is_small("k", limit=(3, None)) == 1).plan)[0]),
 ]
 
 

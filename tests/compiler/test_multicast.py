@@ -7,7 +7,7 @@ from typing import Any
 
 import streamq as sq
 from streamq.compiler.local import LocalRun
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.kernel import UncombinedKernel
 from streamq.testing.oracle import oracle
 from tests.programs import compiled
@@ -38,7 +38,7 @@ def test_it_is_one_kernel_whether_named_or_written_twice() -> None:
     named = counts()
     for one, two in ((named, named), (counts(), counts())):
         query = one.shift(1).union(two.join(two, on="k", suffixes=("", "_r")).select("k", "n"), one.to_points())
-        program = compiled(numbered(query.plan)[0], "final", buckets=1)
+        program = compiled(number_sources(query.plan)[0], "final", buckets=1)
         kernels = [h for stage in program.stages for h in stage.hosted]
         sessions = [h for h in kernels if h.name.startswith("session")]
         assert len(sessions) == 1

@@ -8,7 +8,7 @@ from typing import Any
 import streamq as sq
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.plan.node import Node, nodes, numbered
+from streamq.plan.node import Node, nodes, number_sources
 from streamq.time import INFINITY
 from tests.programs import compiled
 
@@ -31,7 +31,7 @@ def test_the_rows_of_every_node_are_seen() -> None:
     calls = sq.events([(1, 5, {"k": 1, "v": 1}), (2, 9, {"k": 1, "v": 7}), (3, 4, {"k": 2, "v": 8})], name="calls")
     pauses = sq.events([(3, 4, {"k": 1})], name="pauses")
     query = calls.where(sq.col("v") > 5).left_anti_join(pauses, on="k").shift(10)
-    plan, _ = numbered(query.plan)
+    plan, _ = number_sources(query.plan)
     counts = Counting()
     run = LocalRun(compiled(rewrite(plan).plan, buckets=1, streaming=False), observer=counts)
     result = run.batch(dict(query.tables), [(None, INFINITY)])

@@ -17,7 +17,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.operators import Edges, MergePartials, written_operators
 from streamq.operators.evaluated import EvaluatedOperator
 from streamq.operators.kernel_factory import KernelSite
-from streamq.plan.node import NODES, STATED, Node, nodes, stated, states
+from streamq.plan.node import NODES, STATED, Node, nodes, read_statements, statements_of
 from streamq.plan.schema import Schema
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
@@ -27,7 +27,7 @@ from tests.programs import compiled
 
 @pytest.mark.parametrize("kind", NODES.values(), ids=NODES)
 def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) -> None:
-    found = stated(kind)
+    found = read_statements(kind)
     assert [name for name in STATED if not found[name]] == []
     progress = vars(kind).get("progress", "c")
     if isinstance(progress, str) and not issubclass(kind, EvaluatedOperator):
@@ -79,7 +79,7 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
         site = KernelSite(inputs=(pa.schema([]),) * len(plan.children), result=plan.schema.names)
         rule = evaluation.factory.make(evaluation, site).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
-    told = states(plan)
+    told = statements_of(plan)
     clauses = [clause.strip() for clause in re.split("[;,]", told["CTI"])]
     assert (
         promised in clauses
@@ -105,10 +105,10 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
         (node,) = [n for n in nodes(program.plan) if isinstance(n, MergePartials | Edges)]
         promised = hosted.kernel.progress_rule.cti.shown()
         assert f"CTI: {promised}" in program.titles[hosted.name]
-        assert promised in states(node)["CTI"]
+        assert promised in statements_of(node)["CTI"]
         if isinstance(node, MergePartials):
             assert node.progress == promised
-            assert states(node)["Final"].startswith(hosted.kernel.progress_rule.final_rows)
+            assert statements_of(node)["Final"].startswith(hosted.kernel.progress_rule.final_rows)
 
 
 def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
@@ -130,20 +130,20 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
         def _schema(self) -> Schema:
             raise AssertionError("it is not constructed")
 
-    assert stated(Told) == {
+    assert read_statements(Told) == {
         "CTI": "c",
         "Final": "",
         "State": "one line, and another; b: only of b",
         "Cost": "a: nothing; b: much",
     }
     made = object.__new__(Told)
-    assert states(made) == {"CTI": "c", "Final": "", "State": "one line, and another; only of b", "Cost": "much"}
+    assert statements_of(made) == {"CTI": "c", "Final": "", "State": "one line, and another; only of b", "Cost": "much"}
 
 
 @pytest.mark.parametrize("how", JoinKind)
 def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     a = sq.events([(1, 2, {"k": 1})])
-    found = states(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
+    found = statements_of(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
     assert found["Final"] == ("pairs of final events" if how == "inner" else "settled rows")
     assert "semi" not in " ".join(found.values())
 
@@ -156,13 +156,13 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
     assert [w.window.name for w in made] == [kind.name for kind in KINDS]
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
-            found = states(query.plan)
+            found = statements_of(query.plan)
             assert all(found.values()), found
             assert not any(f"{name}: " in text for text in found.values() for name in [k.name for k in KINDS])
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
-    assert "members are settled" in states(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
-    assert "members are settled" not in states(clipped.select(v=time_weighted_avg("v")).plan)["Final"]
-    assert "settled" not in states(s.snapshot_window().select(n=sq.count()).plan)["Final"]
+    assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
+    assert "members are settled" not in statements_of(clipped.select(v=time_weighted_avg("v")).plan)["Final"]
+    assert "settled" not in statements_of(s.snapshot_window().select(n=sq.count()).plan)["Final"]
 
 
 def test_what_is_stated_is_no_part_of_the_plan() -> None:

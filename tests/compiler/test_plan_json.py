@@ -22,7 +22,7 @@ from streamq.compiler.json_classes import expression_classes, value_classes
 from streamq.compiler.plan_json import from_text, plan_from_json, plan_to_json, to_text
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Intervals, Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
@@ -93,13 +93,15 @@ def every_plan() -> list[Node]:
     ]
     named = Select(
         s.plan,
-        (("x", Cast(Call(by_name("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),
+        (("x", Cast(Call(function_of("concat"), (Alias(col("k"), "n"), Lit("x", t.StringType()))), t.StringType())),),
     )
     late = s.tumbling_window(5, stamp="point_at_end").select(n=sq.count(), at=sq.window_start())
     early = AlterLifetime(
-        s.plan, Start(LengthKind.GIVEN, 0, Call(by_name("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8), Length()
+        s.plan,
+        Start(LengthKind.GIVEN, 0, Call(function_of("-"), (sq.start(), Cast(col("v"), t.LongType()))), 8),
+        Length(),
     )
-    bound = Where(s.plan, Call(by_name(">"), (sq.window_start(), Lit(3))))
+    bound = Where(s.plan, Call(function_of(">"), (sq.window_start(), Lit(3))))
     attempted = sq.udf("double", name="attempted", on_error="quarantine")(lambda v: 1 / v)
     more.append(s.select(x=attempted("v")))
     patterns = (
@@ -234,7 +236,7 @@ def test_what_is_shared_is_written_once() -> None:
 
 def test_a_pyspark_column_cannot_be_written() -> None:
     hidden = Opaque(object(), "Column<'upper(k)'>")
-    plan = Where(source(k=t.StringType()), Call(by_name("isnull"), (hidden,)))
+    plan = Where(source(k=t.StringType()), Call(function_of("isnull"), (hidden,)))
     wrong = r"to_json: a pyspark Column cannot be written; found Column<'upper\(k\)'>. Write it with sq.col"
     with pytest.raises(PlanError, match=wrong):
         plan_to_json(plan)

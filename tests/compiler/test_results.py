@@ -18,7 +18,7 @@ from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import WEIGHT
 from streamq.testing.deltas import net
@@ -32,7 +32,7 @@ FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputFo
 
 
 def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> StagedPlan:
-    root, _ = numbered(Results.of([query.plan for query in queries]))
+    root, _ = number_sources(Results.of([query.plan for query in queries]))
     return compile_stages(rewritten(root), Options(egresses=tuple(egresses), buckets=2, level=level))
 
 

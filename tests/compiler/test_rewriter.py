@@ -16,7 +16,7 @@ from streamq.aggregates.variances import STDDEV
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import RewriteError
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import (
     MergePartials,
     PartialAggregate,
@@ -222,14 +222,14 @@ def history(plan: Node, rules: Any) -> Any:
 
 
 def predicates() -> st.SearchStrategy[Expr]:
-    plain = st.sampled_from([V > 0, W < 2.0, K == "a", K.is_null(), V % 2 == 0, Call(by_name("length"), (K,)) > 0])
+    plain = st.sampled_from([V > 0, W < 2.0, K == "a", K.is_null(), V % 2 == 0, Call(function_of("length"), (K,)) > 0])
     return st.one_of(plain, st.builds(lambda a, b: a & b, plain, plain), st.builds(lambda a, b: a | b, plain, plain))
 
 
 def wrap(below: st.SearchStrategy[Node]) -> st.SearchStrategy[Node]:
     """Operators over streams of columns k, v, w."""
     columns = st.tuples(
-        st.sampled_from([K, Call(by_name("upper"), (K,))]),
+        st.sampled_from([K, Call(function_of("upper"), (K,))]),
         st.sampled_from([V, V + 1, V % 3]),
         st.sampled_from([W, W * 2, V * 1.5]),
     ).map(lambda e: tuple(zip(("k", "v", "w"), e, strict=True)))

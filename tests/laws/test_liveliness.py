@@ -15,7 +15,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Source, written_operators
-from streamq.plan.node import nodes, numbered
+from streamq.plan.node import nodes, number_sources
 from streamq.testing.operators.scan import RESETTING_SUM
 from tests.programs import compiled
 
@@ -164,7 +164,7 @@ def rows(name: str, before: int, after: int) -> list[tuple[Any, ...]]:
 
 
 def started(query: sq.Stream, output: str) -> LocalRun:
-    plan, names = numbered(query.plan)
+    plan, names = number_sources(query.plan)
     tables = {names[n]: table for n, table in query.tables.items() if names[n] == "names"}
     program = compiled(rewrite(plan).plan, output, ctis=output == OutputForm.CHANGELOG, buckets=2)
     return LocalRun(program, static=tables)

@@ -20,7 +20,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent
 from streamq.operators import Source
-from streamq.plan.node import nodes, numbered
+from streamq.plan.node import nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.result_rows import changelog_rows
 from streamq.testing import events
@@ -267,7 +267,7 @@ def test_our_own_changelog_breaks_nothing(name: str) -> None:
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    run = LocalRun(watched(compiled(numbered(query.plan)[0], OutputForm.CHANGELOG, buckets=1, ctis=True)))
+    run = LocalRun(watched(compiled(number_sources(query.plan)[0], OutputForm.CHANGELOG, buckets=1, ctis=True)))
     names = query.plan.schema.names
     rows: list[Row] = []
     for number, at in enumerate(range(0, 40, 5)):

@@ -17,7 +17,7 @@ from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.open_windows import HI, LO
-from streamq.runtime.range_partials import grouped, merged
+from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
 from streamq.runtime.values import sortable
 from tests.mutation.mutant import Mutant, wrapped
 
@@ -31,9 +31,9 @@ def floats_are_exact(_: PartialSum) -> bool:
 def retracted_values_stay(basket: PartialsBasket, table: pa.Table) -> pa.Table:
     by = [*basket.keys, LO, HI, *((LE, RE) if basket.reads_end else ())]
     if basket.merges:
-        return merged(table, by, basket.partials)
+        return merge_partial_rows(table, by, basket.partials)
     values = [one.name for one in basket.partials if not one.exact]
-    return group(table, [*by, *values], grouped([one for one in basket.partials if one.exact]))
+    return group(table, [*by, *values], merge_aggregations([one for one in basket.partials if one.exact]))
 
 
 def greatest_whatever_the_weight(right: Any, one: PartialMax, table: pa.Table) -> pa.Table:
@@ -133,6 +133,6 @@ MUTANTS = (
         "distinct values counted twice",
         "a value that two members of a window share counts twice",
         "count_distinct",
-        ((distinct, "covered", each_stretch_counted),),
+        ((distinct, "union_of_pieces", each_stretch_counted),),
     ),
 )

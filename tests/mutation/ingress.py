@@ -17,7 +17,7 @@ from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.runtime.kernels.physical import PhysicalKernel
 from streamq.runtime.packer import Packer
 from streamq.runtime.physical_matching import Matching
-from streamq.runtime.retractions import place
+from streamq.runtime.retractions import event_place
 from streamq.time import INFINITY
 from tests.mutation.mutant import LATE_OUTPUT, MISCOUNTED, Mutant, wrapped
 
@@ -42,18 +42,18 @@ def a_tick_too_eager(right: Any, packer: Packer, batch: pa.Table, message: Any) 
 def tried_twice(matched: Matching, open_moves: Any, batch: Any) -> Any:
     where: dict[Any, list[int]] = {}
     for i, row in enumerate(matched.rows):
-        where.setdefault(place(row), []).append(i)
+        where.setdefault(event_place(row), []).append(i)
     for _ in range(2):
         unmatched = []
         for number, move in open_moves:
-            events = where.get(place(move))
+            events = where.get(event_place(move))
             if not events:
                 unmatched.append((number, move))
                 continue
             i = events.pop()
             matched._move(i, number, move[NEW_END], batch)
             matched.applied.append(number)
-            where.setdefault(place(matched.rows[i]), []).append(i)
+            where.setdefault(event_place(matched.rows[i]), []).append(i)
         open_moves = unmatched
     return open_moves
 

@@ -77,7 +77,7 @@ MUTANTS = (
         "no pair of equal starts",
         "events that start at one instant do not meet",
         "join",
-        (wrapped(joins, "overlapping", not_at_one_instant),),
+        (wrapped(joins, "overlapping_pairs", not_at_one_instant),),
     ),
     Mutant(
         "NULL keys match",
@@ -95,7 +95,7 @@ MUTANTS = (
         "late left piece forgotten",
         "what is left of a lifetime behind the last match is forgotten",
         "anti join",
-        (wrapped(joins, "uncovered", last_piece_forgotten),),
+        (wrapped(joins, "remaining_pieces", last_piece_forgotten),),
     ),
     Mutant(
         "one takes all",

@@ -60,13 +60,13 @@ MUTANTS = (
         "scope of a sequence a tick short",
         "an event just a scope after the first is no part of a sequence",
         "sequence",
-        (wrapped(sequence, "opened", scope_a_tick_short),),
+        (wrapped(sequence, "open_matches", scope_a_tick_short),),
     ),
     Mutant(
         "correlation keys forgotten",
         "events of different keys are one match",
         "sequence by key",
-        (wrapped(definitions, "correlation", without_keys),),
+        (wrapped(definitions, "extract_keys", without_keys),),
     ),
     Mutant(
         "LAST for FIRST",

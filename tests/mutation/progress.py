@@ -218,7 +218,7 @@ MUTANTS = (
         "reach of a bin without length",
         "a bin of a join is passed over where events that began in it still live",
         "join",
-        ((inner_join, "reach", reach_without_length),),
+        ((inner_join, "bin_reach", reach_without_length),),
     ),
     Mutant(
         "no correction",

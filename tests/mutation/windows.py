@@ -132,7 +132,7 @@ MUTANTS = (
         "count windows count events",
         "a count window goes over N events, not over N distinct instants",
         "count",
-        ((count, "distinct", each_event_an_instant),),
+        ((count, "distinct_pairs", each_event_an_instant),),
     ),
     Mutant(
         "rows in order of arrival",

@@ -10,8 +10,8 @@ from streamq.errors import NeedsSpark
 from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call
 from streamq.plan.schema import Field
-from streamq.runtime.arrow_expr import check, evaluate
-from streamq.runtime.values import numbered
+from streamq.runtime.arrow_expr import check_in_process, evaluate
+from streamq.runtime.values import number_values
 from tests.spark.nasty_values import SCHEMA, nasty
 
 A = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": None}), (20, 21, {"m": 1}), (20, 22, {"m": 1})], name="a")
@@ -95,10 +95,10 @@ def test_values_have_one_text_where_they_are_equal_and_nowhere_else(field: Field
     text = Call(IdText(field.type), (sq.col(field.name),))
     if isinstance(field.type, t.DayTimeIntervalType):
         with pytest.raises(NeedsSpark):
-            check(text, SCHEMA, "test")
+            check_in_process(text, SCHEMA, "test")
         return
     texts = evaluate(text, SCHEMA, {field.name: array}, lambda _: array, len(array))
-    values, _ = numbered(array)
+    values, _ = number_values(array)
     assert (
         len(set(zip(values.tolist(), texts.to_pylist(), strict=True)))
         == len({*values.tolist()})

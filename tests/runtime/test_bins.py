@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
-from streamq.runtime.bins import ENDLESS, MOST, hold, reach, starts
+from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, hold
 from streamq.time import INFINITY
 
 
@@ -35,7 +35,7 @@ def test_bins_get_wider_where_there_would_be_too_many() -> None:
     for bin in state.bins("rows"):
         rows = state.read("rows", bin)
         assert rows is not None
-        (low, high), (least, greatest) = starts(bin), reach(bin)
+        (low, high), (least, greatest) = bin_starts(bin), bin_reach(bin)
         lives_there = zip(*(column.to_pylist() for column in rows.columns), strict=True)
         assert all(low <= le < high and least <= le and re <= greatest for le, re in lives_there)
 
@@ -44,4 +44,4 @@ def test_what_never_ends_has_a_bin_of_its_own() -> None:
     state = scope()
     put(state, (0, INFINITY), (5, 9))
     assert ENDLESS in state.bins("rows") and len(state.bins("rows")) == 2
-    assert starts(ENDLESS)[1] == INFINITY
+    assert bin_starts(ENDLESS)[1] == INFINITY

@@ -8,14 +8,14 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import StreamqError
-from streamq.runtime.columnar import concat, group, narrowed, negated, net
+from streamq.runtime.columnar import concat, group, narrow_sums, negate, net_deltas
 from streamq.runtime.event import LE, RE
 
 
 def test_net_of_deltas_with_columns_that_have_no_order() -> None:
     lists = pa.array([[1.0, None], [1.0, None], [float("nan")], [float("nan")], []], pa.list_(pa.float64()))
     table = pa.table({"x": lists, LE: [1, 1, 1, 1, 1], RE: [2, 2, 2, 2, 2], "__w": [1, 1, 1, -1, -1]})
-    found = net(pa.concat_tables([table, table.slice(0, 1)]))
+    found = net_deltas(pa.concat_tables([table, table.slice(0, 1)]))
     assert sorted((r["x"], r["__w"]) for r in found.to_pylist()) == [([], -1), ([1.0, None], 3)]
 
 
@@ -34,7 +34,7 @@ def test_decimals_add_up_exactly_or_are_an_error(digits: int) -> None:
         sums = group(too_much, ["k"], summed).column("sum")
         assert pa.types.is_decimal(sums.type) and sums.type != kind, "it is there, in a wider type"
         with pytest.raises(StreamqError, match=rf"sum: overflow of decimal128\({digits}, 2\)"):
-            narrowed(sums, kind)
+            narrow_sums(sums, kind)
 
 
 def test_sums_of_integers_are_exact_whatever_the_order() -> None:
@@ -47,7 +47,7 @@ def test_sums_of_integers_are_exact_whatever_the_order() -> None:
 
     assert part(most, least).schema.field("v").type == pa.int64()
     whole = group(concat([part(most, most), part(least), part(least, 7)]), ["k"], summed)
-    assert narrowed(whole.column("v"), pa.int64()).to_pylist() == [5]
+    assert narrow_sums(whole.column("v"), pa.int64()).to_pylist() == [5]
     with pytest.raises(StreamqError, match="sum: overflow of int64"):
-        narrowed(part(least, -1).column("v"), pa.int64())
-    assert negated(pa.chunked_array([[1, least, None]])).to_pylist() == [-1, 2**63, None]
+        narrow_sums(part(least, -1).column("v"), pa.int64())
+    assert negate(pa.chunked_array([[1, least, None]])).to_pylist() == [-1, 2**63, None]

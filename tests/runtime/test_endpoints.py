@@ -11,7 +11,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.run.query import local_history
 from streamq.runtime.endpoints import Endpoint, Endpoints
@@ -100,7 +100,7 @@ WAYS = [
 @pytest.mark.parametrize("name", QUERIES)
 def test_all_outputs_at_all_levels_end_at_the_same_window(name: str) -> None:
     query = QUERIES[name]
-    plan, names = numbered(query.plan)
+    plan, names = number_sources(query.plan)
     tables = {names[n]: table for n, table in query.tables.items()}
     expected = oracle(plan, tables)
     assert_same_history(as_history(query_rows(query)), expected)
@@ -127,7 +127,7 @@ def test_what_a_filter_drops_says_how_far_time_has_come() -> None:
 
 def test_a_cti_from_outside_counts() -> None:
     query = LATE_START.tumbling_window(10).select(n=sq.count())
-    plan, _ = numbered(query.plan)
+    plan, _ = number_sources(query.plan)
     expected = oracle(plan, query.tables, ctis={"i": 50})
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         run = LocalRun(compiled(rewrite(plan).plan, output, buckets=1))
@@ -142,7 +142,7 @@ def test_who_follows_another_has_come_as_far_as_its_ctis() -> None:
     behind = sq.intervals(rows, "a", "b", name="i", progress=sq.follow(ahead))
     windows = behind.tumbling_window(10).select(n=sq.count())
     query = windows.union(ahead.select(n=sq.lit(0).cast("bigint")))
-    plan, _ = numbered(query.plan)
+    plan, _ = number_sources(query.plan)
     expected = oracle(plan, query.tables)
     for output in (OutputForm.FINAL, OutputForm.CHANGELOG):
         run = LocalRun(compiled(rewrite(plan).plan, output, buckets=1))

@@ -21,7 +21,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import InvalidEvent, StreamqError
 from streamq.run.answers import in_user_form
-from streamq.runtime.columnar import concat, ints, net
+from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.event import WEIGHT
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
@@ -93,7 +93,7 @@ def run(query: sq.Stream, output: str) -> pa.Table:
     out += [live.batch({}, [(None, 2)])]
     out += [live.batch({n: t.slice(first[n]) for n, t in query.tables.items()})]
     out += [live.batch({}, [(None, c)]) for c in (5, 8)]
-    deltas = net(concat([*out, live.finish()]))
+    deltas = net_deltas(concat([*out, live.finish()]))
     assert (ints(deltas, WEIGHT) > 0).all()
     return in_user_form(
         deltas.take(pa.array(np.repeat(np.arange(deltas.num_rows), ints(deltas, WEIGHT)))), query.schema

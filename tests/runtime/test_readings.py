@@ -10,7 +10,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.readings import columns_of
-from streamq.runtime.starts import StartSummary, joined, summary
+from streamq.runtime.starts import StartSummary, merge_summaries, summarize_starts
 from tests.programs import compiled
 
 CARS = sq.events(
@@ -88,11 +88,11 @@ def test_the_size_of_baskets_is_what_is_in_the_store() -> None:
 
 def test_the_midst_of_rows_is_not_moved_by_one_far_away() -> None:
     rows = pa.chunked_array([pa.array([*range(100, 2_100), 10**15, 1])])
-    starts = summary(rows)
+    starts = summarize_starts(rows)
     assert starts is not None
     assert (starts.rows, starts.least) == (2_002, 1) and 1_000 < starts.middle < 1_200
-    assert summary(rows.slice(0, 0)) is None
-    assert joined(starts, None) == joined(None, starts) == starts
+    assert summarize_starts(rows.slice(0, 0)) is None
+    assert merge_summaries(starts, None) == merge_summaries(None, starts) == starts
     few = StartSummary(5, 0, 9)
-    for both in (joined(starts, few), joined(few, starts)):
+    for both in (merge_summaries(starts, few), merge_summaries(few, starts)):
         assert both is not None and vars(both) == {"rows": 2_007, "least": 0, "middle": starts.middle}

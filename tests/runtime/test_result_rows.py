@@ -13,15 +13,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import streamq as sq
-from streamq.choices import OutputForm, chosen
-from streamq.compiler.egress import egress
+from streamq.choices import OutputForm, choose_word
+from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError, QueryFailed
 from streamq.operators import Where
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
-from streamq.plan.node import Node, numbered
+from streamq.plan.node import Node, number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.result_rows import changelog_rows, folding, split_ctis
@@ -255,7 +255,7 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     query = s.union(s.group_by("v").tumbling_window(10).select(), s.shift(-6))
     changelogs: dict[Level, list[Row]] = {}
     for level in (MIDDLE, STRONG):
-        plan = rewrite(numbered(query.plan)[0]).plan
+        plan = rewrite(number_sources(query.plan)[0]).plan
         run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True))
         rows = changelogs[level] = []
         for at in range(len(items)):
@@ -270,7 +270,7 @@ def test_under_strong_a_changelog_is_in_order_of_time(late: int) -> None:
     # what one level has held another lets go
     half = len(items) // 2
     strong, middle = (
-        compiled(rewrite(numbered(query.plan)[0]).plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
+        compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.CHANGELOG, buckets=3, level=level, ctis=True)
         for level in (STRONG, MIDDLE)
     )
     run = LocalRun(strong)
@@ -295,7 +295,7 @@ def test_ids_are_payload() -> None:
         }
     )
     query = sq.physical(table, id="id", name="s").where(sq.col("id") > 0)
-    run = LocalRun(compiled(numbered(query.plan)[0], OutputForm.CHANGELOG, buckets=2))
+    run = LocalRun(compiled(number_sources(query.plan)[0], OutputForm.CHANGELOG, buckets=2))
     parts = [changelog_rows(run.batch({"s": table.slice(at, 2)})) for at in (0, 2)]
     assert parts[1].select(["kind", "new_end", "id", "v"]).to_pylist() == [
         {"kind": "retract", "new_end": 5, "id": 7, "v": "a"},
@@ -314,7 +314,7 @@ def test_an_output_that_a_plan_cannot_have() -> None:
 
     def refused(query: sq.Stream, output: str, ctis: bool = False) -> str:
         with pytest.raises(PlanError) as raised:
-            egress(query.plan, chosen(OutputForm, output, "output", "run"), ctis=ctis, verb="run")
+            choose_egress(query.plan, choose_word(OutputForm, output, "output", "run"), ctis=ctis, verb="run")
         return str(raised.value)
 
     assert refused(s, "update") == "run: output is 'final', 'changelog' or 'upsert'; found 'update'."
@@ -335,4 +335,4 @@ def test_an_output_that_a_plan_cannot_have() -> None:
     ):
         assert "windows may share a start" in refused(query, "upsert")
     for name, output in (("kind", "final"), ("op", "changelog"), ("new_end", "final")):
-        assert egress(s.select(**{name: sq.col("k")}).plan, OutputForm(output), verb="run").key == ()
+        assert choose_egress(s.select(**{name: sq.col("k")}).plan, OutputForm(output), verb="run").key == ()

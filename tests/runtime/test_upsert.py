@@ -10,7 +10,7 @@ import pytest
 
 import streamq as sq
 from streamq.choices import OutputForm
-from streamq.compiler.egress import egress
+from streamq.compiler.egress import choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
@@ -68,7 +68,7 @@ def items() -> list[Any]:
 
 def kept_table(query: sq.Stream, key: tuple[str, ...]) -> pa.Table:
     """The table that upserts keep of a query: one row a key and micro-batch, written over by key."""
-    out = egress(query.plan, OutputForm.UPSERT, verb="run")
+    out = choose_egress(query.plan, OutputForm.UPSERT, verb="run")
     assert out.key == key
     run = LocalRun(compiled(rewrite(query.plan).plan, OutputForm.UPSERT, buckets=2))
     kept: dict[Any, dict[str, Any]] = {}
@@ -131,4 +131,4 @@ def test_other_operators_are_refused() -> None:
     }
     for wrong, query in refused.items():
         with pytest.raises(PlanError, match=wrong):
-            egress(query.plan, OutputForm.UPSERT, verb="run")
+            choose_egress(query.plan, OutputForm.UPSERT, verb="run")

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from streamq.runtime.bucket import buckets_of, hashes
-from streamq.runtime.columnar import codes, concat, group, net
-from streamq.runtime.values import EQUAL, ORDER, SAME, numbered, ranks
+from streamq.runtime.columnar import codes, concat, group, net_deltas
+from streamq.runtime.values import EQUAL, ORDER, SAME, column_ranks, number_values
 
 NAN = float("nan")
 LONG = 2**63
@@ -103,9 +103,9 @@ def columns(draw: st.DrawFn) -> tuple[pa.DataType, list[Any], pa.Array | pa.Chun
 def test_equal_values_have_equal_numbers_and_one_rank_and_hash(case: tuple[Any, ...]) -> None:
     kind, given_values, column = case
     expected = [place(v, kind) for v in given_values]
-    number, rank = numbered(column, EQUAL)[0], numbered(column, ORDER)[0]
+    number, rank = number_values(column, EQUAL)[0], number_values(column, ORDER)[0]
     code, first = codes(pa.table({"x": column}), ["x"])
-    hashed, same = hashes(column), numbered(column, SAME)[0]
+    hashed, same = hashes(column), number_values(column, SAME)[0]
     for i, one in enumerate(expected):
         alone = pa.array([given_values[i]], kind)
         assert hashes(alone)[0] == hashed[i], "a hash says nothing but the value"
@@ -128,15 +128,15 @@ def test_what_is_taken_back_as_an_equal_value_is_gone(case: tuple[Any, ...], dat
         return pa.table({"x": of, "__w": np.full(len(of), weight, np.int64)})
 
     inserted, both = deltas(plain, 1), concat([deltas(plain, 1), deltas(back, -1)])
-    assert net(both).num_rows == 0
-    kept = net(inserted)
+    assert net_deltas(both).num_rows == 0
+    kept = net_deltas(inserted)
     expected = Counter(place(v, kind) for v in given_values)
     counted = group(inserted, ["x"], {"n": ("__w", "sum")})
-    of_groups = ranks(pa.table({"x": concat_arrays(counted.column("x"), plain)}), ["x"])[0]
+    of_groups = column_ranks(pa.table({"x": concat_arrays(counted.column("x"), plain)}), ["x"])[0]
     assert sorted(counted.column("n").to_pylist()) == sorted(expected.values())
     assert len(set(of_groups[: counted.num_rows])) == counted.num_rows
     # every row keeps its own value: those that agree in every bit are put together, no others
-    whole = numbered(concat_arrays(kept.column("x"), plain), SAME)[0]
+    whole = number_values(concat_arrays(kept.column("x"), plain), SAME)[0]
     own = Counter(whole[kept.num_rows :].tolist())
     assert dict(zip(whole[: kept.num_rows].tolist(), kept.column("__w").to_pylist(), strict=True)) == own
 

@@ -11,12 +11,12 @@ from pyspark.sql import types as t
 from streamq import functions as f
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import col, lit, when
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call, Expr, Lit
 from streamq.plan.passes import nodes
 from streamq.runtime.arrow_casts import can_cast
-from streamq.runtime.arrow_expr import check
+from streamq.runtime.arrow_expr import check_in_process
 from tests.spark.nasty_values import NAN, POOLS, SCHEMA
 
 NUMBERS = "bhilxd"
@@ -48,29 +48,29 @@ def operators() -> Iterator[Expr]:
     for a in NUMBERS + "m":
         for b in NUMBERS + "mn":
             for op in "+-*/%":
-                yield Call(by_name(op), (c(a), c(b + "2")))
-            yield Call(by_name("<"), (c(a), c(b + "2")))
-            yield Call(by_name("<=>"), (c(a), c(b + "2")))
+                yield Call(function_of(op), (c(a), c(b + "2")))
+            yield Call(function_of("<"), (c(a), c(b + "2")))
+            yield Call(function_of("<=>"), (c(a), c(b + "2")))
     for name in POOLS:
         for op in ("==", "!=", "<", "<=", ">", ">=", "<=>"):
-            yield Call(by_name(op), (c(name), c(name + "2")))
+            yield Call(function_of(op), (c(name), c(name + "2")))
         yield c(name) == None  # noqa: E711
         yield c(name).eq_null_safe(None)
         for function in ("isnull", "isnotnull"):
-            yield Call(by_name(function), (c(name),))
+            yield Call(function_of(function), (c(name),))
         for function in ("coalesce", "greatest", "least", "nullif", "ifnull", "nvl", "equal_null"):
-            yield Call(by_name(function), (c(name), c(name + "2")))
+            yield Call(function_of(function), (c(name), c(name + "2")))
         yield when(c("p"), c(name)).when(c("p2"), c(name + "2"))
         yield when(c("p"), c(name)).otherwise(c(name + "2"))
-        yield Call(by_name("nvl2"), (c(name), c(name + "2"), c(name)))
+        yield Call(function_of("nvl2"), (c(name), c(name + "2"), c(name)))
         yield c(name).isin(*[v for v in POOLS[name][1][:4] if v is not None])
         yield c(name).isin(POOLS[name][1])
         yield c(name).isin(c(name + "2"), None)
     for a, b in ("bi", "il", "ix", "lx", "xd", "ld", "hd", "ez", "ze"):
-        yield Call(by_name("coalesce"), (c(a), c(b)))
-        yield Call(by_name("greatest"), (c(a), c(b), c(b + "2")))
-        yield Call(by_name("nullif"), (c(a), c(b)))
-        yield Call(by_name("<"), (c(a), c(b)))
+        yield Call(function_of("coalesce"), (c(a), c(b)))
+        yield Call(function_of("greatest"), (c(a), c(b), c(b + "2")))
+        yield Call(function_of("nullif"), (c(a), c(b)))
+        yield Call(function_of("<"), (c(a), c(b)))
         yield when(c("p"), c(a)).otherwise(c(b))
         yield c(a).isin(c(b), c(b + "2"))
     yield from (c("p") & c("p2"), c("p") | c("p2"), ~c("p"), c("p") & None, c("p") | None, c("i").isin())
@@ -189,7 +189,7 @@ def calls() -> Iterator[Expr]:
         "log",
     ):
         for a in NUMBERS + "m":
-            yield Call(by_name(name), (c(a),))
+            yield Call(function_of(name), (c(a),))
     for a in "bhild":
         yield f.round(c(a))
         for places in (1, 2, -1, -2, -5, -9, 400, -400):
@@ -210,14 +210,14 @@ def calls() -> Iterator[Expr]:
         "rtrim",
         "reverse",
     ):
-        yield Call(by_name(name), (c("s"),))
-        yield Call(by_name(name), (lit(None).cast("string"),))
+        yield Call(function_of(name), (c("s"),))
+        yield Call(function_of(name), (lit(None).cast("string"),))
     yield from (f.length("y"), f.octet_length("y"))
     for name in ("trim", "btrim", "ltrim", "rtrim"):
         yield from (
-            Call(by_name(name), (c("s"), lit("a b"))),
-            Call(by_name(name), (c("s"), c("s2"))),
-            Call(by_name(name), (c("s"), lit(""))),
+            Call(function_of(name), (c("s"), lit("a b"))),
+            Call(function_of(name), (c("s"), c("s2"))),
+            Call(function_of(name), (c("s"), lit(""))),
         )
     for at in (-3, -1, 0, 1, 2, 100):
         yield f.substr(c("s"), lit(at))
@@ -244,13 +244,13 @@ def calls() -> Iterator[Expr]:
     )
     for name in ("startswith", "endswith", "contains"):
         for part in ("", "a", "é", "b", "%", c("s2"), lit(None).cast("string")):
-            yield Call(by_name(name), (c("s"), part if isinstance(part, Expr) else lit(part)))
+            yield Call(function_of(name), (c("s"), part if isinstance(part, Expr) else lit(part)))
     for pattern in ("", "%", "a%", "%b", "_", "a_b", r"a\_b", r"a\%b", "%日%", "_b%", "a%c", "bad\\x", "trailing\\"):
         yield c("s").like(pattern)
-    yield Call(by_name("like"), (c("s"), c("s2")))
+    yield Call(function_of("like"), (c("s"), c("s2")))
     for regex in GOOD_REGEX:
         for name in ("rlike", "regexp", "regexp_like"):
-            yield Call(by_name(name), (c("s"), lit(regex)))
+            yield Call(function_of(name), (c("s"), lit(regex)))
     for name in (
         "year",
         "quarter",
@@ -267,7 +267,7 @@ def calls() -> Iterator[Expr]:
         "minute",
         "second",
     ):
-        yield from (Call(by_name(name), (c("e"),)), Call(by_name(name), (c("z"),)))
+        yield from (Call(function_of(name), (c("e"),)), Call(function_of(name), (c("z"),)))
     for unit in (
         "year",
         "YYYY",
@@ -288,9 +288,9 @@ def calls() -> Iterator[Expr]:
     ):
         yield from (f.date_trunc(unit, "z"), f.date_trunc(unit, "e"))
     for name in ("date_add", "date_sub"):
-        yield from (Call(by_name(name), (c("e"), c(n))) for n in "bh")
-        yield Call(by_name(name), (c("e"), lit(-40)))
-    yield from (Call(by_name(n), (c(a), c(b + "2"))) for n in ("datediff", "date_diff") for a in "ez" for b in "ez")
+        yield from (Call(function_of(name), (c("e"), c(n))) for n in "bh")
+        yield Call(function_of(name), (c("e"), lit(-40)))
+    yield from (Call(function_of(n), (c(a), c(b + "2"))) for n in ("datediff", "date_diff") for a in "ez" for b in "ez")
     yield from (
         f.unix_seconds("z"),
         f.unix_millis("z"),
@@ -298,7 +298,7 @@ def calls() -> Iterator[Expr]:
         f.unix_date("e"),
         f.date_from_unix_date("h"),
     )
-    yield from (Call(by_name(f"timestamp_{u}"), (c(a),)) for u in ("seconds", "millis", "micros") for a in "bhi")
+    yield from (Call(function_of(f"timestamp_{u}"), (c(a),)) for u in ("seconds", "millis", "micros") for a in "bhi")
     yield f.timestamp_seconds(when(c("l") > 10**9, c("l")))
 
 
@@ -312,7 +312,7 @@ def distinct(exprs: Iterator[Expr]) -> list[Expr]:
     kept = {}
     for expr in exprs:
         try:
-            check(expr, SCHEMA, "test")
+            check_in_process(expr, SCHEMA, "test")
         except (NeedsSpark, TypeMismatch):
             continue
         kept[expr.digest] = expr

@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq import testing as t
-from streamq.compiler.batch import lower
+from streamq.compiler.batch import lower_in_batch
 from streamq.operators.operator import BatchRun
 from streamq.plan.node import Node
 from streamq.testing.difference import assert_same_history
@@ -125,5 +125,5 @@ def test_an_observer_sees_the_frames_of_every_node(spark: SparkSession) -> None:
 
     table = t.table("a bigint, b bigint, v int", [(1, 4, 1), (2, 9, 7), (3, 5, 9)])
     query = sq.intervals(frame(spark, table), "a", "b", name="s").where(sq.col("v") > 5).to_signal("v")
-    lower(query.plan, BatchRun({"s": query.tables["s"]}), Counting())
+    lower_in_batch(query.plan, BatchRun({"s": query.tables["s"]}), Counting())
     assert seen == {"intervals": 3, "into where": 3, "where": 2, "into to_signal": 2, "to_signal": 2}

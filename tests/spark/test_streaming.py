@@ -12,9 +12,9 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.streaming import StreamLowering, chain
+from streamq.compiler.streaming import StreamLowering, build_frame
 from streamq.errors import CheckpointError, PlanError, QueryFailed
-from streamq.plan.node import Node, numbered
+from streamq.plan.node import Node, number_sources
 from streamq.runtime.identity import Identity
 from tests.programs import compiled
 from tests.spark.replay import bag, ended, folded, land, rows, stream
@@ -300,10 +300,10 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     land(tmp_path / "in", [pa.table({n: [1] for n in schema.names}, schema=schema)])
     frame = stream(spark, tmp_path / "in", schema)
     query = sq.intervals(frame, "a", "b", name="s").where(sq.col("v") > 0).to_signal("v").shift(3)
-    plan, _ = numbered(query.plan)
+    plan, _ = number_sources(query.plan)
     program = compiled(rewrite(plan).plan)
     identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), early=False, plan=())
-    assert chain(StreamLowering(program, {"s": frame}, Columns()), None, identity).isStreaming
+    assert build_frame(StreamLowering(program, {"s": frame}, Columns()), None, identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
     }  # fmt: skip

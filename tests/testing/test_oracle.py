@@ -17,7 +17,7 @@ from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
 from streamq.errors import PlanError, QueryFailed
 from streamq.expressions import col, duration, end, lit, start, when
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Source, Union, Where, WindowAggregate, written_operators
 from streamq.patterns.detect import Detect
 from streamq.plan.aggregate import Aggregate
@@ -230,11 +230,11 @@ def test_integers_average_to_doubles_and_overflow() -> None:
         (col("d").cast("int"), -2),
         (lit(" 12 ").cast("bigint"), 12),
         (when(col("i") > 0, 1).otherwise(2.5), 2.5),
-        (Call(by_name("coalesce"), (lit(None).cast("int"), col("i"))), -7),
-        (Call(by_name("greatest"), (col("d"), lit(NAN))), NAN),
-        (Call(by_name("concat"), (lit("a"), lit(None).cast("string"))), None),
-        (Call(by_name("sqrt"), (lit(-1.0),)), NAN),
-        (Call(by_name("ln"), (lit(0.0),)), None),
+        (Call(function_of("coalesce"), (lit(None).cast("int"), col("i"))), -7),
+        (Call(function_of("greatest"), (col("d"), lit(NAN))), NAN),
+        (Call(function_of("concat"), (lit("a"), lit(None).cast("string"))), None),
+        (Call(function_of("sqrt"), (lit(-1.0),)), NAN),
+        (Call(function_of("ln"), (lit(0.0),)), None),
         (col("s").like("a\\_c%"), False),
         (col("s").startswith("ab") & ~col("s").contains("x"), True),
         (col("s").isin("q", None), None),
@@ -280,8 +280,8 @@ def test_what_fails_in_spark_fails_here(expr: Expr) -> None:
 @pytest.mark.parametrize(
     ("expr", "named"),
     [
-        (Call(by_name("soundex"), (col("s"),)), "'soundex'"),
-        (Call(by_name("like"), (col("s"), lit("a"), lit("b"))), "'like' of 3 arguments"),
+        (Call(function_of("soundex"), (col("s"),)), "'soundex'"),
+        (Call(function_of("like"), (col("s"), lit("a"), lit("b"))), "'like' of 3 arguments"),
         (col("d").cast("string"), "double to string"),
         (col("m") / 2, "'/'"),
         (as_expr(b"a").cast("int"), "binary to int"),

@@ -16,7 +16,7 @@ import streamq as sq
 from streamq import functions as f
 from streamq.errors import NeedsSpark, PlanError, QueryFailed
 from streamq.expressions import col, end, lit
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Edges
 from streamq.plan.expr import Call, Cast, Expr
 from streamq.plan.schema import Field, Schema
@@ -245,7 +245,7 @@ def test_lifetimes_of_what_is_computed(way: str) -> None:
 
 
 def test_what_only_spark_evaluates_needs_a_session() -> None:
-    sound = Cast(Call(by_name("soundex"), (col("v"),)), t.StringType())
+    sound = Cast(Call(function_of("soundex"), (col("v"),)), t.StringType())
     with database().cursor() as connection, pytest.raises(NeedsSpark, match=r"soundex\(v\).*sq.session\(\)"):
         Evaluated(PythonFunctions(connection), lambda: None).sql(sound, Schema((Field("v", t.StringType()),), INTEGER))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from streamq import testing as t
-from streamq.pytest_plugin import PROFILES, chosen
+from streamq.pytest_plugin import PROFILES, chosen_options
 
 ROOT = Path(__file__).parents[2]
 KEPT = "union_of_edges_whose_ends_are_read.streamq.json"
@@ -68,18 +68,18 @@ def pytest_in(folder: Path, *arguments: str, **variables: str) -> subprocess.Com
 )
 def test_usage_errors(name: str, given: str, message: str) -> None:
     with pytest.raises(pytest.UsageError, match=f"^--streamq-{name}{message}"):
-        chosen({name: given}, {})
+        chosen_options({name: given}, {})
     if given:
         with pytest.raises(pytest.UsageError, match=f"^STREAMQ_{name.upper()}{message}"):
-            chosen({}, {f"STREAMQ_{name.upper()}": given})
+            chosen_options({}, {f"STREAMQ_{name.upper()}": given})
 
 
 def test_options_go_before_variables() -> None:
     environ = {"STREAMQ_SEED": "random", "STREAMQ_PROFILE": "nightly", "STREAMQ_EXAMPLES": ""}
-    found = chosen({"profile": "fast"}, environ)
+    found = chosen_options({"profile": "fast"}, environ)
     assert found == {"profile": "fast", "seed": found["seed"]}
     assert int(found["seed"]) >= 0
-    assert chosen({"seed": "-5"}, environ)["seed"] == "-5"
+    assert chosen_options({"seed": "-5"}, environ)["seed"] == "-5"
     assert tuple(t.PROFILES) == PROFILES
 
 

@@ -17,12 +17,12 @@ import streamq as sq
 from streamq import col, lit
 from streamq.choices import LengthKind
 from streamq.errors import PlanError
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import AlterLifetime, JoinTable, Select, Where, WindowAggregate, written_operators
 from streamq.operators.lifetime_change import Length, Start
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Call, Lit, Opaque
-from streamq.plan.node import Node, nodes, numbered, renamed
+from streamq.plan.node import Node, nodes, number_sources, rename_tables
 from streamq.plan.schema import Schema
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
@@ -48,8 +48,8 @@ def check(plan: Node, tables: dict[str, pa.Table]) -> str:
     """The program, once it has built the same query over the same tables."""
     text = program(plan, tables)
     query = built(text)
-    wanted, names = numbered(plan)
-    rebuilt, own = numbered(query.plan)
+    wanted, names = number_sources(plan)
+    rebuilt, own = number_sources(query.plan)
     assert rebuilt == wanted
     ours = {own[n]: held for n, held in query.tables.items() if n in own}
     theirs = {names[n]: held for n, held in tables.items() if n in names}
@@ -253,7 +253,7 @@ NAMED = sq.points(table("at bigint, v int", [(1, 2), (3, 4)]), "at", name="p")
 )
 def test_a_node_without_a_verb_is_read_from_its_json(plan: Node, named: bool) -> None:
     rows, name = NAMED.tables["p"], "p" if named else "#7"
-    text = check(renamed(plan, {"p": name}), {name: rows})
+    text = check(rename_tables(plan, {"p": name}), {name: rows})
     source = "p" if named else "points"
     assert text.count("sq.from_json(") == 1
     assert f"{source} = sq.points(" in text
@@ -273,7 +273,7 @@ def test_one_table_of_two_sources() -> None:
     other = sq.points(rows, "at", name="p", late="fail")
     text = check(NAMED.union(other).plan, {"p": rows})
     assert text.count("p_rows") == 3
-    unnamed = renamed(NAMED.union(other).plan, {"p": "#3"})
+    unnamed = rename_tables(NAMED.union(other).plan, {"p": "#3"})
     assert check(unnamed, {"#3": rows}).count("sq.from_json(") == 1
 
 
@@ -325,7 +325,7 @@ def test_another_result_and_other_rows() -> None:
 def test_what_is_wrong() -> None:
     with pytest.raises(PlanError, match="program: no table 'p'; there are: none"):
         program(NAMED.plan, {})
-    hidden = Where(NAMED.plan, Call(by_name("isnull"), (Opaque(None, "upper(k)"),)))
+    hidden = Where(NAMED.plan, Call(function_of("isnull"), (Opaque(None, "upper(k)"),)))
     with pytest.raises(PlanError, match=r"to_json: a pyspark Column cannot be written; found upper\(k\)"):
         program(hidden, NAMED.tables)
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq import col, lit, when
 from streamq import functions as f
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Call, Expr, Lit, Opaque
 from streamq.plan.schema import Field, Schema
 from streamq.testing.drawn_expressions import predicates
@@ -96,6 +96,6 @@ def test_constants_stand_alone_where_a_verb_takes_them() -> None:
 
 
 def test_what_has_no_form_is_refused() -> None:
-    for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call(by_name("no name"), (col("a"),))):
+    for expr in (Lit(1, t.LongType()), Opaque(None, "x"), Call(function_of("no name"), (col("a"),))):
         with pytest.raises(Unwritable):
             expression(expr)

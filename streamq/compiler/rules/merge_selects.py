@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts, fits, inlined, is_plain, uses
+from streamq.compiler.rules.substitution import count_uses, expression_facts, inline, is_plain, stays_small
 from streamq.operators import Select
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
@@ -19,7 +19,7 @@ def merge_selects(node: Node) -> Node | None:
     match node:
         case Select(Select(source, inner), outer) if why_not(node) is None:
             by = dict(inner)
-            return Select(source, tuple((name, inlined(e, by)) for name, e in outer))
+            return Select(source, tuple((name, inline(e, by)) for name, e in outer))
     return None
 
 
@@ -28,16 +28,16 @@ def why_not(node: Node) -> str | None:
     match node:
         case Select(Select(_, inner), outer):
             for name, e in (*inner, *outer):
-                if facts(e).opaque:
+                if expression_facts(e).opaque:
                     return f"column {name} hides what it reads: {show(e)}"
-            count = uses(e for _, e in outer)
+            count = count_uses(e for _, e in outer)
             renamed = {e.name for _, e in outer if isinstance(e, Col)}
             for name, e in inner:
                 if count[name] > 1 and not is_plain(e):
                     return f"{shown_name(name)} = {show(e)} would be evaluated {count[name]} times"
-                if count[name] and name not in renamed and not facts(e).deterministic:
+                if count[name] and name not in renamed and not expression_facts(e).deterministic:
                     return f"{shown_name(name)} = {show(e)} is not deterministic"
             for name, e in outer:
-                if not fits(e, dict(inner)):
+                if not stays_small(e, dict(inner)):
                     return f"{name} would become too large"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import LARGEST, facts
+from streamq.compiler.rules.substitution import LARGEST, expression_facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Where
@@ -26,9 +26,9 @@ def why_not(node: Node) -> str | None:
     match node:
         case Where(Where(source, p), q):
             for predicate in (p, q):
-                if not facts(predicate).deterministic:
+                if not expression_facts(predicate).deterministic:
                     return f"{show(predicate)} is not known to be deterministic"
-            if facts(p).size + facts(q).size >= LARGEST:
+            if expression_facts(p).size + expression_facts(q).size >= LARGEST:
                 return "the predicate would become too large"
             if can_fail(q, source.schema):
                 return f"{show(q)} may fail on rows where {show(p)} is NULL"

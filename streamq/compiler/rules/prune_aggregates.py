@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from streamq.compiler.rules.prune_columns import columns_read, filters_below, over
+from streamq.compiler.rules.prune_columns import columns_read, filters_below, refilter
 from streamq.operators import WindowAggregate
 from streamq.plan.node import Node
 
@@ -18,4 +18,4 @@ def prune_aggregates(node: Node) -> Node | None:
     if wanted is None or all(name in wanted for name, _ in bottom.aggregates):
         return None
     wanted_aggregates = tuple((name, a) for name, a in bottom.aggregates if name in wanted)
-    return over(node, wheres, replace(bottom, aggregates=wanted_aggregates))
+    return refilter(node, wheres, replace(bottom, aggregates=wanted_aggregates))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.operators import PartialAggregate, Select, Source, Union, Where, WindowAggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
@@ -24,12 +24,12 @@ def prune_columns(node: Node) -> Node | None:
     if wanted is None or not len(names := [n for n in bottom.schema.names if n in wanted]) < len(bottom.schema.names):
         return None
     match bottom:
-        case Select(source, columns) if not any(facts(e).opaque for _, e in columns):
-            return over(node, wheres, Select(source, tuple((n, e) for n, e in columns if n in wanted)))
+        case Select(source, columns) if not any(expression_facts(e).opaque for _, e in columns):
+            return refilter(node, wheres, Select(source, tuple((n, e) for n, e in columns if n in wanted)))
         case Source():
-            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
+            return refilter(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
         case Union() if not wheres:
-            return over(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
+            return refilter(node, wheres, Select(bottom, tuple((n, Col(n)) for n in names)))
     return None
 
 
@@ -38,7 +38,7 @@ def why_not(node: Node) -> str | None:
     wheres, bottom = filters_below(node)
     if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
         for e in (*_expressions(node), *(w.predicate for w in wheres)):
-            if facts(e).opaque:
+            if expression_facts(e).opaque:
                 return f"{show(e)} may read any column"
     return None
 
@@ -55,7 +55,7 @@ def filters_below(node: Node) -> tuple[list[Where], Node]:
     return wheres, bottom
 
 
-def over(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
+def refilter(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
     """Return the node over its filters over another input."""
     for where in reversed(list(wheres)):
         bottom = Where(bottom, where.predicate)
@@ -65,14 +65,14 @@ def over(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
 def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     """Return the columns that a node and the filters below it read; None if they may read any."""
     expressions = [*_expressions(node), *(w.predicate for w in wheres)]
-    if any(facts(e).opaque for e in expressions):
+    if any(expression_facts(e).opaque for e in expressions):
         return None
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
         if node.window.by_places or node.reads_all:
             # equal starts are told apart by the whole payload, and events are set aside whole
             return None
-    return frozenset(keys).union(*(facts(e).uses for e in expressions))
+    return frozenset(keys).union(*(expression_facts(e).uses for e in expressions))
 
 
 def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.operators import Select, Union
 from streamq.plan.node import Node
 from streamq.plan.own_names import shown_name
@@ -22,6 +22,6 @@ def why_not(node: Node) -> str | None:
     match node:
         case Select(Union(), columns):
             for name, e in columns:
-                if not facts(e).deterministic:
+                if not expression_facts(e).deterministic:
                     return f"{shown_name(name)} = {show(e)} is not known to be deterministic"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import AlterLifetime, Where
@@ -41,7 +41,7 @@ def why_not(node: Node) -> str | None:
 
 def _obstacle(changed: AlterLifetime, part: Expr) -> str | None:
     for expr in (changed.start.expr, changed.length.expr, part):
-        if expr is not None and not facts(expr).deterministic:
+        if expr is not None and not expression_facts(expr).deterministic:
             return f"{show(expr)} is not known to be deterministic"
     if reads_lifetime(part):
         return f"{show(part)} reads the new lifetime"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Explode, Where
@@ -40,7 +40,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _obstacle(explode: Explode, part: Expr) -> str | None:
-    if not facts(part).deterministic:
+    if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     if elements := sorted(columns(part) & set(explode.made)):
         return f"{elements[0]} is of the elements"

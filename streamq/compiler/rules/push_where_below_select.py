@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
+from streamq.compiler.rules.substitution import expression_facts, inline, is_cheap, is_plain, stays_small
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Select, Source, Where
@@ -24,7 +24,7 @@ def push_where_below_select(node: Node) -> Node | None:
         case Where(Select(source, x) as select, p) if not _prunes(select):
             going, staying = _split(select, p)
             if going:
-                below = Select(Where(source, conjunction(inlined(part, dict(x)) for part in going)), x)
+                below = Select(Where(source, conjunction(inline(part, dict(x)) for part in going)), x)
                 return Where(below, conjunction(staying)) if staying else below
     return None
 
@@ -57,13 +57,13 @@ def _split(select: Select, p: Expr) -> tuple[list[Expr], list[Expr]]:
 def _obstacle(select: Select, part: Expr) -> str | None:
     x = select.exprs
     for name, e in x.items():
-        if not facts(e).deterministic:
+        if not expression_facts(e).deterministic:
             return f"{shown_name(name)} = {show(e)} is not known to be deterministic"
-    if not facts(part).deterministic:
+    if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
-    for name in sorted(facts(part).uses):
+    for name in sorted(expression_facts(part).uses):
         if not is_plain(x[name]) and not is_cheap(x[name]):
             return f"{shown_name(name)} = {show(x[name])} would be evaluated twice"
-    if not fits(part, x):
+    if not stays_small(part, x):
         return "the predicate would become too large"
     return None

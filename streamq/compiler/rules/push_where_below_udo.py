@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from streamq.compiler.rules.substitution import facts, fits, inlined, is_cheap, is_plain
+from streamq.compiler.rules.substitution import expression_facts, inline, is_cheap, is_plain, stays_small
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Explode, Where, WindowAggregate
@@ -36,7 +36,7 @@ def push_where_below_udo(node: Node) -> Node | None:
             parts = conjuncts(p)
             going = [part for part in parts if _obstacle(window, f, part) is None]
             if going:
-                below = conjunction(inlined(part, _meaning(window, f)) for part in going)
+                below = conjunction(inline(part, _meaning(window, f)) for part in going)
                 filtered = replace(explode, input=_filtered(window, explode.column, below))
                 staying = [part for part in parts if _obstacle(window, f, part) is not None]
                 return Where(filtered, conjunction(staying)) if staying else filtered
@@ -85,7 +85,7 @@ def _meaning(window: WindowAggregate, applied: Aggregate) -> dict[str, Expr]:
 def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | None:
     operator, source = applied.function, window.input.schema
     assert isinstance(operator, UserOperator)
-    if not facts(part).deterministic:
+    if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     if reads_lifetime(part):
         return f"{show(part)} reads the lifetime of the rows"
@@ -103,7 +103,7 @@ def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | 
             argument = meaning[name]
             if infer(argument, source, "rewrite") != kind:
                 return f"{name} has another type as an argument of {operator.name} than as its column"
-            if not facts(argument).deterministic:
+            if not expression_facts(argument).deterministic:
                 return f"{show(argument)} is not known to be deterministic"
             if not is_plain(argument) and not is_cheap(argument):
                 return f"{shown_name(name)} = {show(argument)} would be evaluated twice"
@@ -113,9 +113,9 @@ def _obstacle(window: WindowAggregate, applied: Aggregate, part: Expr) -> str | 
             return f"{name} is {kind.simpleString()}: values that are equal may differ"
     if operator.filters_above:
         return operator.filters_above
-    if not fits(part, meaning):
+    if not stays_small(part, meaning):
         return "the predicate would become too large"
-    below = inlined(part, meaning)
+    below = inline(part, meaning)
     if can_fail(below, source):
         return f"{show(below)} may fail, and would see events of no reported window"
     return None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.operators import Union, Where
 from streamq.plan.node import Node
 from streamq.plan.tree import show
@@ -11,7 +11,7 @@ from streamq.plan.tree import show
 def push_where_below_union(node: Node) -> Node | None:
     """``where(union(a, b), p) => union(where(a, p), where(b, p))``, if p is deterministic."""
     match node:
-        case Where(Union(inputs), p) if facts(p).deterministic:
+        case Where(Union(inputs), p) if expression_facts(p).deterministic:
             return Union(tuple(Where(source, p) for source in inputs))
     return None
 
@@ -19,6 +19,6 @@ def push_where_below_union(node: Node) -> Node | None:
 def why_not(node: Node) -> str | None:
     """Return, for ``explain()``, what forbids the rule at a where over a union; None if nothing does."""
     match node:
-        case Where(Union(), p) if not facts(p).deterministic:
+        case Where(Union(), p) if not expression_facts(p).deterministic:
             return f"{show(p)} is not known to be deterministic"
     return None

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from pyspark.sql import types as t
 
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.compiler.rules.totality import can_fail
 from streamq.functions.logic import conjunction, conjuncts
 from streamq.operators import Where, WindowAggregate
@@ -46,7 +46,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
-    if not facts(part).deterministic:
+    if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     if no_keys := sorted(columns(part) - set(below.keys)):
         return f"{no_keys[0]} is no key"

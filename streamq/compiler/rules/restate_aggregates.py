@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from streamq.operators import Select, WindowAggregate
 from streamq.plan.aggregate import Aggregate
-from streamq.plan.aggregation import is_restated, restated
+from streamq.plan.aggregation import is_restated, restate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
 from streamq.plan.passes import rewrite
@@ -38,6 +38,6 @@ def restate_aggregates(node: Node) -> Node | None:
             names.add(f"__{expr.name}{number}")
         return Col(columns[expr.digest][0])
 
-    outputs = [(n, rewrite(restated(a, source) if n in again else a, column)) for n, a in node.aggregates]
+    outputs = [(n, rewrite(restate(a, source) if n in again else a, column)) for n, a in node.aggregates]
     below = replace(node, aggregates=tuple(columns.values()))
     return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

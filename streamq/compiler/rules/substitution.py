@@ -41,7 +41,7 @@ class ExpressionFacts:
 _remembered: dict[str, ExpressionFacts] = {}
 
 
-def facts(expr: Expr) -> ExpressionFacts:
+def expression_facts(expr: Expr) -> ExpressionFacts:
     """Return the facts of an expression; those of parts that earlier calls have met are not computed again."""
     if len(_remembered) > REMEMBERED:
         _remembered.clear()
@@ -82,31 +82,31 @@ def is_plain(expr: Expr) -> bool:
 
 def is_cheap(expr: Expr) -> bool:
     """True if evaluating it twice costs next to nothing: at most CHEAP plain operators, no function."""
-    of_expr = facts(expr)
+    of_expr = expression_facts(expr)
     return of_expr.operators <= CHEAP and of_expr.simple
 
 
-def grown(expr: Expr, by: Mapping[str, Expr]) -> int:
+def substituted_size(expr: Expr, by: Mapping[str, Expr]) -> int:
     """Return the size of an expression once ``by`` has taken the place of its columns."""
-    of_expr = facts(expr)
-    return of_expr.size + sum(n * (facts(by[name]).size - 1) for name, n in of_expr.uses.items())
+    of_expr = expression_facts(expr)
+    return of_expr.size + sum(n * (expression_facts(by[name]).size - 1) for name, n in of_expr.uses.items())
 
 
-def fits(expr: Expr, by: Mapping[str, Expr]) -> bool:
+def stays_small(expr: Expr, by: Mapping[str, Expr]) -> bool:
     """True if that is at most LARGEST, or no larger than one of the expressions involved already is."""
-    parts = (facts(by[name]).size for name in facts(expr).uses)
-    return grown(expr, by) <= max(LARGEST, facts(expr).size, *parts)
+    parts = (expression_facts(by[name]).size for name in expression_facts(expr).uses)
+    return substituted_size(expr, by) <= max(LARGEST, expression_facts(expr).size, *parts)
 
 
-def uses(exprs: Iterable[Expr]) -> Counter[str]:
+def count_uses(exprs: Iterable[Expr]) -> Counter[str]:
     """Return how often some expressions together read each column."""
     counts: Counter[str] = Counter()
     for expr in exprs:
-        counts.update(facts(expr).uses)
+        counts.update(expression_facts(expr).uses)
     return counts
 
 
-def inlined(expr: Expr, by: Mapping[str, Expr]) -> Expr:
+def inline(expr: Expr, by: Mapping[str, Expr]) -> Expr:
     """Return an expression with ``by`` in the place of its columns; its type stays the same.
 
     A constant gets the type that it had as a column, explicitly: beside a decimal, Spark gives a bare literal the type that

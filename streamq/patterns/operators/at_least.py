@@ -20,22 +20,22 @@ from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
 from streamq.operators.union import Union
 from streamq.patterns.correlation import are_connected
-from streamq.patterns.fluent import count_of, scope_of
+from streamq.patterns.fluent import count_of, parse_scope
 from streamq.patterns.matches import (
     Matches,
     conjunction,
-    elapsed,
-    filtered,
-    greatest,
-    in_order,
-    least,
-    opened,
+    elapsed_ticks,
+    filter_stream,
+    greatest_instant,
+    least_instant,
+    open_matches,
     rest_of_scope,
-    so_many,
+    sorted_starts,
+    tick_count,
 )
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, chooses, variables_below
+from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents, Type, has_choice, variables_below
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Scope
@@ -58,7 +58,7 @@ OTHER = "~"
 
 
 @dataclass(frozen=True)
-class SomeOf(PatternOperator):
+class UnorderedOperator(PatternOperator):
     """Events of some of the parts, in any order of the parts."""
 
     @property
@@ -103,28 +103,28 @@ class SomeOf(PatternOperator):
     @property
     def is_scanned(self) -> bool:
         """True if some part selects or consumes."""
-        return chooses(self.several)
+        return has_choice(self.several)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """Joins of the events of all parts with themselves; or one scan, where a part selects or consumes."""
         count, scope = self.needed, self.scope
         if count > 1 and self.is_scanned:
             parts, matches = lowering.scanned(self.several, AtLeastScan, count=count, within=scope)
-            first = least([p.starts for p in parts])
+            first = least_instant([p.starts for p in parts])
         else:
             parts = [lowering.lowered(part) for part in self.several]
             one = matches = _any_of(parts)
-            first = least([p.starts for p in parts])
+            first = least_instant([p.starts for p in parts])
             for others in range(1, count):
-                stream = _with_another(lowering, opened(matches.stream, scope), one, parts)
+                stream = _with_another(lowering, open_matches(matches.stream, scope), one, parts)
                 matches = replace(matches, stream=stream)
                 if others > 1:
-                    is_within = elapsed(matches, first) <= so_many(scope)
-                    matches = replace(matches, stream=filtered(stream, [is_within]))
+                    is_within = elapsed_ticks(matches, first) <= tick_count(scope)
+                    matches = replace(matches, stream=filter_stream(stream, [is_within]))
         optional = (
             frozenset(matches.events) if self.lacks_events else frozenset[str]().union(*(p.optional for p in parts))
         )
-        contributors = in_order([p.starts for p in parts], count)
+        contributors = sorted_starts([p.starts for p in parts], count)
         lasts = rest_of_scope(matches, first, scope)
         matches = replace(matches, optional=optional, contributors=contributors, lasts=lasts)
         operator = f"ATLEAST {count} {scope}"
@@ -140,7 +140,7 @@ class SomeOf(PatternOperator):
 
 
 @dataclass(frozen=True)
-class AtLeast(SomeOf):
+class AtLeast(UnorderedOperator):
     """Events of ``count`` of the parts, in any order of the parts, within a scope."""
 
     count: int
@@ -166,7 +166,7 @@ class AtLeast(SomeOf):
 
 
 @dataclass(frozen=True)
-class All(SomeOf):
+class All(UnorderedOperator):
     """One event of each part, in any order, within a scope."""
 
     parts: tuple[Part, ...]
@@ -182,7 +182,7 @@ class All(SomeOf):
 
 
 @dataclass(frozen=True)
-class AnyOf(SomeOf):
+class AnyOf(UnorderedOperator):
     """An event of any part."""
 
     parts: tuple[Part, ...]
@@ -223,10 +223,10 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
         stream=stream,
         variables={name: named for p in parts for name, named in p.variables.items()},
         events=tuple(e for p in parts for e in p.events),
-        starts=greatest([p.starts for p in parts]),
-        root=least([p.root for p in parts]),
+        starts=greatest_instant([p.starts for p in parts]),
+        root=least_instant([p.root for p in parts]),
         contributors=(),
-        lasts=so_many(1),
+        lasts=tick_count(1),
         optional=frozenset(e for p in parts for e in p.events),
     )
 
@@ -268,7 +268,7 @@ def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Patter
     NULL     3     5     4      5    7
     NULL     4     5     5      6    8
     """
-    number, scope = count_of(count, "at_least"), scope_of(within, "at_least")
+    number, scope = count_of(count, "at_least"), parse_scope(within, "at_least")
     return pattern_of_parts("at_least", parts, lambda several: AtLeast(number, several, scope))
 
 
@@ -284,7 +284,7 @@ def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
       1    5     1      5   11
       2    5     2      5   12
     """
-    scope = scope_of(within, "all_of")
+    scope = parse_scope(within, "all_of")
     return pattern_of_parts("all_of", parts, lambda several: All(several, scope))
 
 

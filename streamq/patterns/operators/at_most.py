@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.operators.pattern_scan import PatternScan
-from streamq.patterns.fluent import count_of, scope_of
-from streamq.patterns.matches import Matches, so_many
+from streamq.patterns.fluent import count_of, parse_scope
+from streamq.patterns.matches import Matches, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import COUNT, PARTS, SCOPE, Extent, Extents
@@ -62,7 +62,7 @@ class AtMost(PatternOperator):
         """One scan."""
         parts, matches = lowering.scanned(self.parts, AtMostScan, count=self.count, within=self.scope)
         optional = frozenset(matches.events) if self.lacks_events else parts[0].optional
-        lasts = so_many(self.scope)
+        lasts = tick_count(self.scope)
         matches = replace(matches, optional=optional, contributors=(matches.starts,), lasts=lasts)
         return lowering.identified_by_place(matches, f"ATMOST {self.count} {self.scope}", self.parts, parts)
 
@@ -97,7 +97,7 @@ def at_most(count: int, *parts: Stream | Contributor, within: Length) -> Pattern
     NULL     3     4      4    6
     NULL     4     6      6    8
     """
-    number, scope = count_of(count, "at_most"), scope_of(within, "at_most")
+    number, scope = count_of(count, "at_most"), parse_scope(within, "at_most")
     return pattern_of_parts("at_most", parts, lambda several: AtMost(number, several, scope))
 
 

@@ -20,14 +20,22 @@ from streamq.errors import StreamqError
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
-from streamq.patterns.advice import refused
-from streamq.patterns.fluent import count_of, scope_of
+from streamq.patterns.advice import refusal_for
+from streamq.patterns.fluent import count_of, parse_scope
 from streamq.patterns.ids import match_id
-from streamq.patterns.matches import Matches, VariableColumns, at, filtered, rest_of_scope, run_of, so_many
+from streamq.patterns.matches import (
+    Matches,
+    VariableColumns,
+    filter_stream,
+    rest_of_scope,
+    run_variable,
+    start_column,
+    tick_count,
+)
 from streamq.patterns.part_scan import event_columns
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, Extent, Extents, Form, parts_of
+from streamq.patterns.pattern_tree import PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents, parts_of
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import MAX_EVENTS, Refusal
 from streamq.patterns.syntax import Part, Scope
@@ -64,7 +72,12 @@ class Repeat(PatternOperator):
     most: int | None = None
 
     keyword = "REPEAT"
-    signature = (PATTERN, Argument("count", Form.COUNT), Argument("most", Form.COUNT, is_optional=True), SCOPE)
+    signature = (
+        PATTERN,
+        Argument("count", ArgumentKind.COUNT),
+        Argument("most", ArgumentKind.COUNT, is_optional=True),
+        SCOPE,
+    )
     repeats = True
 
     def check(self, types: Extents) -> None:
@@ -95,9 +108,9 @@ class Repeat(PatternOperator):
         aggregates = {
             a.name: apply_aggregate(built_in()[a.function], *([Col(a.column)] if a.column else [])) for a in asked
         }
-        start, root, ids, id = (f"{run_of(first)}.{name}" for name in (START, ROOT, IDS, ID))
+        start, root, ids, id = (f"{run_variable(first)}.{name}" for name in (START, ROOT, IDS, ID))
         aggregates |= {start: apply_aggregate(built_in()["min"], START), root: apply_aggregate(built_in()["min"], ROOT)}
-        nth = [f"{run_of(first)}.{number}" for number in range(self.count)]
+        nth = [f"{run_variable(first)}.{number}" for number in range(self.count)]
         for number, name in enumerate(nth):
             aggregates[name] = apply_aggregate(built_in()["max"], START, where=Col(NUMBER) == Lit(number))
         if lowering.has_ids:
@@ -108,19 +121,21 @@ class Repeat(PatternOperator):
             try:
                 windows.select(**{a.name: aggregates[a.name]})
             except StreamqError as error:
-                raise refused(a.place, error, "cedr") from error
+                raise refusal_for(a.place, error, "cedr") from error
         points = windows.select(**aggregates).to_points()
         names = (*lowering.keys, *aggregates)
-        stream = points._derive(Select(points.plan, ((at(first), Lifetime("start")), *((n, Col(n)) for n in names))))
-        starts = Col(at(first))
+        stream = points._derive(
+            Select(points.plan, ((start_column(first), Lifetime("start")), *((n, Col(n)) for n in names)))
+        )
+        starts = Col(start_column(first))
         matches = Matches(
             stream=stream,
-            variables={run_of(name): VariableColumns(starts) for name in one.variables},
+            variables={run_variable(name): VariableColumns(starts) for name in one.variables},
             events=one.events,
             starts=starts,
             root=Col(root),
             contributors=tuple(map(Col, nth)),
-            lasts=so_many(1),
+            lasts=tick_count(1),
         )
         matches = replace(matches, lasts=rest_of_scope(matches, Col(start), self.scope))
         if not lowering.has_ids:
@@ -136,7 +151,7 @@ class Repeat(PatternOperator):
         values |= {START: one.starts, ROOT: one.root}
         values |= {ID: one.id} if one.id is not None else {}
         values |= {name: own.get(name, Col(name)) for name in sorted(columns)}
-        events = filtered(one.stream, [Col(k).is_not_null() for k in lowering.keys])
+        events = filter_stream(one.stream, [Col(k).is_not_null() for k in lowering.keys])
         events = events._derive(Select(events.plan, tuple(values.items())))
         kept = (START, ROOT, *([ID] if one.id is not None else []), *columns)
         runs = RunScan(
@@ -206,7 +221,7 @@ class RunScan(EventOperator):
 Occurrences = tuple[tuple[int, tuple[Any, ...]], ...]
 """Events with their starts in ticks, in the order of (Vs, id)."""
 
-RunState = tuple[int, int, Occurrences]
+RunScanState = tuple[int, int, Occurrences]
 """The start of the last event, how many had that start, and the events that may still be in a run."""
 
 
@@ -220,11 +235,11 @@ class RunStep:
     within: int
     consumes: bool
 
-    def initial(self) -> RunState:
+    def initial(self) -> RunScanState:
         """Return the state before the first event."""
         return MINUS_INFINITY, 0, ()
 
-    def step(self, state: RunState, start: int, *values: Any) -> tuple[RunState, list[dict[str, Any]]]:
+    def step(self, state: RunScanState, start: int, *values: Any) -> tuple[RunScanState, list[dict[str, Any]]]:
         """Return the state after an event, and the occurrences of its run if that is a match."""
         last, ended, before = state
         number = ended + 1 if start == last else 0
@@ -237,7 +252,7 @@ class RunStep:
             rows = [{**row, IDS: ids} for row in rows]
         return (start, number, () if self.consumes else run), rows
 
-    def needed_until(self, state: RunState) -> int:
+    def needed_until(self, state: RunScanState) -> int:
         """Return the last start of an event that a state makes a difference to."""
         last, _, run = state
         return max(last, run[-1][0] + self.within - 1) if run else last
@@ -258,7 +273,7 @@ def repeat(part: Stream | Contributor, count: int, most: int | None = None, *, w
              f_user  root  start  end
     ['a', 'a', 'a']     1      5    6
     """
-    number, scope = count_of(count, "repeat"), scope_of(within, "repeat")
+    number, scope = count_of(count, "repeat"), parse_scope(within, "repeat")
     greatest = None if most is None else count_of(most, "repeat")
     return pattern_of_parts("repeat", [part], lambda parts: Repeat(parts[0], number, scope, greatest))
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.correlation import are_connected
-from streamq.patterns.fluent import scope_of
-from streamq.patterns.matches import Matches, elapsed, least, opened, rest_of_scope, so_many
+from streamq.patterns.fluent import parse_scope
+from streamq.patterns.matches import Matches, elapsed_ticks, least_instant, open_matches, rest_of_scope, tick_count
 from streamq.patterns.pattern import Pattern, pattern_of_parts
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, chooses, variables_below
+from streamq.patterns.pattern_tree import PARTS, SCOPE, Extent, Extents, has_choice, variables_below
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Scope
@@ -49,14 +49,14 @@ class Sequence(PatternOperator):
 
     def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
         """Each part is bound beside those behind it, so equations among just these must connect them."""
-        if not chooses(self.parts):
+        if not has_choice(self.parts):
             return True
         bound = [frozenset(variables_below(part)) for part in self.parts]
         return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
         """A chain of joins; or one scan, where a part selects or consumes."""
-        if chooses(self.parts):
+        if has_choice(self.parts):
             parts, matches = lowering.scanned(self.parts, SequenceScan, count=len(self.parts), within=self.scope)
         else:
             parts = [lowering.lowered(part) for part in self.parts]
@@ -65,7 +65,7 @@ class Sequence(PatternOperator):
                 matches = self._followed(lowering, matches, part, parts[0].starts)
         matches = replace(
             matches,
-            root=least([p.root for p in parts]),
+            root=least_instant([p.root for p in parts]),
             contributors=tuple(p.starts for p in parts),
             lasts=rest_of_scope(matches, parts[0].starts, self.scope),
         )
@@ -74,11 +74,11 @@ class Sequence(PatternOperator):
     def _followed(self, lowering: DefinitionLowering, before: Matches, later: Matches, first: Expr) -> Matches:
         """Return matches of the parts so far with those of another that come later, within the scope that ``first`` begins."""
         pair = lowering.pair(before, later)
-        is_within = [] if first is before.starts else [elapsed(later, first) <= so_many(self.scope)]
-        return pair.joined(opened(before.stream, self.scope), later.stream, *is_within)
+        is_within = [] if first is before.starts else [elapsed_ticks(later, first) <= tick_count(self.scope)]
+        return pair.joined(open_matches(before.stream, self.scope), later.stream, *is_within)
 
     def keeps(self, words: PictureWords) -> str:
-        begun = ", and what they have begun," if len(self.parts) > 2 and not chooses(self.parts) else ""
+        begun = ", and what they have begun," if len(self.parts) > 2 and not has_choice(self.parts) else ""
         return f"{words.names(self.parts[:-1])}{begun} for {words.scope(self.within)}"
 
 
@@ -105,7 +105,7 @@ def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
     x_v  y_v  root  start  end
       1    2     1      4   11
     """
-    scope = scope_of(within, "sequence")
+    scope = parse_scope(within, "sequence")
     return pattern_of_parts("sequence", parts, lambda several: Sequence(several, scope))
 
 

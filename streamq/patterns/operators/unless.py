@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
-from streamq.patterns.fluent import NegatingVerbs, count_of, scope_of
-from streamq.patterns.matches import POINT, Matches, altered, so_many
+from streamq.patterns.fluent import NegatingVerbs, count_of, parse_scope
+from streamq.patterns.matches import POINT, Matches, tick_count, with_lifetimes
 from streamq.patterns.pattern_operator import PatternOperator
-from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, Extent, Extents, Form
+from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Argument, ArgumentKind, Extent, Extents
 from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Scope
@@ -35,7 +35,7 @@ class Unless(PatternOperator):
     nth: int | None = None
 
     keyword = "UNLESS"
-    signature = (PATTERN, NEGATED, Argument("nth", Form.COUNT, is_optional=True), SCOPE)
+    signature = (PATTERN, NEGATED, Argument("nth", ArgumentKind.COUNT, is_optional=True), SCOPE)
     is_ordered = True
 
     def check(self, types: Extents) -> None:
@@ -58,14 +58,14 @@ class Unless(PatternOperator):
         stream = matches.stream
         if not is_own:
             span = lowering.extent(self.pattern).span
-            stream = altered(stream, Start(expr=matches.ticks(contributor), within=span), POINT)
+            stream = with_lifetimes(stream, Start(expr=matches.ticks(contributor), within=span), POINT)
         if self.scope > 1:
             # an instant is followed by an event within the scope where it lies among those that such an event follows
-            follows = altered(negated.stream, Start(by=1 - self.scope), Length(LengthKind.FIXED, self.scope - 1))
+            follows = with_lifetimes(negated.stream, Start(by=1 - self.scope), Length(LengthKind.FIXED, self.scope - 1))
             stream = pair.without(stream, follows)
         if not is_own:
-            stream = altered(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
-        matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=so_many(self.scope))
+            stream = with_lifetimes(stream, Start(expr=matches.ticks(matches.starts), within=0), POINT)
+        matches = replace(matches, stream=stream, contributors=(matches.starts,), lasts=tick_count(self.scope))
         return lowering.identified(matches, f"UNLESS {self.nth or 0} {self.scope}", (matches.id,))
 
     def scope_in_words(self, words: PictureWords) -> str:
@@ -93,7 +93,7 @@ class UnlessVerbs(NegatingVerbs):
         x_v  root  start  end
           1     1      1    4
         """
-        scope, number = scope_of(within, "unless"), None if nth is None else count_of(nth, "unless")
+        scope, number = parse_scope(within, "unless"), None if nth is None else count_of(nth, "unless")
         return self._negation(negated, lambda this, other: Unless(this, other, scope, number))
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.choices import LengthKind
 from streamq.operators.lifetime_change import Length, Start
-from streamq.patterns.fluent import NegatingVerbs, scope_of
-from streamq.patterns.matches import Matches, altered, so_many
+from streamq.patterns.fluent import NegatingVerbs, parse_scope
+from streamq.patterns.matches import Matches, tick_count, with_lifetimes
 from streamq.patterns.pattern_operator import PatternOperator
 from streamq.patterns.pattern_tree import NEGATED, PATTERN, SCOPE, Extent, Extents
 from streamq.patterns.picture_words import PictureWords
@@ -40,9 +40,9 @@ class UnlessBefore(PatternOperator):
         """An anti join with the negated events, which live from behind their start to the end of the scope."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         pair = lowering.pair(matches, negated)
-        lasting = altered(negated.stream, Start(by=1), Length(LengthKind.FIXED, self.scope))
+        lasting = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, self.scope))
         alone = pair.without(matches.stream, lasting)
-        matches = replace(matches, stream=alone, contributors=(matches.starts,), lasts=so_many(1))
+        matches = replace(matches, stream=alone, contributors=(matches.starts,), lasts=tick_count(1))
         return lowering.identified(matches, f"UNLESS_BEFORE {self.scope}", (matches.id,))
 
     def keeps(self, words: PictureWords) -> str:
@@ -64,7 +64,7 @@ class UnlessBeforeVerbs(NegatingVerbs):
         y_v  root  start  end
           4     6      6    7
         """
-        scope = scope_of(within, "unless_before")
+        scope = parse_scope(within, "unless_before")
         return self._negation(negated, lambda this, other: UnlessBefore(this, other, scope))
 
 

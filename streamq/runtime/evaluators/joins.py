@@ -11,12 +11,19 @@ import pyarrow as pa
 
 from streamq.choices import JoinKind
 from streamq.grid import Grid
-from streamq.runtime.columnar import concat, ints, runs, with_column
+from streamq.runtime.columnar import concat, expand_ranges, ints, with_column
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.overlap import covered, grouped_codes, matched_codes, next_after, overlapping, uncovered
+from streamq.runtime.overlap import (
+    grouped_codes,
+    matched_codes,
+    next_after,
+    overlapping_pairs,
+    remaining_pieces,
+    union_of_pieces,
+)
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
@@ -70,9 +77,9 @@ class JoinEvaluator(SettledProgress):
             return self.paired(left, right, at, of)
         le, re = ints(left, LE), ints(left, RE)
         start, end = np.maximum(le[at], ints(right, LE)[of]), np.minimum(re[at], ints(right, RE)[of])
-        owner, begin, until = covered(at, start, end)
+        owner, begin, until = union_of_pieces(at, start, end)
         if self.how != JoinKind.SEMI:
-            owner, begin, until = uncovered(le, re, owner, begin, until)
+            owner, begin, until = remaining_pieces(le, re, owner, begin, until)
         part = left.select(list(self.left)).take(pa.array(owner)).rename_columns(list(self.kept))
         part = with_column(with_column(part, LE, begin), RE, until)
         if self.how != JoinKind.LEFT:
@@ -84,15 +91,15 @@ class JoinEvaluator(SettledProgress):
     def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
         """Which rows of the two sides make a pair."""
         ours, theirs = matched_codes(left, right, self.on)
-        at, of = overlapping(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
+        at, of = overlapping_pairs(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
         if self.where is not None:
-            agree = self.where.holds(beside(left, right, self.left, self.right, at, of))
+            agree = self.where.holds(pair_rows(left, right, self.left, self.right, at, of))
             at, of = at[agree], of[agree]
         return at, of
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """The rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
-        pairs = beside(left, right, self.left, self.right, at, of)
+        pairs = pair_rows(left, right, self.left, self.right, at, of)
         start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
         end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
         return with_column(with_column(pairs, LE, start), RE, end)
@@ -104,7 +111,7 @@ class JoinEvaluator(SettledProgress):
         if self.how != JoinKind.INNER:
             mine, others = matched_codes(left, right, self.on)
             open_now = np.flatnonzero(ours)
-            _, of = overlapping(
+            _, of = overlapping_pairs(
                 mine[open_now],
                 ints(left, LE)[open_now],
                 ints(left, RE)[open_now],
@@ -116,7 +123,9 @@ class JoinEvaluator(SettledProgress):
         return [ours, theirs]
 
 
-def beside(left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints) -> pa.Table:
+def pair_rows(
+    left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints
+) -> pa.Table:
     """Columns of rows of two tables side by side."""
     one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
     pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
@@ -140,7 +149,7 @@ class WindowedJoinEvaluator:
         sides: list[tuple[Ints, Ints, Ints]] = []
         for table, code in zip(inputs, codes, strict=True):
             low, high = grid_range(self.window, table, since, upto)
-            which, index = runs(low, np.where(code >= 0, high, low - 1))
+            which, index = expand_ranges(low, np.where(code >= 0, high, low - 1))
             sides.append((which, index, code[which]))
         (mine, i, a), (theirs, j, b) = sides
         if not len(i) or not len(j):
@@ -151,12 +160,12 @@ class WindowedJoinEvaluator:
             one, other = (i - base) * groups + a, (j - base) * groups + b
             order = np.argsort(other, kind="stable")
             low, high = np.searchsorted(other[order], one, "left"), np.searchsorted(other[order], one, "right") - 1
-            which, place = runs(low, high)
+            which, place = expand_ranges(low, high)
             at, of, index = mine[which], theirs[order[place]], i[which]
             if self.where is not None:
-                agree = self.where.holds(beside(inputs[0], inputs[1], self.left, self.right, at, of))
+                agree = self.where.holds(pair_rows(inputs[0], inputs[1], self.left, self.right, at, of))
                 at, of, index = at[agree], of[agree], index[agree]
-        pairs = beside(inputs[0], inputs[1], self.left, self.right, at, of)
+        pairs = pair_rows(inputs[0], inputs[1], self.left, self.right, at, of)
         start, end = grid_lifetimes(self.window, index)
         return with_column(with_column(pairs, LE, start), RE, end)
 
@@ -222,7 +231,7 @@ class ExceptEvaluator(SettledProgress):
         # each payload's changes add up to nothing, so one running sum serves all
         level = np.maximum(np.cumsum(np.add.reduceat(change, start)) if len(start) else change, 0)
         before = np.concatenate([[0], level[:-1]])[: len(level)]
-        rises, falls = runs(before + 1, level), runs(level + 1, before)
+        rises, falls = expand_ranges(before + 1, level), expand_ranges(level + 1, before)
         ups = np.lexsort((at[rises[0]], rises[1], whose[rises[0]]))
         downs = np.lexsort((at[falls[0]], falls[1], whose[falls[0]]))
         # per payload and unit rises and falls alternate

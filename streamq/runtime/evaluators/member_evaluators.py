@@ -18,16 +18,16 @@ from streamq.choices import ClipInput, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.columnar import ints, matching, runs, with_column
+from streamq.runtime.columnar import expand_ranges, ints, is_matching, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
-from streamq.runtime.evaluators.numbering import changes, places
+from streamq.runtime.evaluators.numbering import find_places, is_new_pair
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.range_partials import INDEX, merge_by_window, placed
+from streamq.runtime.range_partials import INDEX, merge_by_window, node_covers
 from streamq.runtime.release import Release
-from streamq.runtime.values import Ints, Mask, ranks
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ class _MemberEvaluator:
 
     def _members(self, ranges: Ranges) -> Membership:
         """Every event in each of its windows that is reported."""
-        which, index = runs(ranges.low, ranges.high)
+        which, index = expand_ranges(ranges.low, ranges.high)
         event, owner = ranges.event[which], ranges.owner[which]
         start, end = ranges.where(owner, index)
         is_reported = self._reported(end)
@@ -150,7 +150,7 @@ class _MemberEvaluator:
         if is_waiting.any():
             least_end = min(c, int(ints(rows, RE)[is_waiting].min()))
             waiting = rows.filter(pa.array(is_waiting))
-            in_waiting_group = matching(table, waiting, list(self.keys)) if self.keys else True
+            in_waiting_group = is_matching(table, waiting, list(self.keys)) if self.keys else True
             is_needed |= in_waiting_group & self.assigner.needed(group, table, least_end)
         return [is_needed]
 
@@ -214,7 +214,7 @@ class WindowEvaluator(_MemberEvaluator):
             columns[LAST_END] = events.column(RE)
             partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
 
-        place = placed(
+        place = node_covers(
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
             lambda row: table.select(self.keys).take(row.column(HEAD)),
         )
@@ -246,12 +246,12 @@ class WindowEvaluator(_MemberEvaluator):
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
-        return table.take(pa.array(np.lexsort((*ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
+        return table.take(pa.array(np.lexsort((*column_ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
 
     def _spanned(
         self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
     ) -> RangedMembers:
-        first = places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
+        first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order:
             place = np.empty(table.num_rows, np.int64)
@@ -291,11 +291,11 @@ class TopKEvaluator(_MemberEvaluator):
         """A sort by window and value; SQL's RANK."""
         table = inputs[0]
         members = self._members(self._ranges(table, since, upto))
-        value = ranks(table, [self.by])[0][members.event].astype(np.int64)
+        value = column_ranks(table, [self.by])[0][members.event].astype(np.int64)
         value = -value if self.desc else value
         if self.ties == "break":
             place = np.empty(table.num_rows, np.int64)
-            rest = (ints(table, RE), ints(table, LE), *reversed(ranks(table, self.payload)))
+            rest = (ints(table, RE), ints(table, LE), *reversed(column_ranks(table, self.payload)))
             place[np.lexsort(rest)] = np.arange(table.num_rows)
             order = np.lexsort((place[members.event], value, members.index, members.owner))
         else:
@@ -305,7 +305,7 @@ class TopKEvaluator(_MemberEvaluator):
         first = np.zeros(len(order), np.int64)
         rank = first
         if len(order):
-            new = changes(members.owner[order], members.index[order])
+            new = is_new_pair(members.owner[order], members.index[order])
             first = np.maximum.accumulate(np.where(new, number, 0))
             new[1:] |= value[1:] != value[:-1]
             rank = np.maximum.accumulate(np.where(new, number, 0)) - first + 1
@@ -313,7 +313,7 @@ class TopKEvaluator(_MemberEvaluator):
         is_best = rank <= self.k if self.ties == "keep" else number < self.k
         last_end = np.zeros(0, np.int64)
         if self.waits_for_members and len(order):
-            of_window = np.flatnonzero(changes(members.owner[order], members.index[order]))
+            of_window = np.flatnonzero(is_new_pair(members.owner[order], members.index[order]))
             last_ends = np.maximum.reduceat(ints(table, RE)[members.event[order]], of_window)
             last_end = np.repeat(last_ends, np.diff(np.append(of_window, len(order))))[is_best]
         order, rank, number = order[is_best], rank[is_best], number[is_best]

@@ -9,8 +9,8 @@ import pyarrow as pa
 
 from streamq.plan.partial import Ints
 from streamq.plan.reduction import CopiedMembers, MemberReduction, RangedMembers, RangeReduction, Reduction
-from streamq.runtime.columnar import runs
-from streamq.runtime.values import ranks
+from streamq.runtime.columnar import expand_ranges
+from streamq.runtime.values import column_ranks
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
@@ -29,7 +29,7 @@ def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str
 
 
 def _copied(members: RangedMembers) -> CopiedMembers:
-    row, number = runs(members.first, members.last)
+    row, number = expand_ranges(members.first, members.last)
     order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
     rows = members.rows.take(pa.array(row))
     return CopiedMembers(rows, number, members.n, order, members.lasts(row, number), members.window)
@@ -37,4 +37,4 @@ def _copied(members: RangedMembers) -> CopiedMembers:
 
 def payload_order(table: pa.Table, names: Sequence[str], le: Ints, re: Ints) -> Ints:
     """Rows in the order of (LE, payload, RE): what ordered aggregates go by."""
-    return np.lexsort((re, *reversed(ranks(table, names)), le))
+    return np.lexsort((re, *reversed(column_ranks(table, names)), le))

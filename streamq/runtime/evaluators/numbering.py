@@ -12,15 +12,15 @@ from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 
-def distinct(g: Ints, at: Ints) -> tuple[Ints, Ints]:
+def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
     """The distinct pairs, in order."""
     order = np.lexsort((at, g))
     g, at = g[order], at[order]
-    new = changes(g, at)
+    new = is_new_pair(g, at)
     return g[new], at[new]
 
 
-def beyond(t: Ints | int, mark: Ints) -> Ints:
+def distance_behind(t: Ints | int, mark: Ints) -> Ints:
     """How far instants lie behind others, at most as long as the axis."""
     with np.errstate(over="ignore"):
         distance = t - mark
@@ -28,28 +28,28 @@ def beyond(t: Ints | int, mark: Ints) -> Ints:
     return np.where((t < mark) & (distance > 0), MINUS_INFINITY + 1, distance)
 
 
-def changes(a: Ints, b: Ints) -> Mask:
+def is_new_pair(a: Ints, b: Ints) -> Mask:
     """Where an ordered pair is another than the one before."""
     new = np.ones(len(a), bool)
     new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     return new
 
 
-def places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
+def find_places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
     """Where each (g, t) stands among the ordered pairs, which hold it."""
     every = np.unique(at)
     m = len(every) + 1
     return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
 
 
-def bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
+def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
     """The first and last place of each group among ordered places."""
     return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
 
 
-def first_in(group: Ints, wanted: Mask, g: Ints) -> Ints:
+def first_place(group: Ints, wanted: Mask, g: Ints) -> Ints:
     """The first wanted place of each group, behind its last if there is none."""
-    first, last = bounds(group, g)
+    first, last = group_bounds(group, g)
     places = np.flatnonzero(wanted)
     place = np.searchsorted(places, first)
     return (

@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.columnar import ints, runs, with_column
+from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.overlap import grouped_codes, next_after
-from streamq.runtime.values import Ints, Mask, ranks
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ChopEvaluator(SettledProgress):
         table = inputs[0]
         le, re = ints(table, LE), ints(table, RE)
         low, high = grid_range(self.cells, table, since, upto)
-        which, index = runs(low, high)
+        which, index = expand_ranges(low, high)
         start, end = grid_lifetimes(self.cells, index)
         begin, end = np.maximum(le[which], start), np.minimum(re[which], end)
         # of a lifetime without an end only pieces that start before the bound
@@ -104,7 +104,7 @@ class DistinctIdsEvaluator(SettledProgress):
         if not table.num_rows:
             return table
         group, le, re = grouped_codes(table, self.ids), ints(table, LE), ints(table, RE)
-        order = np.lexsort((*reversed(ranks(table, self.names)), re, le, group))
+        order = np.lexsort((*reversed(column_ranks(table, self.names)), re, le, group))
         group, le = group[order], le[order]
         same = np.zeros(len(order), bool)
         # the one before has the same or the greatest smaller start

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, net, with_column
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
@@ -61,7 +61,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
-        deltas = net(concat(fresh[0])) if fresh[0] else None
+        deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.of(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
@@ -82,7 +82,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         """Raise ModuleFailed where rows of an operator have changed before c, which it has promised not to do."""
         rows = self.own_rows(delta)
         rows = with_column(rows, RE, np.minimum(ints(rows, RE), c))
-        changed = net(rows.filter(pa.array(ints(rows, LE) < c)))
+        changed = net_deltas(rows.filter(pa.array(ints(rows, LE) < c)))
         if changed.num_rows:
             row = python_rows(changed.slice(0, 1))[0]
             shown = ", ".join(f"{n} = {v!r}" for n, v in row.items() if not n.startswith("__"))

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, net
+from streamq.runtime.columnar import concat, net_deltas
 from streamq.runtime.consistency import align
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
@@ -76,7 +76,7 @@ class CtisKernel(UncombinedKernel):
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:
             return c
-        rows = net(concat(every))
+        rows = net_deltas(concat(every))
         rows = rows.filter(pc.greater_equal(rows.column(RE), c)) if c != INFINITY else rows.slice(0, 0)
         state.replace("open", "0", rows)
         return min(c, pc.min(rows.column(LE)).as_py()) if rows.num_rows else c

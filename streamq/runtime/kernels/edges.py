@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import codes, concat, ints, net, with_column
+from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import (
     Arrival,
@@ -35,7 +35,7 @@ from streamq.runtime.kernel import (
 )
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.repetitions import repetitions
-from streamq.runtime.values import Ints, Mask, ranks
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class EdgesKernel(UncombinedKernel):
         if self.from_end and cti != INFINITY:
             # the edge that closes an event brings another payload, from its start on
             cti = int(chains.since[chains.open_at(cti)].min(initial=cti))
-        deltas = net(concat([before, after]))
+        deltas = net_deltas(concat([before, after]))
         return Output(deltas if deltas.num_rows else None, cti, totals)
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
@@ -96,7 +96,7 @@ class EdgesKernel(UncombinedKernel):
         number, _ = codes(edges, self.key)
         rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
         opens = edges.column(OPENS).to_numpy()
-        order = np.lexsort([*reversed(ranks(edges, rest)), ~old, opens, ints(edges, LE), number])
+        order = np.lexsort([*reversed(column_ranks(edges, rest)), ~old, opens, ints(edges, LE), number])
         return edges.take(pa.array(order)), old[order], number[order]
 
     def _ties(self, edges: pa.Table, number: Ints) -> Mask:

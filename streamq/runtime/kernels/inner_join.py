@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import hold, reach
-from streamq.runtime.columnar import concat, ints, net, with_column
+from streamq.runtime.bins import bin_reach, hold
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
@@ -55,9 +55,9 @@ class InnerJoinKernel(UncombinedKernel):
         if clock.c != INFINITY:
             for port in (0, 1):
                 if (table := fresh[port]) is not None:
-                    hold(state, f"side{port}", table, net)
+                    hold(state, f"side{port}", table, net_deltas)
         self._forget(state, clock.c)
-        table = net(concat(out)) if out else None
+        table = net_deltas(concat(out)) if out else None
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
 
     def _taken(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
@@ -81,9 +81,9 @@ class InnerJoinKernel(UncombinedKernel):
         first, last = le.min(), re.max()
         tables = []
         for bin in state.bins(f"side{port}"):
-            low, high = reach(bin)
+            low, high = bin_reach(bin)
             if first < high and last > low and ((re > low) & (le < high)).any():
-                table = state.read(f"side{port}", bin, net)
+                table = state.read(f"side{port}", bin, net_deltas)
                 if table is not None:
                     tables.append(table)
         return concat(tables) if tables else None
@@ -93,5 +93,5 @@ class InnerJoinKernel(UncombinedKernel):
             return
         for port in (0, 1):
             for bin in state.bins(f"side{port}"):
-                if c == INFINITY or reach(bin)[1] < c:
+                if c == INFINITY or bin_reach(bin)[1] < c:
                     state.drop(f"side{port}", bin)

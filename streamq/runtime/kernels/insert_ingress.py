@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import hold, reach, starts
+from streamq.runtime.bins import bin_reach, bin_starts, hold
 from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
@@ -86,7 +86,7 @@ class InsertIngressKernel(UncombinedKernel):
         le = np.unique(ints(table, LE))
         tables = []
         for bin in state.bins(ROWS):
-            low, high = starts(bin)
+            low, high = bin_starts(bin)
             if np.searchsorted(le, low) < np.searchsorted(le, high):
                 rows = state.read(ROWS, bin)
                 if rows is not None:
@@ -95,5 +95,5 @@ class InsertIngressKernel(UncombinedKernel):
 
     def _forget(self, state: KernelBaskets, c: int) -> None:
         for bin in state.bins(ROWS):
-            if c == INFINITY or reach(bin)[1] < c:
+            if c == INFINITY or bin_reach(bin)[1] < c:
                 state.drop(ROWS, bin)

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, matching, with_column
+from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
@@ -34,8 +34,8 @@ from streamq.runtime.retractions import (
     EventRow,
     Lifetimes,
     Moves,
-    by_event,
-    cut_off,
+    chains_by_event,
+    is_cut_off,
     lifetimes_without,
     with_lateness,
     without_cycles,
@@ -162,7 +162,7 @@ class PhysicalKernel(UncombinedKernel):
     ) -> tuple[list[pa.Table], Moves]:
         """Live rows moved, and the moves that are left over."""
         live = concat(every)
-        near = matching(live, moves, [self.id] if self.id else [LE])
+        near = is_matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
         rows, numbered_anew = self._by_event(candidates, moves)
         open_moves = [(number, numbered_anew[number]) for number, _ in open_moves]
@@ -194,13 +194,13 @@ class PhysicalKernel(UncombinedKernel):
         if applied is None:
             return open_moves
         numbers = np.array([number for number, _ in open_moves])
-        again = set(numbers[matching(moves.take(pa.array(numbers)), applied, names)].tolist())
+        again = set(numbers[is_matching(moves.take(pa.array(numbers)), applied, names)].tolist())
         matched.repeated += [number for number, _ in open_moves if number in again]
         return [(number, move) for number, move in open_moves if number not in again]
 
     def _by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
         """The rows without their payload, with the number of the event that they speak of: by its id, or by all that it is."""
-        return by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
+        return chains_by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
     def _emit(self, candidates: pa.Table, before: list[Lifetimes], after: list[Lifetimes], out: list[pa.Table]) -> None:
         """What was passed on of the live rows is taken back, and passed on as it is now."""
@@ -276,7 +276,7 @@ class PhysicalKernel(UncombinedKernel):
         if lost.all() or not lost.any():
             return lost
         (rows,) = self._by_event(moves)
-        return cut_off(rows, lost)
+        return is_cut_off(rows, lost)
 
     def _settle(self, state: KernelBaskets, clock: Clock) -> None:
         if clock.c == clock.c_before:
@@ -294,4 +294,4 @@ class PhysicalKernel(UncombinedKernel):
         state.replace(LIVE, "0", unsettled)
         applied = state.read_all(APPLIED)
         if applied is not None and self.id is not None:
-            state.replace(APPLIED, "0", applied.filter(pa.array(matching(applied, unsettled, [self.id]))))
+            state.replace(APPLIED, "0", applied.filter(pa.array(is_matching(applied, unsettled, [self.id]))))

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net, with_column
+from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -126,7 +126,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         rows = self._evaluated(state, histories, fresh, clock, upto=upto, totals=totals)
         reported = rows.select(self._reported_columns(rows)).filter(pa.array(self._is_sent(rows, clock)))
         change = self._difference(state, reported, clock.c_before)
-        delta = net(change.drop_columns([LAST_END])) if LAST_END in change.column_names else change
+        delta = net_deltas(change.drop_columns([LAST_END])) if LAST_END in change.column_names else change
 
         progress = clock.by_port or (clock.c,) * len(self.inputs)
         cti = self.evaluator.cti(histories, rows, progress) if clock.c != MINUS_INFINITY else MINUS_INFINITY
@@ -214,7 +214,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if old is None:
             return new
         old = old.filter(pa.array(self._is_open(old, c_before)))
-        return net(concat([new, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
+        return net_deltas(concat([new, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
 
     def _keep(
         self,
@@ -243,14 +243,16 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             needed_events = histories[port].filter(pa.array(needed[port]))
             state.values[f"kept{port}"] = needed_events.num_rows
             state.replace(
-                f"in{port}", BIN, net(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64)))
+                f"in{port}",
+                BIN,
+                net_deltas(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64))),
             )
         state.append("reported", BIN, change)
         is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
         reported = state.read("reported", BIN) if is_due else None
         if reported is not None and (needed is not None or state.crowded("reported", BIN, reported, self.compact_at)):
             still_changes = (ints(reported, RE) >= c) | waits_for_members(reported, c)
-            state.replace("reported", BIN, net(reported.filter(pa.array(still_changes))))
+            state.replace("reported", BIN, net_deltas(reported.filter(pa.array(still_changes))))
 
     def _outgrown(self, state: KernelBaskets, port: int, history: pa.Table, c: int) -> bool:
         """Whether a history has doubled since it was rewritten, and half of its events are settled."""
@@ -275,7 +277,7 @@ def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
     if not tables:
         return whole.empty_table()
-    summed = net(concat(tables))
+    summed = net_deltas(concat(tables))
     weight = ints(summed, WEIGHT)
     rows = summed.select(whole.names)
     if (weight == 1).all():

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, net
+from streamq.runtime.columnar import concat, net_deltas
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.time import INFINITY
@@ -42,7 +42,7 @@ class SettleKernel(UncombinedKernel):
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:
             return Output(None, clock.c)
-        rows = net(concat(every))
+        rows = net_deltas(concat(every))
         settled = pc.less(rows.column(RE), clock.c) if clock.c != INFINITY else pa.array(np.ones(rows.num_rows, bool))
         waiting = rows.filter(pc.invert(settled))
         if fresh or pc.any(settled).as_py():

@@ -19,7 +19,16 @@ from streamq.choices import CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, NodeCover, Partial
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, matching, net, runs, unit_weights, with_column
+from streamq.runtime.columnar import (
+    concat,
+    expand_ranges,
+    group,
+    ints,
+    is_matching,
+    net_deltas,
+    unit_weights,
+    with_column,
+)
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
@@ -27,7 +36,7 @@ from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, BinSpans, OpenWindows, first_open, least_open
-from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, placed
+from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, node_covers
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -255,7 +264,7 @@ class WindowAggregateKernel:
     @property
     def place(self) -> Callable[[pa.Table], NodeCover]:
         """Tell errors where the window of a row lies, and its group."""
-        return placed(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
+        return node_covers(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         windows = self._windows(partials, first, last) if first <= last else None
@@ -269,7 +278,7 @@ class WindowAggregateKernel:
         inside = low <= high
         if not inside.any():
             return None
-        which, index = runs(low[inside], high[inside])
+        which, index = expand_ranges(low[inside], high[inside])
         keys = (
             new.select(list(self.keys)).filter(pa.array(inside)).take(pa.array(which))
             if self.keys
@@ -308,15 +317,17 @@ class WindowAggregateKernel:
         """
         index = ints(dirty, INDEX)
         first, last = int(index.min()), int(index.max())
-        touched = everything.filter(pa.array(matching(everything, dirty, list(self.keys)))) if self.keys else everything
+        touched = (
+            everything.filter(pa.array(is_matching(everything, dirty, list(self.keys)))) if self.keys else everything
+        )
         fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
         reported = self._reported.between(state, first, last)
         old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in reported]
         if not (fresh or old):
             return []
         both = self._reported.rows([*old, *fresh])
-        both = both.filter(pa.array(matching(both, dirty, [*self.keys, INDEX])))
-        return [deltas] if (deltas := net(both)).num_rows else []
+        both = both.filter(pa.array(is_matching(both, dirty, [*self.keys, INDEX])))
+        return [deltas] if (deltas := net_deltas(both)).num_rows else []
 
     def _final_rows(
         self,

@@ -21,7 +21,15 @@ from streamq.errors import ModuleFailed, sentence
 from streamq.plan.named_object import NamedObject
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.returns import Lifetime, ReturnError, RowShape, fit, plain_result, reason_of, shortened
+from streamq.runtime.user_code.returns import (
+    Lifetime,
+    ReturnError,
+    RowShape,
+    fit_to_type,
+    plain_result,
+    reason_of,
+    short_text,
+)
 from streamq.runtime.user_code.states import ModuleStates, WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
@@ -54,11 +62,11 @@ class ModuleCall:
 
         In checking mode it is computed twice, and the results must be the same; raises ReturnError where they are not.
         """
-        result, state = limited(compute, self.time_limit)
+        result, state = call_with_limit(compute, self.time_limit)
         if self.checked:
-            again, _ = limited(compute, self.time_limit)
+            again, _ = call_with_limit(compute, self.time_limit)
             if pickled(again) != pickled(result):
-                raise ReturnError(f"two calls with the same events gave {shortened(result)} and {shortened(again)}")
+                raise ReturnError(f"two calls with the same events gave {short_text(result)} and {short_text(again)}")
         return result, state
 
     def reason(self, error: BaseException, about: str) -> str:
@@ -74,7 +82,7 @@ class ModuleCall:
 
 def shown_values(values: Mapping[str, Any]) -> str:
     """Return arguments, or the keys of a group, as errors show them: ``v = 3, w = None``."""
-    return ", ".join(show_argument(name, shortened(value)) for name, value in values.items())
+    return ", ".join(show_argument(name, short_text(value)) for name, value in values.items())
 
 
 def shown_instant(ticks: int, axis: pa.DataType) -> str:
@@ -105,7 +113,7 @@ class WindowCall(ModuleCall, NamedObject):
     def value(self, result: Any, window: tuple[int, int]) -> Any:
         """Return what the module gave as a value of the result column; raises ReturnError for what is none."""
         if self.rows is None:
-            return fit(plain_result(result), self.to, self.shown_type)
+            return fit_to_type(plain_result(result), self.to, self.shown_type)
         return self.rows.rows(result, self.axis, lambda lifetime: self._placed(lifetime, window))
 
     @property
@@ -172,7 +180,7 @@ class StepCall(ModuleCall):
         In checking mode both calls get a copy of the state.
         """
         body = pickled(state) if self.checked else b""
-        step = unchanging(self.step, "step") if self.checked else self.step
+        step = forbid_changes(self.step, "step") if self.checked else self.step
 
         def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
             before = pickle.loads(body) if self.checked else state
@@ -184,7 +192,7 @@ class StepCall(ModuleCall):
 
     def _parts(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
         if not isinstance(result, tuple) or len(result) != 2:
-            raise ReturnError(f"a step gives (state, rows), and this one {shortened(result)}")
+            raise ReturnError(f"a step gives (state, rows), and this one {short_text(result)}")
         state, rows = result
         return state, self.rows.rows(rows, pa.int64(), _has_no_window)
 
@@ -193,7 +201,7 @@ def _has_no_window(lifetime: object) -> tuple[int, int | None]:
     raise ReturnError("a row has a lifetime of its own")
 
 
-def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
+def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     """Return a call that raises ReturnError where code changes a state or values that it is given."""
 
     def watched(*arguments: Any) -> Any:
@@ -202,17 +210,17 @@ def unchanging(call: Callable[..., Any], what: str) -> Callable[..., Any]:
         # unequal pickles may be of equal values
         if pickled(arguments) != before and not _is_same(pickle.loads(before), arguments):
             raise ReturnError(
-                f"{what} changes what it is given: from {shortened(pickle.loads(before))} to {shortened(arguments)}"
+                f"{what} changes what it is given: from {short_text(pickle.loads(before))} to {short_text(arguments)}"
             )
         return result
 
     return watched
 
 
-def unchanging_module(module: ModuleStates) -> ModuleStates:
+def forbid_module_changes(module: ModuleStates) -> ModuleStates:
     """Return a module whose methods raise ReturnError where they change a state or values that they are given."""
     methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
-    watched: dict[str, Any] = {name: unchanging(call, name) for name, call in methods.items() if call is not None}
+    watched: dict[str, Any] = {name: forbid_changes(call, name) for name, call in methods.items() if call is not None}
     return replace(module, **watched)
 
 
@@ -226,7 +234,7 @@ def _is_same(before: Any, now: Any) -> bool:
     return bool(np.all(before == now))
 
 
-def limited(compute: Callable[[], Any], seconds: float | None) -> Any:
+def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
     """Return what ``compute`` gives, or raise CallTimeout if it takes longer; without a limit it is just called.
 
     It then runs in a thread, which is interrupted as soon as it comes back to Python's interpreter.
@@ -265,7 +273,7 @@ def pickled(value: Any) -> bytes:
         try:
             return cloudpickle.dumps(value)
         except Exception as error:
-            raise ReturnError(f"{shortened(value)} cannot be pickled ({reason_of(error)})") from error
+            raise ReturnError(f"{short_text(value)} cannot be pickled ({reason_of(error)})") from error
 
 
 __all__ = [
@@ -278,6 +286,6 @@ __all__ = [
     "pickled",
     "shown_instant",
     "shown_values",
-    "unchanging",
-    "unchanging_module",
+    "forbid_changes",
+    "forbid_module_changes",
 ]

@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.reduction import Mask
-from streamq.runtime.bucket import Hashes, beside, hashes
+from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.user_code.calls import pickled
-from streamq.runtime.values import Ints, bits
+from streamq.runtime.values import Ints, float_bits
 
 if TYPE_CHECKING:
     from streamq.runtime.user_code.module_walk import ModuleWalk
@@ -125,8 +125,8 @@ class WindowChanges:
         self.walk, self.memory, members = walk, memory, walk.members
         self.is_ordered = not walk.module.any_order
         start, end = members.window
-        self.groups = beside([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
-        self.windows = beside([self.groups, start.view(np.uint64), end.view(np.uint64)])
+        self.groups = combine_hashes([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
+        self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
         # what came now stands behind the members' rows
         self.fresh = memory.fresh.filter(pa.array(passes(memory.fresh))) if memory.fresh is not None else None
         self.first_fresh = members.rows.num_rows
@@ -137,7 +137,7 @@ class WindowChanges:
                 for n, column in walk.columns.items()
             }
             keys = [hashes(of_fresh.column(n)) for n in members.groups.column_names]
-            self.fresh_groups = beside([np.ones(of_fresh.num_rows, np.uint64), *keys])
+            self.fresh_groups = combine_hashes([np.ones(of_fresh.num_rows, np.uint64), *keys])
         self.content = _content(walk.columns, self.first_fresh + (0 if self.fresh is None else self.fresh.num_rows))
 
     def digests(self, block: WindowBlock) -> Hashes:
@@ -152,7 +152,7 @@ class WindowChanges:
             member_hashes = _timed(member_hashes, *self.walk.members.cut(block.row, window))
         if self.is_ordered:
             place = np.arange(len(block.row)) - np.repeat(np.asarray(block.ends[:-1]), lengths)
-            member_hashes = beside([member_hashes, place.view(np.uint64)])
+            member_hashes = combine_hashes([member_hashes, place.view(np.uint64)])
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(member_hashes)])
         ends = np.asarray(block.ends)
         digests: Hashes = sums[ends[1:]] - sums[ends[:-1]]
@@ -231,12 +231,12 @@ class StateChange:
 
 def _content(columns: Mapping[str, pa.Array], count: int) -> Hashes:
     """A number for each row that tells its values from others; of floats their bits count."""
-    parts = [hashes(bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
-    return beside([np.ones(count, np.uint64), *parts])
+    parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
+    return combine_hashes([np.ones(count, np.uint64), *parts])
 
 
 def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
-    return beside([row_hashes, start.view(np.uint64), end.view(np.uint64)])
+    return combine_hashes([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 
 __all__ = [

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.reduction import Mask, RangedMembers, ReducedColumn
-from streamq.runtime.columnar import runs, with_column
+from streamq.runtime.columnar import expand_ranges, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
@@ -79,7 +79,7 @@ class ModuleWalk:
             done = int(total[first - 1]) if first else 0
             last = max(first, int(np.searchsorted(total, done + COPIES, "right")) - 1)
             is_in = (low <= last) & (high >= first)
-            which, window = runs(np.maximum(low[is_in], first), np.minimum(high[is_in], last))
+            which, window = expand_ranges(np.maximum(low[is_in], first), np.minimum(high[is_in], last))
             row = self.rows[is_in][which][np.argsort(window, kind="stable")]
             yield WindowBlock(first, row, [0, *np.cumsum(counts[first : last + 1]).tolist()])
             first = last + 1

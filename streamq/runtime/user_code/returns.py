@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.user_code.states import ticks_of
+from streamq.runtime.user_code.states import instant_to_ticks
 from streamq.time import INFINITY
 
 SHOWN = 60
@@ -32,7 +32,7 @@ class ReturnError(Exception):
     """A user's code returned what it may not return; the text says what."""
 
 
-def fit(result: Any, to: pa.DataType, shown_type: str) -> Any:
+def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
     """Return the result, if it is wholly of its type; raise ReturnError else."""
     try:
         is_fit = _agree(result, pa.scalar(result, to).as_py())
@@ -47,7 +47,7 @@ def _unfit(result: Any, to: pa.DataType, shown_type: str) -> ReturnError:
     if inspect.iscoroutine(result):
         result.close()  # or Python warns that nobody awaits it
     hint = _instead_of(result, to)
-    return ReturnError(f"{shortened(result)} is no {shown_type}{hint and f' ({hint})'}")
+    return ReturnError(f"{short_text(result)} is no {shown_type}{hint and f' ({hint})'}")
 
 
 def _instead_of(result: Any, to: pa.DataType) -> str:
@@ -106,7 +106,7 @@ def plain_result(result: Any) -> Any:
     return None if isinstance(result, float) and math.isnan(result) else result
 
 
-def shortened(value: Any) -> str:
+def short_text(value: Any) -> str:
     """The value as text, cut where it is long; of a collection of pandas or NumPy how many values it has."""
     import pandas as pd
 
@@ -183,12 +183,12 @@ class RowShape:
         for given_row in _each(result, is_wide=self.timed or len(self.names) > 1):
             instants, values = self._parts(given_row)
             lifetime = None if instants is None else _lifetime(*instants, axis)
-            row = {n: fit(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
+            row = {n: fit_to_type(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
             if self.keeps_lifetimes:
                 try:
                     start, end = in_window(lifetime)
                 except ReturnError as error:
-                    raise ReturnError(f"{error}: {shortened(given_row)}") from error
+                    raise ReturnError(f"{error}: {short_text(given_row)}") from error
                 row |= {START: start, LASTS: None if end is None else end - start}
             rows.append(row)
         if self.single and len(rows) != 1:
@@ -218,7 +218,7 @@ class RowShape:
         if len(values) == len(self.names):
             return None, dict(zip(self.names, values, strict=True))
         if not self.timed or len(values) != len(expected):
-            raise ReturnError(f"a row of {len(values)} values, {shortened(row)}, instead of {', '.join(expected)}")
+            raise ReturnError(f"a row of {len(values)} values, {short_text(row)}, instead of {', '.join(expected)}")
         return (values[0], values[1]), dict(zip(self.names, values[2:], strict=True))
 
 
@@ -227,11 +227,11 @@ def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
     ticks = []
     for instant in (start, end):
         try:
-            ticks.append(ticks_of(instant, axis))
+            ticks.append(instant_to_ticks(instant, axis))
         except (ValueError, OverflowError) as error:
-            raise ReturnError(f"{shortened(instant)} is no instant of the query ({error})") from error
+            raise ReturnError(f"{short_text(instant)} is no instant of the query ({error})") from error
     if ticks[0] == INFINITY:
-        raise ReturnError(f"{shortened(start)} is no start of a row")
+        raise ReturnError(f"{short_text(start)} is no start of a row")
     return ticks[0], ticks[1]
 
 
@@ -244,15 +244,25 @@ def _each(result: Any, *, is_wide: bool) -> Iterable[Any]:
     if isinstance(result, pd.DataFrame):
         return [dict(zip(result.columns, row, strict=True)) for row in result.itertuples(index=False, name=None)]
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
-        raise ReturnError(f"{shortened(result)} is no collection of rows (return a list of rows)")
+        raise ReturnError(f"{short_text(result)} is no collection of rows (return a list of rows)")
     if (
         is_wide
         and isinstance(result, tuple)
         and result
         and not any(isinstance(v, tuple | list | Mapping) for v in result)
     ):
-        raise ReturnError(f"{shortened(result)} is one row (return a list of rows)")
+        raise ReturnError(f"{short_text(result)} is one row (return a list of rows)")
     return result
 
 
-__all__ = ["FAILURES", "LASTS", "START", "RowShape", "ReturnError", "fit", "plain_result", "reason_of", "shortened"]
+__all__ = [
+    "FAILURES",
+    "LASTS",
+    "START",
+    "RowShape",
+    "ReturnError",
+    "fit_to_type",
+    "plain_result",
+    "reason_of",
+    "short_text",
+]

@@ -129,7 +129,7 @@ def instants_of(ticks: Ints, axis: pa.DataType) -> pa.Array:
     return pa.array(ticks, pa.int64(), mask=is_endless if is_endless.any() else None).cast(axis)
 
 
-def ticks_of(instant: Any, axis: pa.DataType) -> int:
+def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     """Return the ticks of an instant that a module gives; None, NaT, NA and NaN are an infinite end.
 
     An integer axis has integers, and whole floats (a column of pandas that lacks a value has no other numbers); a timestamp

@@ -25,7 +25,7 @@ from streamq.plan.passes import columns, is_opaque, nodes, rewrite
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
-from streamq.runtime.arrow_expr import check, evaluate
+from streamq.runtime.arrow_expr import check_in_process, evaluate
 from streamq.testing.oracle.expressions import lifetime, sql
 from streamq.testing.oracle.python_functions import Compute, Operand, PythonFunctions
 from streamq.user_code.udf import UserFunction
@@ -53,7 +53,7 @@ class Evaluated:
 
     def _computed(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
         try:
-            check(expr, schema, "oracle")
+            check_in_process(expr, schema, "oracle")
         except NeedsSpark as error:
             spark = self.session()
             if spark is None:

@@ -4,13 +4,13 @@ from pyspark.sql import types as t
 
 from streamq.compiler.rules.merge_selects import merge_selects, why_not
 from streamq.expressions import start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Select
 from streamq.plan.expr import Call, Col, Lit, Opaque
 from tests.compiler.rules.law import TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")
-RANDOM = Call(by_name("rand"), ()).cast("double")
+RANDOM = Call(function_of("rand"), ()).cast("double")
 
 
 def test_expressions_are_put_in_place_of_columns() -> None:

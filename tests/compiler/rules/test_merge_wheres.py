@@ -2,7 +2,7 @@ from pyspark.sql import types as t
 
 from streamq.compiler.rules.merge_wheres import merge_wheres, why_not
 from streamq.expressions import end
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.functions.logic import conjunction
 from streamq.operators import Where
 from streamq.plan.expr import Call, Cast, Col, Opaque
@@ -32,7 +32,7 @@ def test_a_remainder_by_a_constant_cannot_fail() -> None:
 
 
 def test_what_may_differ_from_call_to_call_stays() -> None:
-    for p in (Call(by_name("rand"), ()) > 0.5, Opaque(None, "x > 1").is_null()):
+    for p in (Call(function_of("rand"), ()) > 0.5, Opaque(None, "x > 1").is_null()):
         assert merge_wheres(Where(Where(TRIPS, p), V > 0)) is None
 
 

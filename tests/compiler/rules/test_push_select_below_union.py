@@ -1,6 +1,6 @@
 from streamq.compiler.rules.push_select_below_union import push_select_below_union, why_not
 from streamq.expressions import start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Union
 from streamq.plan.expr import Call, Col
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
@@ -13,6 +13,6 @@ def test_the_projection_goes_into_every_branch() -> None:
 
 
 def test_a_random_one_stays() -> None:
-    plan = Select(Union((TRIPS, MORE)), (("x", Call(by_name("rand"), ()).cast("double")),))
+    plan = Select(Union((TRIPS, MORE)), (("x", Call(function_of("rand"), ()).cast("double")),))
     assert push_select_below_union(plan) is None
     assert why_not(plan) == "x = cast(rand() as double) is not known to be deterministic"

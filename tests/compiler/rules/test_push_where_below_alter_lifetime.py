@@ -5,7 +5,7 @@ import pytest
 from streamq.choices import LengthKind
 from streamq.compiler.rules.push_where_below_alter_lifetime import push_where_below_alter_lifetime, why_not
 from streamq.expressions import duration, start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import AlterLifetime, Where
 from streamq.operators.lifetime_change import Length, Start
 from streamq.plan.expr import Call, Col, Expr
@@ -40,7 +40,7 @@ def test_the_rest_stays_above() -> None:
     [
         (start() > 3, None),
         ((K == "a") | (duration() > 3), None),
-        (Call(by_name("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
+        (Call(function_of("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
         (1 / V > 0.5, "1 / v > 0.5 may fail, and would see events that get no lifetime"),
     ],
 )

@@ -6,7 +6,7 @@ from streamq.aggregates.application import apply_aggregate
 from streamq.aggregates.lists import COLLECT
 from streamq.compiler.rules.push_where_below_explode import push_where_below_explode, why_not
 from streamq.expressions import start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Explode, Where, WindowAggregate
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.node import Node
@@ -35,7 +35,7 @@ def test_the_rest_stays_above() -> None:
     [
         (Col("all") > 1, None),
         ((K == "a") | (Col("all") > 1), None),
-        (Call(by_name("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
+        (Call(function_of("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
         (1 / Col("v") > 0.5, "1 / v > 0.5 may fail, and would see events without elements"),
     ],
 )

@@ -1,12 +1,12 @@
 from streamq.compiler.rules.push_where_below_select import push_where_below_select, why_not
 from streamq.expressions import end
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Select, Where
 from streamq.plan.expr import Call, Col, Opaque
 from tests.compiler.rules.law import STAYS, TRIPS, holds
 
 K, V, W = Col("k"), Col("v"), Col("w")
-X = (("key", K), ("x", V + 1), ("long", Call(by_name("upper"), (K,))))
+X = (("key", K), ("x", V + 1), ("long", Call(function_of("upper"), (K,))))
 
 
 def test_the_filter_goes_below() -> None:
@@ -30,7 +30,7 @@ def test_a_part_that_may_fail_does_not_overtake_one_that_stays() -> None:
 
 
 def test_nothing_goes_below_what_is_not_deterministic() -> None:
-    for e in (Call(by_name("uuid"), ()).cast("string"), Opaque(None, "upper(k)").cast("string")):
+    for e in (Call(function_of("uuid"), ()).cast("string"), Opaque(None, "upper(k)").cast("string")):
         plan = Where(Select(TRIPS, (("k", K), ("id", e))), K == "a")
         assert push_where_below_select(plan) is None
         assert "not known to be deterministic" in (why_not(plan) or "")

@@ -14,7 +14,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.rules.push_where_below_udo import push_where_below_udo, why_not
 from streamq.expressions import start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Explode, Union, Where, WindowAggregate
 from streamq.operators.user_rows import rows_of
 from streamq.plan.expr import Call, Col, Expr
@@ -137,7 +137,11 @@ def test_where_all_events_place_a_window_its_operator_alone_takes_those_that_pas
         (exploded(totals, TRIPS, "k", "v"), T > 1, "totals does not promise sq.filters_on('total')"),
         (exploded(totals, TRIPS, "k", "v"), start() > 1, None),
         (exploded(totals, TRIPS, "k", "v"), (K == "a") | (start() > 1), "k == 'a' or start() > 1 reads the lifetime"),
-        (exploded(totals, TRIPS, "k", "v"), Call(by_name("uuid"), ()) > K, "uuid() > k is not known to be determin"),
+        (
+            exploded(totals, TRIPS, "k", "v"),
+            Call(function_of("uuid"), ()) > K,
+            "uuid() > k is not known to be determin",
+        ),
         (exploded(ks, TRIPS, "k"), K == "a", "what fails of ks is set aside with all members of its window"),
         (exploded(Casting, TRIPS, "k", "w"), K == 1, "k has another type as an argument of Casting than as its"),
         (exploded(Casting, TRIPS, "v", "w"), T == 1, "total is double: values that are equal may differ"),

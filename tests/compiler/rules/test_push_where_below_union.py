@@ -1,6 +1,6 @@
 from streamq.compiler.rules.push_where_below_union import push_where_below_union, why_not
 from streamq.expressions import duration
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Union, Where
 from streamq.plan.expr import Call, Col
 from tests.compiler.rules.law import MORE, STAYS, TRIPS, holds
@@ -13,6 +13,6 @@ def test_the_filter_goes_into_every_branch() -> None:
 
 
 def test_a_random_one_stays() -> None:
-    plan = Where(Union((TRIPS, MORE)), Call(by_name("rand"), ()) > 0.5)
+    plan = Where(Union((TRIPS, MORE)), Call(function_of("rand"), ()) > 0.5)
     assert push_where_below_union(plan) is None
     assert why_not(plan) == "rand() > 0.5 is not known to be deterministic"

@@ -6,7 +6,7 @@ from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
 from streamq.compiler.rules.push_where_below_window import push_where_below_window, why_not
 from streamq.expressions import start
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Where, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col, Expr
@@ -43,7 +43,7 @@ def test_endless_lifetimes_keep_every_group() -> None:
         (("k",), start() > 3, None),
         (("k",), Col("n") > 3, None),
         (("k",), (K == "a") | (start() > 3), "k == 'a' or start() > 3 reads the window's lifetime"),
-        (("k",), Call(by_name("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
+        (("k",), Call(function_of("uuid"), ()) > K, "uuid() > k is not known to be deterministic"),
         (("w",), Col("w") > 1, "key w is floating: -0.0 and 0.0 are one group"),
         (("v",), 1 / Col("v") > 0.5, "1 / v > 0.5 may fail, and would see events of no reported window"),
     ],

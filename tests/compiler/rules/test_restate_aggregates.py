@@ -8,7 +8,7 @@ from streamq.aggregates.sums import SUM
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.compiler.rules.restate_aggregates import restate_aggregates
 from streamq.expressions import when
-from streamq.functions.catalogue import by_name
+from streamq.functions.catalogue import function_of
 from streamq.operators import Select, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Call, Col
@@ -49,7 +49,7 @@ def test_without_a_mean_nothing_is_done() -> None:
 def test_a_deviation_is_the_root_of_a_variance() -> None:
     left = WindowAggregate(TRIPS, ("k",), HOPPING, (("d", Aggregate(STDDEV, (W,))), ("p", Aggregate(STDDEV_POP, (W,)))))
     parts = (("__var0", Aggregate(VAR, (W,))), ("__var_pop0", Aggregate(VAR_POP, (W,))))
-    roots = (("d", Call(by_name("sqrt"), (Col("__var0"),))), ("p", Call(by_name("sqrt"), (Col("__var_pop0"),))))
+    roots = (("d", Call(function_of("sqrt"), (Col("__var0"),))), ("p", Call(function_of("sqrt"), (Col("__var_pop0"),))))
     holds(restate_aggregates, left, Select(WindowAggregate(TRIPS, ("k",), HOPPING, parts), (("k", Col("k")), *roots)))
 
 
@@ -57,7 +57,8 @@ def test_a_variance_that_is_there_is_used() -> None:
     variance = ("v", Aggregate(VAR, (W,)))
     left = WindowAggregate(TRIPS, (), HOPPING, (variance, ("d", Aggregate(STDDEV, (W,)))))
     right = Select(
-        WindowAggregate(TRIPS, (), HOPPING, (variance,)), (("v", Col("v")), ("d", Call(by_name("sqrt"), (Col("v"),))))
+        WindowAggregate(TRIPS, (), HOPPING, (variance,)),
+        (("v", Col("v")), ("d", Call(function_of("sqrt"), (Col("v"),)))),
     )
     holds(restate_aggregates, left, right)
 

@@ -26,8 +26,8 @@ from tests.mutation.comparisons.runs import SURVIVES, TESTS, Notes, Settings, Tr
 from tests.mutation.comparisons.trying import queries
 
 RUNTIME = (
-    "bins", "carried", "columnar", "consistency", "egress", "lateness", "lifetimes", "overlap", "pairs", "partial", "partials",
-    "progress", "repetitions", "stage", "values",
+    "bins", "built_in_partials", "columnar", "consistency", "lateness", "lifetimes", "overlap", "progress", "progress_map",
+    "range_partials", "repetitions", "replacements", "result_rows", "stage", "values",
 )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import ModuleFailed
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.event import LE, WEIGHT
 from streamq.time import INFINITY
 from tests.programs import compiled
@@ -24,7 +24,7 @@ def physical(*items: Any) -> sq.Stream:
 
 
 def run(stream: sq.Stream, *, late_output: bool = True) -> LocalRun:
-    plan = rewrite(numbered(stream.plan)[0]).plan
+    plan = rewrite(number_sources(stream.plan)[0]).plan
     return LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, late_output=late_output))
 
 

@@ -13,7 +13,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.event import LE, RE
 from streamq.stream import Stream
 from streamq.time import INFINITY
@@ -75,7 +75,7 @@ def physical(*items: Any) -> Stream:
 
 
 def run(query: Any, output: str = OutputForm.CHANGELOG, **options: Any) -> LocalRun:
-    plan = numbered(query(physical(sq.insert(0, 1, v=0), sq.cti(0))).plan)[0]
+    plan = number_sources(query(physical(sq.insert(0, 1, v=0), sq.cti(0))).plan)[0]
     return LocalRun(compiled(plan, output, buckets=1, **options))
 
 
@@ -303,7 +303,7 @@ def test_what_is_late_for_a_time_bound_operator_goes_by_the_cti_itself() -> None
 
     rows = [(4, 5, {"v": 0}), (-7, -6, {"v": 1}), (9, 10, {"v": 2})]
     s = sq.events(rows, name="s", progress=sq.generate(10)).to_points()
-    plan = numbered(s.tumbling_window(5).select(echo("v")).plan)[0]
+    plan = number_sources(s.tumbling_window(5).select(echo("v")).plan)[0]
     live = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=1))
     (table,) = s.tables.values()
     deltas = [live.batch({name: table.slice(i, 1) for name in s.tables}) for i in range(3)]

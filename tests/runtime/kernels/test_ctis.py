@@ -10,7 +10,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.ctis import OPEN, ROWS, CtisKernel
@@ -46,7 +46,7 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
 
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
     """The result's CTI after each micro-batch of rows by number."""
-    plan, made = rewrite(numbered(query.plan)[0]).plan, []
+    plan, made = rewrite(number_sources(query.plan)[0]).plan, []
     run = LocalRun(compiled(plan, OutputForm.CHANGELOG, ctis=True, buckets=buckets))
     for batch in batches:
         run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})

@@ -9,9 +9,9 @@ import pytest
 
 import streamq as sq
 from streamq.choices import OutputForm
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.bins import ENDLESS, reach
+from streamq.runtime.bins import ENDLESS, bin_reach
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -45,7 +45,7 @@ class Join:
 
     def __init__(self) -> None:
         events = [sq.events([(1, 2, {"k": 1})], name=name) for name in ("a", "b")]
-        plan = numbered(events[0].join(events[1], on="k").plan)[0]
+        plan = number_sources(events[0].join(events[1], on="k").plan)[0]
         stages = compiled(plan, OutputForm.CHANGELOG).stages
         self.kernel = next(h.kernel for s in stages for h in s.hosted if isinstance(h.kernel, InnerJoinKernel))
         self.store, self.c = Reads(), MINUS_INFINITY
@@ -93,7 +93,7 @@ def test_a_micro_batch_reads_only_the_bins_that_its_events_overlap() -> None:
     join.store.bins(RIGHT)
     assert join.advance([(1_600, 1_605, 7, 1)]) == [(1_600, 1_605, 7, 1)]
     read = join.store.bins(RIGHT)
-    assert all(low < 1_605 and high > 1_600 for low, high in map(reach, read))
+    assert all(low < 1_605 and high > 1_600 for low, high in map(bin_reach, read))
     assert len(read) <= 4
     assert join.advance([(5_000, 5_005, 7, 1)]) == []
     assert join.store.bins(RIGHT) == set()
@@ -120,7 +120,7 @@ def test_state_is_forgotten_as_the_cti_moves() -> None:
         rows = [(50 * i + n, 50 * i + n + 20, n, 1) for n in range(5)]
         assert len(join.advance(rows, rows, 50 * i)) == 5
         most = max(most, len(join.store.held))
-        assert all(reach(bin)[1] >= 50 * i for port in (LEFT, RIGHT) for bin in join.held(port))
+        assert all(bin_reach(bin)[1] >= 50 * i for port in (LEFT, RIGHT) for bin in join.held(port))
     assert most < 30
     join.advance([(20_000, INFINITY, 1, 1)], c=15_000)
     assert join.held(LEFT)[-1] == ENDLESS
@@ -140,7 +140,7 @@ def test_a_bin_reaches_as_far_as_its_events() -> None:
     rows: list[Any] = [(-1_000, -999), (-7, 300), (0, 1), (5, 1 << 40), (-(1 << 61), 1 << 61), (MINUS_INFINITY + 1, 4)]
     for le, re in rows:
         join.advance([(le, re, 7, 1)])
-        low, high = reach(join.held(LEFT)[-1])
+        low, high = bin_reach(join.held(LEFT)[-1])
         assert low <= le and re <= high, (le, re)
     assert all(join.advance(right=[(re - 1, re, 7, 1)]) for _, re in rows)
 

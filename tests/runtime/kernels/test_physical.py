@@ -13,7 +13,7 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, DictStore
 from tests.programs import compiled
@@ -30,7 +30,7 @@ def run(
         if named:
             s = s._derive(replace(s.plan, id="v"))
         if live is None:
-            live = LocalRun(compiled(numbered(s.plan)[0], OutputForm.CHANGELOG, buckets=1, level=level))
+            live = LocalRun(compiled(number_sources(s.plan)[0], OutputForm.CHANGELOG, buckets=1, level=level))
         table = s.tables["p"]
         assert isinstance(table, pa.Table)
         found = live.batch({"p": table.slice(0, table.num_rows - 1)})
@@ -326,7 +326,7 @@ def test_after_a_dropped_retraction_that_adds_nothing_a_later_one_still_acts() -
     ]  # fmt: skip
     table = t.table("kind string, start bigint, end bigint, new_end bigint, id int", rows)
     query = sq.physical(table, id="id", name="s", progress=sq.explicit(), late="drop")
-    run = LocalRun(compiled(numbered(query.plan)[0], OutputForm.CHANGELOG, buckets=1, level=Level(0, 20)))
+    run = LocalRun(compiled(number_sources(query.plan)[0], OutputForm.CHANGELOG, buckets=1, level=Level(0, 20)))
     run.batch({"s": table.slice(0, 4)})
     assert run.batch({"s": table.slice(4, 1)}).num_rows == 0
     assert [(r["__le"], r["__re"]) for r in run.batch({"s": table.slice(5)}).to_pylist()] == [(20, 30)]

@@ -13,7 +13,7 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.columnar import with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
@@ -31,7 +31,7 @@ def events(*rows: tuple[Any, ...]) -> Stream:
 
 def run(query: Any, output: str = OutputForm.CHANGELOG, **given: Any) -> LocalRun:
     """A query over ``s``; ``given`` are parameters of its kernel."""
-    program = compiled(numbered(query(events((0, 1, 0))).plan)[0], output, buckets=1)
+    program = compiled(number_sources(query(events((0, 1, 0))).plan)[0], output, buckets=1)
     program.stages = [
         replace(
             stage,

@@ -11,7 +11,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import ModuleFailed
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.event import LE
 from streamq.stream import Stream
 from tests.programs import compiled
@@ -40,7 +40,7 @@ def physical(*items: Any) -> Stream:
 
 
 def run(query: Any, output: str = OutputForm.CHANGELOG, **options: Any) -> LocalRun:
-    plan = numbered(query(physical(sq.insert(0, 1, v=0, k="a"), sq.cti(0))).plan)[0]
+    plan = number_sources(query(physical(sq.insert(0, 1, v=0, k="a"), sq.cti(0))).plan)[0]
     return LocalRun(compiled(plan, output, buckets=1, **options))
 
 

@@ -10,7 +10,7 @@ import pytest
 import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock
 from streamq.runtime.kernels.settle import SettleKernel
@@ -23,7 +23,7 @@ from tests.programs import compiled
 
 def test_rows_wait_until_they_are_settled() -> None:
     s = sq.events([sq.insert(1, None, v=3), sq.insert(2, 5, v=4), sq.retract(1, None, 8, v=3)], name="p")
-    live = LocalRun(compiled(numbered(s.plan)[0], OutputForm.FINAL, buckets=2))
+    live = LocalRun(compiled(number_sources(s.plan)[0], OutputForm.FINAL, buckets=2))
     assert live.batch(s.tables).num_rows == 0
     assert live.batch({}, [(None, 5)]).num_rows == 0, "an end at c may still be extended"
     assert live.batch({}, [(None, 6)]).column("v").to_pylist() == [4]
@@ -57,7 +57,7 @@ def test_what_a_filter_lets_in_later_does_not_come_into_a_final_window(output: s
     counted = [each.tumbling_window(5).select(n=sq.count()) for each in (s, s.to_points(), seen)]
     # read twice, once behind a step that makes several rows of one
     for query in (*counted[:2], counted[2].union(s.select(n=sq.lit(0).cast("bigint")))):
-        live = LocalRun(compiled(numbered(query.plan)[0], output, buckets=1), static=query.tables)
+        live = LocalRun(compiled(number_sources(query.plan)[0], output, buckets=1), static=query.tables)
         parts = [live.batch({"s": query.tables["s"].slice(i, 1)}) for i in range(len(items))]
         found = as_history(pa.concat_tables([*parts, live.finish()]).drop_columns(["__w"]))
         assert_same_history(found, oracle(query.plan, query.tables))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from streamq.operators.operator import BatchRun
-from streamq.operators.reach import REACH, reach
+from streamq.operators.reach import REACH, reach_frame
 from streamq.plan.node import Node
 from streamq.runtime.endpoints import Bound, endpoint, limit
 from streamq.runtime.event import LE, RE
@@ -18,21 +18,21 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def events_of(
+def batch_events(
     input: Node, df: DataFrame, run: BatchRun, keys: Sequence[str] = (), *, reads_bounds: bool = True
 ) -> BatchEvents:
     """The events of an input, ``df``; ``keys`` and ``reads_bounds`` as :class:`BatchEvents` has them."""
     return BatchEvents(
         df,
         input.schema,
-        bounded=lambda df, bound: bounded(df, [input], run, bound=bound),
+        bounded=lambda df, bound: add_bound(df, [input], run, bound=bound),
         is_bounded=input.traits.infinite or run.until is not None,
         keys=tuple(keys),
         reads_bounds=reads_bounds,
     )
 
 
-def bounded(
+def add_bound(
     df: DataFrame,
     inputs: Sequence[Node],
     run: BatchRun,
@@ -50,11 +50,11 @@ def bounded(
         return df.withColumn(UNTIL, F.lit(run.until))
     events = over if over is not None else df
     ends = events.agg(F.max(endpoint(F.col(LE), F.col(RE), COLUMNS)).alias("__end"), F.max(RE).alias("__greatest"))
-    come, last = reach(inputs, run), F.col("__end")
+    come, last = reach_frame(inputs, run), F.col("__end")
     if come is not None:
         ends, last = ends.crossJoin(F.broadcast(come)), F.greatest("__end", REACH)
     until = limit(bound, last, F.col("__greatest") == INFINITY, COLUMNS)
     return df.crossJoin(F.broadcast(ends.select(until.alias(UNTIL))))
 
 
-__all__ = ["bounded", "events_of"]
+__all__ = ["add_bound", "batch_events"]

@@ -8,7 +8,7 @@ from typing import Any
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 
-def shown(t: int, axis: str) -> str:
+def instant_text(t: int, axis: str) -> str:
     """Return an instant as a text, to the second where it is a whole one."""
     if t == INFINITY:
         return "its end"
@@ -17,19 +17,19 @@ def shown(t: int, axis: str) -> str:
     return show_ticks(t, axis).replace("T", " ").replace(".000000", "").removesuffix("Z")
 
 
-def finite(t: int | None) -> int | None:
+def finite_instant(t: int | None) -> int | None:
     """Return an instant; None for the two infinities."""
     return None if t in (INFINITY, MINUS_INFINITY) else t
 
 
 def instant_fields(name: str, t: int | None, axis: str) -> dict[str, Any]:
     """Return an instant in ticks as ``name``, and as ISO 8601, on a timestamp axis, as ``name_at``; None where it is none."""
-    return {name: finite(t), f"{name}_at": iso(t) if axis == TIMESTAMP and t is not None else None}
+    return {name: finite_instant(t), f"{name}_at": iso(t) if axis == TIMESTAMP and t is not None else None}
 
 
 def iso(t: int) -> str | None:
     """Return microseconds since 1970 as ISO 8601; None for an instant that no calendar has."""
-    if finite(t) is None:
+    if finite_instant(t) is None:
         return None
     try:
         return iso_moment(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=t))

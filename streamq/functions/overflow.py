@@ -12,12 +12,14 @@ from pyspark.sql.types import DataType
 from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow_type, rowwise
 
 
-def overflow(kind: DataType) -> str:
+def overflow_message(kind: DataType) -> str:
     """Spark's message where a result does not fit the type."""
     return OVERFLOW.format(to=kind.simpleString())
 
 
-def checked(strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array) -> Outcome:
+def overflow_checked(
+    strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array
+) -> Outcome:
     """The result of Arrow's strict function; where that overflows, Python's integers say on which rows, and those are faults."""
     try:
         return strict(*arrays), []
@@ -31,4 +33,4 @@ def checked(strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: Da
         return result
 
     integral = {8: t.ByteType, 16: t.ShortType, 32: t.IntegerType, 64: t.LongType}[bits]()
-    return rowwise(bounded, integral, overflow(kind), *arrays)
+    return rowwise(bounded, integral, overflow_message(kind), *arrays)
