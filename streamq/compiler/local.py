@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -19,7 +18,9 @@ from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.columnar import concat, decode, with_column
+from streamq.runtime.columnar import concat, decode
+from streamq.runtime.deltas import with_weights
+from streamq.runtime.result_rows import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages, merge_messages
@@ -172,11 +173,7 @@ class LocalRun:
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     """Rows of a result as one table, in the order of its columns, each with a weight."""
     names = [*schema.names, LE, RE, WEIGHT]
-    full = []
-    for table in tables:
-        if WEIGHT not in table.column_names:
-            table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
-        full.append(table.select(names))
+    full = [with_weights(table).select(names) for table in tables]
     kinds = [arrow_type(f.type) for f in schema.fields] + [pa.int64()] * 3
     empty = pa.table([pa.array([], k) for k in kinds], names=names)
     return concat([empty, *(t.cast(empty.schema) for t in full)])
@@ -195,19 +192,8 @@ def apply_steps(
     for name in feed.hashed:
         if name in columns and pa.types.is_floating(columns[name].type):
             columns[name] = _as_key(columns[name])
-    for name in feed.channel.columns:
-        if name not in columns:
-            columns[name] = _technical(rows, name)
-    return pa.table({name: columns[name] for name in feed.channel.columns})
-
-
-def _technical(rows: ArrowRows, name: str) -> pa.Array:
-    """A column beside the payload; declared points end a tick after their start, and rows that nothing says of are inserts."""
-    if name == RE:
-        return rows.ends
-    if name == WEIGHT and WEIGHT not in rows.technical:
-        return pa.array(np.ones(rows.count, np.int64))
-    return rows.technical[name]
+    lifetimes = rows.lifetimes
+    return pa.table({n: columns[n] if n in columns else lifetimes.column(n) for n in feed.channel.columns})
 
 
 def _as_key(column: pa.Array) -> pa.Array:

@@ -18,7 +18,7 @@ from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.source import Source
 from streamq.operators.step import SparkRows
 from streamq.plan.inference import infer
-from streamq.plan.lowering import as_key, ship_runtime
+from streamq.plan.lowering import as_key, end_column, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
@@ -243,8 +243,8 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
         kind = infer(expr, schema, "stream") if name in feed.hashed else None
         columns[name] = (column if kind is None else as_key(column, kind)).alias(name)
     for name in feed.lifetimes:
-        if name == RE and RE not in df.columns:
-            columns[RE] = (F.col(LE) + 1).alias(RE)
+        if name == RE:
+            columns[RE] = end_column(RE in df.columns).alias(RE)
         elif name == WEIGHT and WEIGHT not in df.columns:
             columns[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
         else:

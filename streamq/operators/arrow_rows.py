@@ -14,6 +14,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import evaluate, lifetime_part
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE
 
 
@@ -49,8 +50,13 @@ class ArrowRows(StepRows[pa.Array]):
 
     @property
     def ends(self) -> pa.Array:
-        """Their ends, in ticks; those of declared points are a tick after their starts."""
-        return self.technical[RE] if RE in self.technical else pc.add(self.starts, 1)
+        """Their ends, in ticks."""
+        return _array(self.lifetimes.column(RE))
+
+    @property
+    def lifetimes(self) -> pa.Table:
+        """Their columns beside the payload, with ends and weights."""
+        return with_weights(with_ends(pa.table(dict(self.technical))))
 
     def evaluate(self, expr: Expr) -> pa.Array:
         return _array(evaluate(expr, self.schema, dict(self.payload), self._lifetime, self.count))

@@ -22,7 +22,7 @@ from streamq.operators.source import (
     source_schema,
 )
 from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.lowering import spark_expression
+from streamq.plan.lowering import end_column, spark_expression
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import POINT, Field, Schema, quote
 from streamq.runtime.event import BAD, LAST_POINT, LE, RE
@@ -83,6 +83,4 @@ class Points(InsertSource):
         from pyspark.sql import functions as F
 
         df = keep_good(self.on_spark(run.tables[self.table], False))
-        return deduplicate(
-            self, df.select(LE, (F.col(LE) + 1).alias(RE), *(F.col(quote(f.name)) for f in self.payload))
-        )
+        return once(self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload)))

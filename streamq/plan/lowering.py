@@ -34,8 +34,7 @@ class DeltaColumns:
         from pyspark.sql import functions as F
 
         assert self.schema is not None
-        le = F.col("__le")
-        re = le + 1 if self.schema.shape == POINT else F.col("__re")
+        le, re = F.col("__le"), end_column(self.schema.shape != POINT)
         if part == "start":
             return instant(le, self.schema.axis)
         if part == "end":
@@ -72,8 +71,14 @@ def lifetime(schema: Schema) -> tuple[Column, Column]:
     """``__le`` and ``__re`` of a stream's deltas; declared points have no ``__re``."""
     from pyspark.sql import functions as F
 
-    le = F.col("__le")
-    return le, (le + 1 if schema.shape == POINT else F.col("__re")).alias("__re")
+    return F.col("__le"), end_column(schema.shape != POINT).alias("__re")
+
+
+def end_column(is_there: bool) -> Column:
+    """The end of a lifetime, a tick after its start where there is no column ``__re``."""
+    from pyspark.sql import functions as F
+
+    return F.col("__re") if is_there else F.col("__le") + 1
 
 
 def move_ticks(ticks: Column, by: int) -> Column:

@@ -261,14 +261,3 @@ def _of_one_width(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
             widest = max(decimals, key=lambda kind: kind.precision)
             tables = [with_column(t, name, t.column(i).cast(widest)) for t in tables]
     return tables
-
-
-def unit_weights(table: pa.Table) -> pa.Table:
-    """The same deltas with weights +1 and -1 only."""
-    if WEIGHT not in table.column_names:
-        return table
-    weight = ints(table, WEIGHT)
-    if (np.abs(weight) == 1).all():
-        return table
-    table = table.take(pa.array(np.repeat(np.arange(len(weight)), np.abs(weight))))
-    return with_column(table, WEIGHT, np.sign(ints(table, WEIGHT)))

@@ -15,7 +15,8 @@ import pyarrow as pa
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.deltas import with_ends, with_weights
+from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
@@ -140,14 +141,10 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
 
 def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
     """An arrival's deltas with their ends and weights; where lateness is judged, without those that are dropped."""
-    table = arrival.table
-    if RE not in table.column_names:
-        table = with_column(table, RE, ints(table, LE) + 1)
+    table = with_ends(arrival.table)
     if arrival.judge is not None:
         table = judged_inserts(table, arrival.judge, arrival.c, arrival.promised, totals)
-    if WEIGHT not in table.column_names:
-        table = with_column(table, WEIGHT, np.ones(table.num_rows, np.int64))
-    return table
+    return with_weights(table)
 
 
 def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
+from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
 from streamq.runtime.starts import StartSummary
@@ -253,9 +254,8 @@ def count_weights(table: pa.Table | None) -> tuple[int, int]:
     """Return how many rows some deltas put in, and how many they take back."""
     if table is None or not table.num_rows:
         return 0, 0
-    if WEIGHT not in table.column_names:
-        return table.num_rows, 0
     # a CTI travels as an empty lifetime
+    table = with_weights(with_ends(table))
     weight = ints(table, WEIGHT)[ints(table, RE) > ints(table, LE)]
     inserted = int(weight[weight > 0].sum())
     return inserted, inserted - int(weight.sum())

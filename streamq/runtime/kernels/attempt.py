@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
@@ -53,7 +54,7 @@ class AttemptKernel(UncombinedKernel):
         if failed is not None and failed.num_rows:
             aside = QuarantineRows()
             copies = np.repeat(np.arange(failed.num_rows), np.maximum(ints(failed, WEIGHT), 0))
-            set_events_aside(aside, with_column(failed.take(pa.array(copies)), WEIGHT, np.ones(len(copies), np.int64)))
+            set_events_aside(aside, weighted(failed.take(pa.array(copies)), 1))
             aside.count(totals)
         return Output(rows if rows is not None and rows.num_rows else None, clock.c, totals)
 

@@ -22,8 +22,9 @@ import pyarrow as pa
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
-from streamq.runtime.event import LE, OPENS, RE, WEIGHT
+from streamq.runtime.columnar import codes, concat, ints, net, with_column
+from streamq.runtime.deltas import weighted
+from streamq.runtime.event import LE, OPENS, RE
 from streamq.runtime.kernel import (
     Arrival,
     Clock,
@@ -114,7 +115,7 @@ class EdgesKernel(UncombinedKernel):
             rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
         events = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
         events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.until[starts])
-        return with_column(events, WEIGHT, np.full(len(starts), weight, np.int64))
+        return weighted(events, weight)
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
         """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""

@@ -16,8 +16,9 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, bin_starts, hold
-from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.bins import hold, reach, starts
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
@@ -65,10 +66,8 @@ class InsertIngressKernel(UncombinedKernel):
 
     def _once(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
         """The rows that say something new; they are held, be they late or not, until c has passed their ends."""
-        table, judge = arrival.table, arrival.judge
+        table, judge = with_ends(arrival.table), arrival.judge
         assert judge is not None
-        if RE not in table.column_names:
-            table = with_column(table, RE, ints(table, LE) + 1)
         whose = [*self.ids, LE]
         what = [RE, *(n for n in table.column_names if n not in (*whose, RE))]
         repeated, contrary = repetitions(table, self._held(state, table), whose, what)

@@ -20,8 +20,9 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, is_matching, with_column
-from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT, WEIGHT
+from streamq.runtime.columnar import concat, ints, matching, with_column
+from streamq.runtime.deltas import weighted
+from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
     count_duplicates,
@@ -134,7 +135,7 @@ class PhysicalKernel(UncombinedKernel):
     def _delta(self, live: pa.Table, weight: int) -> pa.Table:
         delta = live.select(list(self.payload))
         delta = with_column(with_column(delta, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
-        return with_column(delta, WEIGHT, np.full(live.num_rows, weight, np.int64))
+        return weighted(delta, weight)
 
     # retractions
 

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
+from streamq.runtime.columnar import concat, group, ints, net
+from streamq.runtime.deltas import as_points, taken_back, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -92,10 +93,12 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """Return the endpoints of these deltas; None where no windows need a bound at the end of the stream."""
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
-        le = ints(table, LE)
-        re = ints(table, RE) if RE in table.column_names else le + 1
+        table = with_weights(with_ends(table))
+        le, re = ints(table, LE), ints(table, RE)
         endless = re == INFINITY
-        rows = pa.table({"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": _weights(table)})
+        rows = pa.table(
+            {"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": table.column(WEIGHT)}
+        )
         weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
         return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
 
@@ -109,7 +112,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         for arrival in arrivals:
             table = weighted_events(arrival, totals)
             if arrival.port in self.pointwise:
-                table = with_column(table, RE, ints(table, LE) + 1)
+                table = as_points(table)
             if table.num_rows:
                 fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
         upto = self._upto(state, clock)
@@ -209,12 +212,12 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
         """Return the deltas from the rows sent before to ``reported``, of the rows that could still change at ``c_before``."""
-        new = with_column(reported, WEIGHT, np.ones(reported.num_rows, np.int64))
+        new = weighted(reported, 1)
         old = state.read("reported", BIN)
         if old is None:
             return new
         old = old.filter(pa.array(self._is_open(old, c_before)))
-        return net_deltas(concat([new, with_column(old, WEIGHT, pc.negate(old.column(WEIGHT)))]))
+        return net(concat([new, taken_back(old)]))
 
     def _keep(
         self,
@@ -242,11 +245,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
                 continue
             needed_events = histories[port].filter(pa.array(needed[port]))
             state.values[f"kept{port}"] = needed_events.num_rows
-            state.replace(
-                f"in{port}",
-                BIN,
-                net_deltas(with_column(needed_events, WEIGHT, np.ones(needed_events.num_rows, np.int64))),
-            )
+            state.replace(f"in{port}", BIN, net(weighted(needed_events, 1)))
         state.append("reported", BIN, change)
         is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
         reported = state.read("reported", BIN) if is_due else None
@@ -283,8 +282,3 @@ def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
     if (weight == 1).all():
         return rows
     return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
-
-
-def _weights(table: pa.Table) -> Any:
-    """The weights of deltas; 1 each where they have no such column."""
-    return ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(table.num_rows, np.int64)

@@ -17,18 +17,11 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, NodeCover, Partial
+from streamq.plan.partial import COUNT, Partial, RowPlace
+from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import (
-    concat,
-    expand_ranges,
-    group,
-    ints,
-    is_matching,
-    net_deltas,
-    unit_weights,
-    with_column,
-)
+from streamq.runtime.columnar import concat, group, ints, matching, net, runs, with_column
+from streamq.runtime.deltas import taken_back, unit_weights, weighted, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
@@ -98,12 +91,12 @@ class WindowAggregateKernel:
         """The greatest finite endpoints, as window numbers: what bounds the windows reported at the end of the stream."""
         if not self.infinite or table.num_rows == 0:
             return None
+        table = with_weights(table)
         le, re = ints(table, LE), ints(table, RE)
         endless = re == INFINITY
         low = first_ending_after(self.window, le, ARRAYS)
         last = last_starting_before(self.window, endpoint(le, re, ARRAYS), ARRAYS)
-        weight = ints(table, WEIGHT) if WEIGHT in table.column_names else np.ones(len(le), np.int64)
-        rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": weight})
+        rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": table.column(WEIGHT)})
         # the first window goes along, for the late are left out where c is known
         if self.merges:
             weights = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
@@ -172,14 +165,13 @@ class WindowAggregateKernel:
     # taking in
 
     def _partials(self, table: pa.Table) -> pa.Table:
-        table = unit_weights(table)
+        table = with_weights(unit_weights(table))
         low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
-        weight = ints(table, WEIGHT) if WEIGHT in table.column_names else None
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
         columns |= {LO: pa.array(low), HI: pa.array(high)}
         if self.reads_end:
             columns |= {LE: table.column(LE), RE: table.column(RE)}
-        columns[COUNT] = pa.array(np.ones(len(low), np.int64) if weight is None else weight)
+        columns[COUNT] = table.column(WEIGHT)
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
             columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
@@ -268,7 +260,7 @@ class WindowAggregateKernel:
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         windows = self._windows(partials, first, last) if first <= last else None
-        return [] if windows is None else [with_column(windows, WEIGHT, np.ones(windows.num_rows, np.int64))]
+        return [] if windows is None else [weighted(windows, 1)]
 
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
         """The already reported, not yet final windows that new partials change: keys and ``__i``."""
@@ -322,7 +314,7 @@ class WindowAggregateKernel:
         )
         fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
         reported = self._reported.between(state, first, last)
-        old = [with_column(t, WEIGHT, pc.negate(t.column(WEIGHT))) for t in reported]
+        old = [taken_back(t) for t in reported]
         if not (fresh or old):
             return []
         both = self._reported.rows([*old, *fresh])

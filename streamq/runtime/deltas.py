@@ -1,0 +1,50 @@
+"""Deltas: rows that change a history, each with a lifetime and a weight: +1 inserts it, -1 takes it back.
+
+Two columns may be missing: without ``__re`` every row lives for a tick, and without ``__w`` every row is an insert.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.event import LE, RE, WEIGHT
+
+
+def with_ends(deltas: pa.Table) -> pa.Table:
+    """Return the deltas with their ends."""
+    return deltas if RE in deltas.column_names else with_column(deltas, RE, ints(deltas, LE) + 1)
+
+
+def with_weights(deltas: pa.Table) -> pa.Table:
+    """Return the deltas with their weights."""
+    return deltas if WEIGHT in deltas.column_names else weighted(deltas, 1)
+
+
+def as_points(rows: pa.Table) -> pa.Table:
+    """Return the rows as points at their starts."""
+    return with_ends(rows.select([name for name in rows.column_names if name != RE]))
+
+
+def weighted(rows: pa.Table, weight: int) -> pa.Table:
+    """Return the rows as deltas of one weight."""
+    return with_column(rows, WEIGHT, np.full(rows.num_rows, weight, np.int64))
+
+
+def taken_back(deltas: pa.Table) -> pa.Table:
+    """Return the deltas that cancel these."""
+    return with_column(deltas, WEIGHT, pc.negate(deltas.column(WEIGHT)))
+
+
+def unit_weights(deltas: pa.Table) -> pa.Table:
+    """Return the same deltas with weights +1 and -1 only."""
+    weight = ints(with_weights(deltas), WEIGHT)
+    if (np.abs(weight) == 1).all():
+        return deltas
+    copies = np.repeat(np.arange(len(weight)), np.abs(weight))
+    return with_column(deltas.take(pa.array(copies)), WEIGHT, np.sign(weight)[copies])
+
+
+__all__ = ["as_points", "taken_back", "unit_weights", "weighted", "with_ends", "with_weights"]
