@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.arrow_items import ArrowItems, column_ticks
-from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_KIND,
@@ -18,22 +13,20 @@ from streamq.operators.source import (
     Ingress,
     Source,
     axis_of,
-    check_starts,
-    column_as_ticks,
-    invalid_reason,
-    keep_good,
     source_schema,
+    without_refused,
 )
+from streamq.operators.source_items import SourceItems
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import types
 from streamq.plan.keys import check_key
-from streamq.plan.lowering import orderable, spark_expression
+from streamq.plan.lowering import orderable
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import EDGE, Field, Schema, quote
 from streamq.plan.spark_types import comparable
 from streamq.runtime.consistency import AlignAt
-from streamq.runtime.event import BAD, LE, OPENS, RE
+from streamq.runtime.event import LE, OPENS, RE
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel
 from streamq.time import INFINITY
@@ -97,32 +90,12 @@ class Edges(Source):
         keys = ", ".join(self.key)
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
-        from pyspark.sql import functions as F
-
-        raw = Schema(self.columns, self.schema.axis)
-        le = spark_expression(column_as_ticks(self.time, raw.type_of(self.time)))
-        edge = F.col(quote(self.edge))
-        opens, closes = edge.eqNullSafe(spark_expression(self.open)), edge.eqNullSafe(spark_expression(self.close))
-        reason = invalid_reason(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
-        le, reason = check_starts(le, reason, self, streaming)
-        return table.select(
-            le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
-        )
-
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        columns = Schema(self.columns, self.schema.axis)
-        rows = ArrowRows.of(table, columns, {})
-
-        def is_marked(value: Expr) -> pa.Array:
-            return pc.fill_null(rows.evaluate(Col(self.edge).eq_null_safe(value)), False)
-
-        opens = is_marked(self.open)
-        items = ArrowItems({LE: column_ticks(table, self.time), OPENS: opens})
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """``__le`` (the instant of the edge) and ``__opens``."""
+        items.add_ticks(LE, self.time)
+        items.add(OPENS, Col(self.edge).eq_null_safe(self.open))
         items.refuse_starts()
-        items.refuse(pc.invert(pc.or_(opens, is_marked(self.close))), "neither a start nor an end")
-        return items
+        items.refuse(~Col(OPENS) & ~Col(self.edge).eq_null_safe(self.close), "neither a start nor an end")
 
     @property
     def items(self) -> Items:
@@ -140,7 +113,7 @@ class Edges(Source):
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
-        df = keep_good(self.on_spark(run.tables[self.table], False))
+        df = self.good_items(run)
         rest = [f.name for f in self.payload if f.name not in self.key]
         # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
         compared = [orderable(F.col(quote(f.name)), f.type) for f in self.payload if f.name in rest]
@@ -155,8 +128,7 @@ class Edges(Source):
         reason = F.when(~F.col(OPENS) & ~open_before, F.lit("an end without an open start")).when(
             tie, F.lit("two starts of one key at one instant")
         )
-        le, reason = check_starts(F.col(LE), reason, self, False)
-        df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason)).withColumn("__next", F.lead(whole).over(chain))
+        df = without_refused(df, reason, self).withColumn("__next", F.lead(whole).over(chain))
         df = df.where(F.col(OPENS)).withColumn(RE, F.coalesce(F.col("__next")[LE], F.lit(INFINITY)))
         payload: Any = {name: F.col(quote(name)) for name in (f.name for f in self.payload)}
         if self.payload_from == "end":

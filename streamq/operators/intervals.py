@@ -4,31 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
-from streamq.operators.arrow_items import ArrowItems, column_ticks
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
     AS_START,
     InsertSource,
     axis_of,
-    check_starts,
-    column_as_ticks,
-    deduplicate,
-    invalid_reason,
-    keep_good,
+    once,
     source_schema,
 )
+from streamq.operators.source_items import SourceItems
 from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.lowering import spark_expression
+from streamq.plan.expr import Col
 from streamq.plan.node import ADDED, Traits, node
-from streamq.plan.schema import INTERVAL, Field, Schema, quote
-from streamq.runtime.event import BAD, LE, RE
+from streamq.plan.schema import INTERVAL, Field, Schema
+from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -76,26 +69,13 @@ class Intervals(InsertSource):
     def detail(self) -> str:
         return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """``__le``, ``__re``, payload and ``__bad`` of every row."""
-        from pyspark.sql import functions as F
-
-        raw = Schema(self.columns, self.schema.axis)
-        le = spark_expression(column_as_ticks(self.start, raw.type_of(self.start)))
-        re = F.coalesce(spark_expression(column_as_ticks(self.end, raw.type_of(self.end))), F.lit(INFINITY))
-        reason = invalid_reason(le).when(re <= le, F.lit("end not after start"))
-        le, reason = check_starts(le, reason, self, streaming, re)
-        return table.select(
-            le.alias(LE), re.alias(RE), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
-        )
-
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        starts, ends = column_ticks(table, self.start), column_ticks(table, self.end, INFINITY)
-        items = ArrowItems({LE: starts, RE: ends})
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """``__le`` and ``__re``."""
+        items.add_ticks(LE, self.start)
+        items.add_ticks(RE, self.end, INFINITY)
         items.refuse_starts()
-        items.refuse(pc.less_equal(ends, starts), "end not after start")
-        return items
+        items.refuse(Col(RE) <= Col(LE), "end not after start")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """One row an event."""
-        return deduplicate(self, keep_good(self.on_spark(run.tables[self.table], False)))
+        return once(self, self.good_items(run))

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence
-from streamq.operators.arrow_items import ArrowItems, column_ticks
+from streamq.functions.text import LOWER
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
@@ -24,10 +21,13 @@ from streamq.operators.source import (
     invalid_reason,
     keep_good,
     source_schema,
+    without_refused,
 )
+from streamq.operators.source_items import SourceItems
 from streamq.operators.source_policy import SourcePolicy
+from streamq.plan.expr import Call, Col
 from streamq.plan.keys import check_key
-from streamq.plan.lowering import orderable, spark_expression
+from streamq.plan.lowering import orderable
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.progress.explicit import ExplicitCtis
@@ -99,43 +99,18 @@ class Physical(Source):
             f", id={self.id}" if self.id else ""
         )
 
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """``__kind``, ``__le``, ``__re``, ``__new``, payload and ``__bad`` of every row."""
-        from pyspark.sql import functions as F
-
-        raw = Schema(self.columns, self.schema.axis)
-        kind = F.lower(F.col(quote(self.kind)))
-        le = spark_expression(column_as_ticks(self.start, raw.type_of(self.start)))
-        re = F.coalesce(spark_expression(column_as_ticks(self.end, raw.type_of(self.end))), F.lit(INFINITY))
-        new = F.coalesce(spark_expression(column_as_ticks(self.new_end, raw.type_of(self.new_end))), F.lit(INFINITY))
-        is_row = kind.isin(INSERT, RETRACT)
-        is_known = F.coalesce(kind.isin(INSERT, RETRACT, CTI), F.lit(False))
-        reason = F.coalesce(
-            F.when(~is_known, F.lit("a kind that is not insert, retract or cti")),
-            F.when(le.isNull(), F.lit(NO_START)),
-            F.when(is_row, invalid_reason(le)),
-            F.when(is_row & (re <= le), F.lit("end not after start")),
-            F.when((kind == RETRACT) & (new < le), F.lit("new end before start")),
-        )
-        le, reason = check_starts(le, reason, self, streaming, re)
-        columns = (F.col(quote(f.name)) for f in self.payload)
-        return table.select(
-            kind.alias(KIND), le.alias(LE), re.alias(RE), new.alias(NEW_END), *columns, reason.alias(BAD)
-        )
-
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        kind = pc.utf8_lower(table.column(self.kind).combine_chunks())
-        starts, ends = column_ticks(table, self.start), column_ticks(table, self.end, INFINITY)
-        new_ends = column_ticks(table, self.new_end, INFINITY)
-        items = ArrowItems({KIND: kind, LE: starts, RE: ends, NEW_END: new_ends})
-        is_known = pc.fill_null(pc.is_in(kind, pa.array([INSERT, RETRACT, CTI])), False)
-        is_cti = pc.equal(kind, CTI)
-        items.refuse(pc.invert(is_known), "a kind that is not insert, retract or cti")
-        items.refuse(pc.is_null(starts), NO_START)
-        items.refuse_starts(but=is_cti)
-        items.refuse(pc.and_(pc.invert(is_cti), pc.less_equal(ends, starts)), "end not after start")
-        items.refuse(pc.and_(pc.equal(kind, RETRACT), pc.less(new_ends, starts)), "new end before start")
-        return items
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """``__kind``, ``__le``, ``__re`` and ``__new``."""
+        items.add(KIND, Call(LOWER, (Col(self.kind),)))
+        items.add_ticks(LE, self.start)
+        items.add_ticks(RE, self.end, INFINITY)
+        items.add_ticks(NEW_END, self.new_end, INFINITY)
+        kind, has_lifetime = Col(KIND), Col(KIND).isin(INSERT, RETRACT)
+        items.refuse(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti")
+        items.refuse(Col(LE).is_null(), NO_START)
+        items.refuse_starts(among=has_lifetime)
+        items.refuse(has_lifetime & (Col(RE) <= Col(LE)), "end not after start")
+        items.refuse((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start")
 
     @property
     def items(self) -> Items:
@@ -152,7 +127,7 @@ class Physical(Source):
         """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
         from pyspark.sql import functions as F
 
-        df = keep_good(self.on_spark(run.tables[self.table], False)).where(F.col(KIND) != CTI)
+        df = self.good_items(run).where(F.col(KIND) != CTI)
         if self.id is not None:
             return _by_id(self, df)
         moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
@@ -193,10 +168,8 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     once = F.row_number().over(Window.partitionBy(id, KIND, RE, NEW_END).orderBy(LE)) == 1
     df = df.repartition(F.col(id)).withColumns({"__first": first, "__same": same, "__once": once.cast("int")})
     df = df.where(~inserts | F.col("__first") | ~F.col("__same"))
-    le, reason = check_starts(
-        F.col(LE), F.when(inserts & ~F.col("__first"), F.lit("two events of one id")), node, False, F.col(RE)
-    )
-    df = keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
+    reason = F.when(inserts & ~F.col("__first"), F.lit("two events of one id"))
+    df = without_refused(df, reason, node, F.col(RE))
 
     once = F.col("__once")
     moved = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))

@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
-from streamq.operators.arrow_items import ArrowItems, column_ticks
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    check_starts,
-    column_as_ticks,
-    deduplicate,
-    invalid_reason,
-    keep_good,
+    once,
     source_schema,
 )
+from streamq.operators.source_items import SourceItems
 from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.lowering import end_column, spark_expression
+from streamq.plan.lowering import end_column
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import POINT, Field, Schema, quote
 from streamq.runtime.event import BAD, LAST_POINT, LE, RE
@@ -62,25 +56,19 @@ class Points(InsertSource):
     def detail(self) -> str:
         return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """``__le``; the end is a tick later."""
+        items.add_ticks(LE, self.time)
+        items.refuse_starts(LAST_POINT)
+
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
-        from pyspark.sql import functions as F
-
-        le = spark_expression(column_as_ticks(self.time, Schema(self.columns, self.schema.axis).type_of(self.time)))
-        payload = [F.col(quote(f.name)) for f in self.payload]
-        if streaming:
-            return table.select(le.alias(LE), *payload)
-        le, reason = check_starts(le, invalid_reason(le, LAST_POINT), self, streaming)
-        return table.select(le.alias(LE), *payload, reason.alias(BAD))
-
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        items = ArrowItems({LE: column_ticks(table, self.time)})
-        items.refuse_starts(LAST_POINT)
-        return items
+        df = super().on_spark(table, streaming)
+        return df.drop(BAD) if streaming else df
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """One row an event."""
         from pyspark.sql import functions as F
 
-        df = keep_good(self.on_spark(run.tables[self.table], False))
+        df = self.good_items(run)
         return once(self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload)))

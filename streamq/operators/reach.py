@@ -11,7 +11,7 @@ from functools import reduce
 from typing import TYPE_CHECKING
 
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source import Source, keep_good
+from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
@@ -79,7 +79,7 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     """One row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, made of it or a row."""
     from pyspark.sql import functions as F
 
-    df = keep_good(node.on_spark(run.tables[node.table], False))
+    df = node.good_items(run)
     le, items, progress = F.col(LE), node.items, node.policy.progress
     starts = le if items.starts is None else F.when(items.starts.on_spark(), le)
     ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)

@@ -5,26 +5,24 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
-from streamq.operators.arrow_items import ArrowItems
-from streamq.operators.operator import Operator
+from streamq.operators.operator import BatchRun, Operator
+from streamq.operators.source_items import ArrowItems, SourceItems, SparkItems
 from streamq.operators.source_policy import SourcePolicy
-from streamq.operators.tick_expressions import instant_as_ticks
-from streamq.plan.expr import Col, Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import instant, orderable
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
-from streamq.runtime.event import BAD, LE, NO_START, RE, TOO_EARLY, TOO_LATE
+from streamq.runtime.event import BAD, LE, RE
 from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel
-from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -64,12 +62,23 @@ class Source(Operator):
         """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
 
     @abstractmethod
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """Every row of the table as an item: ``__le`` and what else is known of its lifetime, payload, ``__bad``."""
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """Add the columns of items beside the payload, and the reasons why a row is no event."""
 
-    @abstractmethod
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        """The same in Arrow."""
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """Return every row of a table as an item: ``__le`` and what else is known of its lifetime, payload, ``__bad``."""
+        from pyspark.sql import functions as F
+
+        items = SparkItems(self.columns)
+        self.define_items(items)
+        assert items.reason is not None
+        le, reason = checked(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
+        columns = {**items.columns, LE: le, **{f.name: F.col(quote(f.name)) for f in self.payload}, BAD: reason}
+        return table.select(*(column.alias(name) for name, column in columns.items()))
+
+    def good_items(self, run: BatchRun) -> DataFrame:
+        """Return the items of a batch that are not refused."""
+        return keep_good(self.on_spark(run.tables[self.table], False))
 
     @property
     def items(self) -> Items:
@@ -93,7 +102,8 @@ class Source(Operator):
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """The items of a table with payload and ``__bad``; under ``invalid="fail"`` the first reason says the lifetime."""
-        items = self.in_arrow(table)
+        items = ArrowItems(self.columns, table)
+        self.define_items(items)
         reason = items.reason
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
             reason = items.reason_with_lifetime(self.schema.axis)
@@ -162,20 +172,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     return schema
 
 
-def column_as_ticks(name: str, kind: t.DataType) -> Expr:
-    """A time column as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
-    return instant_as_ticks(Col(name), kind)
-
-
-def invalid_reason(le: Column, last: int = INFINITY - 1) -> Column:
-    """Why an instant is no event's start, to be continued by ``when``; ``last`` is the last that there may be."""
-    from pyspark.sql import functions as F
-
-    early = F.when(le.isNull(), F.lit(NO_START)).when(le == MINUS_INFINITY, F.lit(TOO_EARLY))
-    return early.when(le > last, F.lit(TOO_LATE))
-
-
-def check_starts(
+def checked(
     le: Column,
     reason: Column,
     node: Source,
@@ -217,9 +214,16 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
     first, row = F.row_number().over(event) == 1, F.struct(*(c.alias(f"_{i}") for i, c in enumerate(whole)))
     df = df.withColumns({"__first": first, "__same": row.eqNullSafe(F.first(row).over(event))})
     reason = F.when(~F.col("__first"), F.lit("two rows of one id and start that differ"))
-    le, reason = check_starts(F.col(LE), reason, node, False, F.col(RE))
-    df = df.where(F.col("__first") | ~F.col("__same")).withColumn(LE, le).withColumn(BAD, reason)
-    return keep_good(df).drop("__first", "__same")
+    df = df.where(F.col("__first") | ~F.col("__same"))
+    return without_refused(df, reason, node, F.col(RE)).drop("__first", "__same")
+
+
+def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | None = None) -> DataFrame:
+    """The items of a batch without those that have a reason, which reading LE raises under ``invalid="fail"``."""
+    from pyspark.sql import functions as F
+
+    le, reason = checked(F.col(LE), reason, node, False, re)
+    return keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
 
 
 def _shown_payload(node: Source, columns: Mapping[str, Column] | None) -> Column:

@@ -1,0 +1,159 @@
+"""The items that a source's rows are: a source says once what they are, by expressions, for DataFrames as for Arrow tables."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import types as t
+
+from streamq.errors import NeedsSpark, sentence
+from streamq.operators.instants import instant_ticks
+from streamq.plan.expr import Col, Expr
+from streamq.plan.passes import columns
+from streamq.plan.schema import Field, Schema, quote
+from streamq.plan.spark_form import to_spark
+from streamq.runtime.arrow_expr import evaluate
+from streamq.runtime.event import KIND, LE, NEW_END, NO_START, OPENS, RE, TOO_EARLY, TOO_LATE
+from streamq.time import INFINITY, MINUS_INFINITY, show_ticks
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+C = TypeVar("C")
+
+_COLUMNS = tuple(
+    Field(name, kind)
+    for name, kind in (
+        (LE, t.LongType()),
+        (RE, t.LongType()),
+        (NEW_END, t.LongType()),
+        (KIND, t.StringType()),
+        (OPENS, t.BooleanType()),
+    )
+)
+
+
+class SourceItems(ABC, Generic[C]):
+    """The items of a table with columns ``fields``: ``columns`` beside the payload, and a ``reason`` a row, NULL for an event.
+
+    Expressions read the table's columns, and those of items that have been added before.
+    """
+
+    def __init__(self, fields: tuple[Field, ...]):
+        self.schema = Schema((*fields, *_COLUMNS), "integer")
+        self.columns: dict[str, C] = {}
+
+    @abstractmethod
+    def evaluated(self, expr: Expr) -> C:
+        """Return the values of an expression."""
+
+    @abstractmethod
+    def ticks(self, name: str, missing: int | None) -> C:
+        """Return a time column in ticks, with ``missing`` for NULL."""
+
+    @abstractmethod
+    def refuse(self, is_wrong: Expr, why: str) -> None:
+        """Give a reason to rows that are no events, unless they have an earlier one."""
+
+    def add(self, name: str, expr: Expr) -> None:
+        """Add a column of items."""
+        self.columns[name] = self.evaluated(expr)
+
+    def add_ticks(self, name: str, column: str, missing: int | None = None) -> None:
+        """Add a time column of the table, in ticks, with ``missing`` for NULL."""
+        self.columns[name] = self.ticks(column, missing)
+
+    def refuse_starts(self, last: int = INFINITY - 1, among: Expr | None = None) -> None:
+        """Refuse the rows that have no instant to start at, up to ``last``; if given, only ``among`` some rows."""
+        for is_wrong, why in (
+            (Col(LE).is_null(), NO_START),
+            (Col(LE) == MINUS_INFINITY, TOO_EARLY),
+            (Col(LE) > last, TOO_LATE),
+        ):
+            self.refuse(is_wrong if among is None else among & is_wrong, why)
+
+
+class SparkItems(SourceItems["Column"]):
+    """The items of a DataFrame."""
+
+    reason: Column | None = None
+
+    def column(self, name: str) -> Column:
+        """Return a column of the items, or else of the table."""
+        from pyspark.sql import functions as F
+
+        return self.columns[name] if name in self.columns else F.col(quote(name))
+
+    def lifetime(self, part: str) -> Column:
+        """Raise: a row has no lifetime before it is an item."""
+        raise AssertionError(part)
+
+    def evaluated(self, expr: Expr) -> Column:
+        return to_spark(expr, self)
+
+    def ticks(self, name: str, missing: int | None) -> Column:
+        from pyspark.sql import functions as F
+
+        ticks = self.evaluated(instant_ticks(Col(name), self.schema.type_of(name)))
+        return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
+
+    def refuse(self, is_wrong: Expr, why: str) -> None:
+        from pyspark.sql import functions as F
+
+        earlier = F if self.reason is None else self.reason
+        self.reason = earlier.when(self.evaluated(is_wrong), F.lit(why))
+
+
+class ArrowItems(SourceItems[pa.Array]):
+    """The items of an Arrow table."""
+
+    def __init__(self, fields: tuple[Field, ...], table: pa.Table):
+        super().__init__(fields)
+        self.table = table
+        self.reason: Any = pa.nulls(table.num_rows, pa.string())
+
+    def evaluated(self, expr: Expr) -> pa.Array:
+        read = columns(expr)
+        arrays = {name: self.columns[name] for name in read if name in self.columns}
+        arrays |= {name: self.table.column(name).combine_chunks() for name in read - arrays.keys()}
+        return evaluate(expr, self.schema, arrays, self._lifetime, self.table.num_rows)
+
+    def ticks(self, name: str, missing: int | None) -> pa.Array:
+        """Return a time column in ticks; raise NeedsSpark for a type that Arrow has no instants of."""
+        column = self.table.column(name).combine_chunks()
+        if pa.types.is_date(column.type):
+            column = column.cast(pa.timestamp("us"))
+        if pa.types.is_timestamp(column.type):
+            column = column.cast(pa.timestamp("us", tz="UTC"))
+        elif not pa.types.is_integer(column.type):
+            wrong = f"column {name!r} of type {column.type} in-process"
+            raise NeedsSpark(sentence("source", wrong, "", "Use integers or timestamps."))
+        ticks = column.cast(pa.int64())
+        return ticks if missing is None else pc.fill_null(ticks, missing)
+
+    def refuse(self, is_wrong: Expr, why: str) -> None:
+        is_first = pc.and_(pc.is_null(self.reason), pc.fill_null(self.evaluated(is_wrong), False))
+        self.reason = pc.if_else(is_first, why, self.reason)
+
+    def reason_with_lifetime(self, axis: str) -> Any:
+        """Return the reasons, the first one with its item's start and end: it is the one that is raised."""
+        at = pc.index(pc.is_valid(self.reason), True).as_py()
+        if at < 0:
+            return self.reason
+        ticks = {n: self.columns[c][at].as_py() for n, c in (("start", LE), ("end", RE)) if c in self.columns}
+        shown = ", ".join(
+            f"{n} {'NULL' if v is None or (n, v) == ('end', INFINITY) else show_ticks(v, axis)}"
+            for n, v in ticks.items()
+        )
+        is_first = pa.array(np.arange(len(self.reason)) == at)
+        return pc.if_else(is_first, f"{self.reason[at].as_py()} ({shown})", self.reason)
+
+    def _lifetime(self, part: str) -> pa.Array:
+        raise AssertionError(part)
+
+
+__all__ = ["ArrowItems", "SourceItems", "SparkItems"]
