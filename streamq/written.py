@@ -46,7 +46,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     if in_both:
         raise PlanError(sentence("from_json", f"table {in_both[0]!r} twice", "once in tables, once by its name"))
     tables = {**(tables or {}), **named}
-    readers = _readers(plan)
+    readers = table_readers(plan)
     _check_names(list(tables), list(readers))
     # a number is a place in the text; in this process it may be another source's
     names = {name: source_name(None) if name.startswith("#") else name for name in readers}
@@ -61,7 +61,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     return query._derive(_with_streams(query.plan, streams), *streams.values())
 
 
-def _readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
+def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
     """Return the nodes that read each table."""
     readers: dict[str, list[Source | JoinTable]] = {}
     for node in nodes(plan):
@@ -124,4 +124,4 @@ def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> A
     return source.rows
 
 
-__all__ = ["from_json"]
+__all__ = ["from_json", "table_readers"]

@@ -1,7 +1,8 @@
-"""Who reads what in a plan: how often a node is read, and what is read of a source on the way to the first state."""
+"""Who reads what in a plan: which nodes are read more than once, and what is read of a source on the way to the first state."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 
 from streamq.operators.operator import Operator
@@ -9,7 +10,7 @@ from streamq.operators.source import Source
 from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, expressions
+from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import reads_lifetime
 from streamq.windows import Window
 
@@ -74,3 +75,9 @@ def consumers(plan: Node) -> dict[str, list[Consumer]]:
     for way in fold(plan, visit):
         by_source.setdefault(way.source, []).append(way)
     return by_source
+
+
+def read_more_than_once(plan: Node) -> set[str]:
+    """Return the digests of the nodes that are inputs of several nodes, or several inputs of one."""
+    read = Counter(child.digest for node in nodes(plan) for child in node.children)
+    return {digest for digest, times in read.items() if times > 1}

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import OutputForm, check_word
+from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
@@ -19,7 +20,7 @@ from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
-from streamq.plan.node import Node, nodes, number_sources
+from streamq.plan.node import Node, numbered
 from streamq.time import show_duration
 
 RUN = Options()
@@ -100,7 +101,7 @@ def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Note
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
     """Yield the nodes from the result down; an only input stands right below, several are branches."""
-    shared = _read_twice(plan)
+    shared = read_more_than_once(plan)
     labels: dict[str, str] = {}
     todo: list[tuple[Node, str, str]] = [(plan, "", "")]
     while todo:
@@ -145,15 +146,7 @@ def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
     ]
 
 
-def _read_twice(plan: Node) -> set[str]:
-    count: dict[str, int] = {}
-    for node in nodes(plan):
-        for child in node.children:
-            count[child.digest] = count.get(child.digest, 0) + 1
-    return {digest for digest, n in count.items() if n > 1}
-
-
-def describe_node(node: Node) -> str:
+def described(node: Node) -> str:
     """Show a node on one line; a source with its events' columns."""
     if isinstance(node, Source):
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"

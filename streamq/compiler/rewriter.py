@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.rules import RULES, Rule
 from streamq.errors import NeedsSpark, RewriteError, StreamqError, sentence
 from streamq.operators import Explode, MergePartials, PartialAggregate, Select, Source, Union, Where, WindowAggregate
@@ -87,7 +88,7 @@ class _Phase:
     def __init__(self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing]):
         self.rules, self.budget, self.firings = rules, budget, firings
         self.normal: dict[str, Node] = {}
-        self.shared = _shared(plan)
+        self.shared = read_more_than_once(plan)
         self.refused: dict[tuple[str, str], SkippedRule] = {}
 
     def normal_form(self, plan: Node) -> Node:
@@ -183,15 +184,6 @@ class _Phase:
         if result.digest == node.digest:
             raise RewriteError(sentence("rewrite", f"rule {rule.name} fires and changes nothing", where))
         return result
-
-
-def _shared(plan: Node) -> set[str]:
-    """Return the digests of nodes that more than one node reads."""
-    readers: dict[str, set[str]] = {}
-    for node in nodes(plan):
-        for child in node.children:
-            readers.setdefault(child.digest, set()).add(node.digest)
-    return {digest for digest, digests in readers.items() if len(digests) > 1}
 
 
 # a few operators on one line, for people

@@ -23,6 +23,7 @@ from streamq.testing.program_text import WIDTH, call, is_name, listed, string, v
 from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs
 from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
+from streamq.written import table_readers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,7 +74,7 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
     """
     numbered_plan, names = number_sources(plan)
     tables_by_number = {names[name]: rows for name, rows in tables.items() if name in names}
-    readers = _readers(numbered_plan)
+    readers = table_readers(numbered_plan)
     for name in readers:
         if name not in tables_by_number:
             there = ", ".join(tables_by_number) or "none"
@@ -86,14 +87,6 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
 
 
 # tables
-
-
-def _readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
-    by_table: dict[str, list[Source | JoinTable]] = {}
-    for reader in nodes(plan):
-        if isinstance(reader, Source | JoinTable):
-            by_table.setdefault(reader.table, []).append(reader)
-    return by_table
 
 
 def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
@@ -201,7 +194,7 @@ def _over(step: Step, names: Names, tables: Names) -> str:
         text = "".join(verbs(step.node, names, tables))
         return f"{names[step.inputs[0].digest]}{text}" if step.inputs and not step.is_call else text
     if step.by == TABLES:
-        return _from_json(step.node, {name: tables[name] for name in _readers(step.node)})
+        return _from_json(step.node, {name: tables[name] for name in table_readers(step.node)})
     streams = {_stub(names[s.digest], step.node): names[s.digest] for s in step.inputs}
     stubs = {s.digest: _stub_source(_stub(names[s.digest], step.node), s) for s in step.inputs}
 
@@ -209,7 +202,7 @@ def _over(step: Step, names: Names, tables: Names) -> str:
         return stubs.get(part.digest) or (part.with_children(below) if below else part)
 
     whole = fold(step.node, visit)
-    return _from_json(whole, streams | {name: tables[name] for name in _readers(whole) if name not in streams})
+    return _from_json(whole, streams | {name: tables[name] for name in table_readers(whole) if name not in streams})
 
 
 def _stub(name: str, node: Node) -> str:
@@ -272,7 +265,7 @@ def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
 
 def _tables_of(step: Step) -> list[str]:
     if step.by == TABLES:
-        return list(_readers(step.node))
+        return list(table_readers(step.node))
     return [step.node.table] if isinstance(step.node, Source | JoinTable) else []
 
 
