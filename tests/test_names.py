@@ -45,3 +45,49 @@ def test_no_two_files_have_one_name_but_rooms_that_mirror_each_other() -> None:
             folders[path.name].add(shown(path.parent))
     several = {name: places for name, places in folders.items() if len(places) > 1}
     assert {name: sorted(places) for name, places in several.items() if not any(places <= m for m in MIRRORED)} == {}
+
+
+VAGUE = {
+    *(
+        "about",
+        "after",
+        "along",
+        "alike",
+        "all",
+        "always",
+        "any",
+        "at",
+        "before",
+        "behind",
+        "beside",
+        "beyond",
+        "by",
+        "each",
+        "for_",
+    ),
+    *(
+        "from_",
+        "how",
+        "in_order",
+        "it",
+        "key",
+        "many",
+        "of",
+        "on",
+        "once",
+        "one",
+        "other",
+        "over",
+        "same",
+        "so_many",
+        "some",
+        "that",
+    ),
+    *("then", "this", "those", "together", "told", "under", "until", "what", "where", "which", "who", "with_"),
+}
+"""Prepositions, and words that name nothing: no module has a function of such a name."""
+
+
+def test_no_function_of_a_module_has_a_name_that_says_nothing() -> None:
+    functions = [(shown(p), n.name) for p in product_files() for n in parsed(p).body if isinstance(n, ast.FunctionDef)]
+    assert [f"{path}: {name}" for path, name in functions if name.strip("_") in VAGUE] == []

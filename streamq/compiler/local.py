@@ -183,7 +183,7 @@ def apply_steps(
     feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
 ) -> pa.Table:
     """A relation's rows at the end of a path: the columns that the port takes."""
-    rows = ArrowRows.of(table, schema, tables)
+    rows = ArrowRows.from_table(table, schema, tables)
     for step in feed.path.steps:
         observer.rows_in(step, 0, rows.table)
         rows = step.in_arrow(rows)

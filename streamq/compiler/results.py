@@ -27,7 +27,7 @@ class Results(Node):
     title = "results"
 
     @classmethod
-    def of(cls, plans: Sequence[Node], verb: str = "run_all") -> Self:
+    def from_plans(cls, plans: Sequence[Node], verb: str = "run_all") -> Self:
         """Return the root over some plans; raises PlanError, worded for ``verb``, where their time axes differ."""
         axes = sorted({plan.schema.axis for plan in plans})
         if len(axes) > 1:

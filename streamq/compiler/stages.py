@@ -173,7 +173,9 @@ class _Compiler:
             node=node,
         )
         path = self._host(port, retracts=retracts, moves=moves)
-        return path.then(Select(_Placeholder.of(path.schema), evaluation.outputs)) if evaluation.outputs else path
+        return (
+            path.then(Select(_Placeholder.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
+        )
 
     def _host(self, port: Port, *, retracts: bool, moves: bool = False) -> Path:
         """Add a kernel to the program; return the path that begins at its output.
@@ -269,7 +271,7 @@ class _Compiler:
         name = f"window:{node.digest}"
         hosted = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
         path = self._host(hosted, retracts=not final)
-        return path if windows.combined else path.then(Select(_Placeholder.of(schema), windows.outputs))
+        return path if windows.combined else path.then(Select(_Placeholder.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
@@ -294,7 +296,7 @@ class _Placeholder(Node):
     """A node that stands for the input of a select made by the compiler: it has a schema to check columns against, no input."""
 
     @staticmethod
-    def of(schema: Schema) -> Node:
+    def with_schema(schema: Schema) -> Node:
         placeholder = _Placeholder()
         placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
         placeholder.children = ()

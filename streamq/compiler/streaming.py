@@ -72,7 +72,7 @@ def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: I
             relations = program.made_at(stage.number + 1)
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
-            df, lanes = _along(lowering, relations, df)
+            df, lanes = _apply_paths(lowering, relations, df)
             df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
     return _result(lowering, _observed(program, df) if program.stages else df)
 
@@ -120,7 +120,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     carried = source.policy.progress.carried_columns
     df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
     beside = _ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
-    df, lanes = _along(lowering, [relation], df, beside, is_delta)
+    df, lanes = _apply_paths(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
@@ -136,7 +136,7 @@ _ENVELOPES = _ExtraColumns()
 """Those of a map side between two stages, which passes envelopes on."""
 
 
-def _along(
+def _apply_paths(
     lowering: StreamLowering,
     relations: list[Relation],
     df: DataFrame,

@@ -30,7 +30,7 @@ def _kleene(function: Callable[..., pa.Array]) -> Compute:
     return compute
 
 
-def _until(stop: bool) -> Reach:
+def _short_circuit(stop: bool) -> Reach:
     def reach(operands: Sequence[Value]) -> list[Mask | None]:
         left = operands[0].array
         return [None, ~is_true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]
@@ -42,7 +42,7 @@ AND = BuiltIn(
     "and",
     lambda a, b: a & b,
     result_types.logical_type("and"),
-    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _until(False)),
+    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.and_kleene), _short_circuit(False)),
     total=True,
     cheap=True,
     selects=True,
@@ -53,7 +53,7 @@ OR = BuiltIn(
     "or",
     lambda a, b: a | b,
     result_types.logical_type("or"),
-    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _until(True)),
+    ArrowForm(types_accepted(BOOLEAN, BOOLEAN), _kleene(pc.or_kleene), _short_circuit(True)),
     total=True,
     cheap=True,
     selects=True,

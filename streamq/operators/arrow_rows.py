@@ -32,7 +32,7 @@ class ArrowRows(StepRows[pa.Array]):
     tables: Mapping[str, pa.Table]
 
     @staticmethod
-    def of(table: pa.Table, schema: Schema, tables: Mapping[str, pa.Table]) -> ArrowRows:
+    def from_table(table: pa.Table, schema: Schema, tables: Mapping[str, pa.Table]) -> ArrowRows:
         """The rows of a table."""
         technical = {n: _array(table.column(n)) for n in table.column_names if n.startswith("__")}
         payload = {n: _array(table.column(n)) for n in schema.names}

@@ -39,7 +39,7 @@ def evaluate_in_buckets(
     """
     ports = list(zip(operator.inputs, nodes, inputs, strict=True))
     sides = [_side(port, node, frame) for port, node, frame in ports]
-    events = _until(_union(sides), operator, nodes, run)
+    events = _with_until(_union(sides), operator, nodes, run)
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, node.schema, "batch"))) for name, expr in port.columns])
         for port, node, _ in ports
@@ -88,7 +88,7 @@ def _union(sides: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda a, b: a.unionAll(b), frames)
 
 
-def _until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
+def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
     """The events with the bound on windows and pieces without number, if the evaluator makes such."""
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None

@@ -53,7 +53,7 @@ class Clip(EvaluatedOperator):
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
 
     def _evaluation(self) -> Evaluation:
-        keys = KeyColumns.of(self.input.schema, self.by.schema, self.on)
+        keys = KeyColumns.from_pairs(self.input.schema, self.by.schema, self.on)
         ours = PortColumns((*all_columns(self.schema), *keys.left), keys.hashed)
         return Evaluation(
             evaluator=ClipEvaluator(self.schema.names, keys.on),

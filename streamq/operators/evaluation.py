@@ -113,7 +113,7 @@ class KeyColumns:
         return tuple(name for name, _ in self.left)
 
     @staticmethod
-    def of(left: Schema, right: Schema, on: tuple[tuple[str, str], ...]) -> KeyColumns:
+    def from_pairs(left: Schema, right: Schema, on: tuple[tuple[str, str], ...]) -> KeyColumns:
         """Return the key columns for the pairs ``on``: a column of the left input, a column of the right one."""
         left_keys, right_keys = [], []
         for i, ((a, b), common) in enumerate(zip(on, key_types(left, right, on), strict=True)):

@@ -78,13 +78,13 @@ def _columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedE
     if not matched:
         return tuple((group_value(depth, k), Col(k)) for k in group.keys)
     values = [
-        (group_value(depth, k), Call(COALESCE, (Col(k), _some(kind, k))))
+        (group_value(depth, k), Call(COALESCE, (Col(k), _filler_value(kind, k))))
         for k, kind in zip(group.keys, kinds, strict=True)
     ]
     return (*values, *((group_flag(depth, k), Col(k).is_null()) for k in group.keys))
 
 
-def _some(kind: t.DataType, name: str) -> Expr:
+def _filler_value(kind: t.DataType, name: str) -> Expr:
     """Any value of the type of a key; raises TypeMismatch for a list or a struct, of which there is no literal."""
     match kind:
         case t.ArrayType() | t.StructType():

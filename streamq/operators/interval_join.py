@@ -99,13 +99,13 @@ def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
     tiers = F.sequence(F.lit(0), F.lit(-(-WIDEST // TIER)))
 
     def places(others: str, tag: int) -> Column:
-        def of(own: Column) -> Column:
+        def meeting_places(own: Column) -> Column:
             equal = F.transform(F.filter(others, lambda t: t == own), lambda t: _place(t, 0))
             longer = F.transform(F.filter(others, lambda t: t > own), lambda t: _place(t, tag))
             shorter = F.transform(F.slice(F.filter(others, lambda t: t < own), 1, 1), lambda t: _place(own, 3 - tag))
             return F.concat(equal, longer, shorter)
 
-        return F.transform(tiers, of)
+        return F.transform(tiers, meeting_places)
 
     return cells.select("__base", places("t1", 1).alias("__mine"), places("t0", 2).alias("__theirs"))
 

@@ -106,7 +106,7 @@ class Join(Pairing):
         return ", ".join(parts)
 
     def _evaluation(self) -> Evaluation:
-        keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
+        keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
         whole = self.how in (JoinKind.INNER, JoinKind.LEFT)

@@ -89,12 +89,12 @@ class JoinTable(Step):
         ours, theirs = {}, {}
         kinds = key_types(self.input.schema, Schema(self.columns, self.schema.axis), self.on)
         for i, ((mine, other), common) in enumerate(zip(self.on, kinds, strict=True)):
-            ours[f"k{i}"] = _key(rows.payload[mine], arrow_type(common))
-            theirs[f"k{i}"] = _key(table.column(other).combine_chunks(), arrow_type(common))
+            ours[f"k{i}"] = _normalize_key(rows.payload[mine], arrow_type(common))
+            theirs[f"k{i}"] = _normalize_key(table.column(other).combine_chunks(), arrow_type(common))
         return matched_codes(pa.table(ours), pa.table(theirs), [(name, name) for name in ours])
 
 
-def _key(column: pa.Array, kind: pa.DataType) -> pa.Array:
+def _normalize_key(column: pa.Array, kind: pa.DataType) -> pa.Array:
     # -0.0 and 0.0 are one key
     values = column.cast(kind)
     return pc.add(values, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else values

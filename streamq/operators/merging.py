@@ -109,7 +109,7 @@ class _Layout:
     nulls: Mapping[str, str]
 
     @classmethod
-    def of(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> _Layout:
+    def from_frame(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> _Layout:
         types = {field.name: field.dataType for field in df.schema.fields}
         fields = {"__n": ("__n", types["__n"])}
         parts = [_Part(CountAlgebra(), ("__n",))]
@@ -150,7 +150,7 @@ def _named(expressions: Mapping[str, str]) -> list[str]:
     return [f"{expression} AS {name}" for name, expression in expressions.items()]
 
 
-def _over(by: Sequence[str], order: str = "", rows: str = "") -> str:
+def _window_clause(by: Sequence[str], order: str = "", rows: str = "") -> str:
     partition = f"PARTITION BY {', '.join(by)}" if by else ""
     ordered = f"ORDER BY {order}" if order else ""
     frame = f"ROWS BETWEEN UNBOUNDED PRECEDING AND {rows}" if rows else ""
@@ -171,7 +171,7 @@ def _gather(frame: DataFrame, by: Sequence[str], parts: Sequence[_Part]) -> Data
     first: dict[str, str] = {}
     merged: dict[str, str] = {}
     for part in parts:
-        beforehand, columns = part.algebra.gathered(part.fields, _over(by))
+        beforehand, columns = part.algebra.gathered(part.fields, _window_clause(by))
         first |= beforehand
         merged |= columns
     frame = frame.selectExpr("*", *_named(first)) if first else frame
@@ -192,7 +192,9 @@ def _running(
 
     ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
     """
-    so_far = WindowFrame(_over(by, order, "1 PRECEDING"), _over(by, order, rows), rows == "CURRENT ROW")
+    so_far = WindowFrame(
+        _window_clause(by, order, "1 PRECEDING"), _window_clause(by, order, rows), rows == "CURRENT ROW"
+    )
     sums = dict(also)
     steps: dict[str, str] = {}
     for part in parts:
@@ -213,13 +215,13 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     keys, columns = list(layout.keys), layout.columns
     # Generators keep the partitioning, unpivot (an Expand) would forget it.
     ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
-    so_far = _over(keys, "__i", "CURRENT ROW")
+    so_far = _window_clause(keys, "__i", "CURRENT ROW")
     running = {
         part.fields[0]: part.algebra.entered_less_left(part.fields[0], so_far)
         for part in layout.parts
         if isinstance(part.algebra, SubtractableAlgebra)
     }
-    ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_over(keys, '__i')}"}))
+    ends = ends.selectExpr(*keys, "__i", *_named({**running, "__next": f"lead(__i) {_window_clause(keys, '__i')}"}))
     nulls = layout.nulls
     sums = {field: f"CASE WHEN {nulls[field]} > 0 THEN {field} END" if field in nulls else field for field in columns}
     return _spread(ends.selectExpr(*keys, "__i", "__next", *_named(sums)), [*keys, *columns])
@@ -239,7 +241,7 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
     by, backwards = [*keys, "__base"], "__hi DESC"
     panes = _running(
         panes, parts, by, backwards, source="", target="behind", rows="1 PRECEDING",
-        __later=f"lag(__hi) {_over(by, backwards)}", __earlier=f"lead(__hi) {_over(by, backwards)}",
+        __later=f"lag(__hi) {_window_clause(by, backwards)}", __earlier=f"lead(__hi) {_window_clause(by, backwards)}",
     )  # fmt: skip
     behind = [layout.typed(column, f"behind{column}") for column in columns]
     whole = [layout.typed(column, value) for column, value in _pair(parts, "", "behind").items()]
@@ -261,9 +263,9 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
     by, forwards = [*keys, "__round"], "__i"
     changes = _running(
         changes, parts, by, forwards, source="own", target="prefix", rows="CURRENT ROW",
-        __suffix=f"last(__told, true) {_over(by, forwards, 'CURRENT ROW')}",
+        __suffix=f"last(__told, true) {_window_clause(by, forwards, 'CURRENT ROW')}",
         # What no later row of the round changes holds to its end; the next round opens with a row of its own.
-        __next=f"coalesce(lead(__i) {_over(by, forwards)}, __round + {n + 1}L)",
+        __next=f"coalesce(lead(__i) {_window_clause(by, forwards)}, __round + {n + 1}L)",
     )  # fmt: skip
     windows = _pair(parts, "__suffix.suffix", "prefix")
     changes = changes.where("__next > __i").selectExpr(*keys, "__i", "__next", *_named(windows))
@@ -287,7 +289,7 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     ranges = partials.selectExpr("*", "length(bin(__hi - __lo + 1)) - 1 AS __top")
     changes = ranges.selectExpr("*", "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
     changes = changes.selectExpr(
-        "*", f"lead(__i) {_over(keys, '__i')} AS __next", f"max(__top) {_over(keys)} AS __levels"
+        "*", f"lead(__i) {_window_clause(keys, '__i')} AS __next", f"max(__top) {_window_clause(keys)} AS __levels"
     )
     changes = changes.selectExpr("*", "coalesce(__next > __i, false) AS __asks").where("__asks OR __enters")
     changes = changes.selectExpr("*", "explode(sequence(0, if(__asks, __levels, __top))) AS __level")

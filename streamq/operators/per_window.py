@@ -28,7 +28,7 @@ class PerWindow(WindowedStream[S]):
     """The events of each lifetime, as the members of one window that is this lifetime; no result has BOUNDS."""
 
     @classmethod
-    def of(cls, stream: S, keys: tuple[str, ...]) -> Self:
+    def from_stream(cls, stream: S, keys: tuple[str, ...]) -> Self:
         """Return the events of a stream, group by group and lifetime by lifetime."""
         plan = stream.plan
         payload = [(name, Col(name)) for name in plan.schema.names]

@@ -53,7 +53,7 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
         b  2     1      2    6
         b  1     1      4    8
         """
-        return PerWindow.of(*self._groups())
+        return PerWindow.from_stream(*self._groups())
 
     def sliding_window(
         self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None

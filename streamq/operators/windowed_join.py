@@ -91,7 +91,7 @@ class WindowedJoin(Pairing):
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
     def _evaluation(self) -> Evaluation:
-        keys = KeyColumns.of(self.left.schema, self.right.schema, self.on)
+        keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
         names = tuple(to for to, _ in left), tuple(to for to, _ in right)
@@ -162,7 +162,9 @@ class WindowedJoinVerbs(Verbs):
         keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"
         )
-        window = Hopping.of(size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join")
+        window = Hopping.from_arguments(
+            size, size if hop is None else hop, offset, self.plan.schema.axis, "windowed_join"
+        )
         for plan in (self.plan, other.plan):
             warn_of_neighbours(plan, "windowed_join")
         return self._derive(WindowedJoin(self.plan, other.plan, window, keys, condition, *names), other)

@@ -31,7 +31,7 @@ class Definitions:
     text: str
 
     @classmethod
-    def of(cls, program: Program, source: str | None = None) -> Definitions:
+    def from_program(cls, program: Program, source: str | None = None) -> Definitions:
         """Return a program's definitions; errors keep the places that they have in the user's own text, ``source``."""
         definitions = cls(render(program))
         definitions.__dict__.update(program=program, source=source)

@@ -94,7 +94,9 @@ class PatternProgram:
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
         for advice in advise(self.program, primitive):
             warn(f"cedr: {advice}")
-        return Detect(inputs, names, Definitions.of(self.program, self.source), self._conditions(names, inputs))
+        return Detect(
+            inputs, names, Definitions.from_program(self.program, self.source), self._conditions(names, inputs)
+        )
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
         """The conditions that its functions compute."""

@@ -58,7 +58,7 @@ Compute = Callable[[Sequence[Value], DataType], "pa.Array | tuple[pa.Array, Sequ
 """The result of that type; and where a row can fail, the faults."""
 
 
-def in_order(operands: Sequence[Value]) -> list[Mask | None]:
+def rows_before_null(operands: Sequence[Value]) -> list[Mask | None]:
     """Spark evaluates operands from left to right, and none after a NULL."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
@@ -78,4 +78,4 @@ class ArrowForm:
 
     takes: OperandCheck
     compute: Compute
-    reach: Reach = in_order
+    reach: Reach = rows_before_null

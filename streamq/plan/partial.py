@@ -28,11 +28,11 @@ Values = Mapping[str, Any]
 Ints = np.ndarray[Any, np.dtype[np.int64]]
 
 
-NodeCover = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
+RowWindow = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
 """By the row of a table of windows, the window's start and end in ticks, and its group."""
 
 
-def no_cover(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
+def no_row_window(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
     """No place: only the partial results of a user's module ask for one."""
     raise AssertionError("a user's module was called for windows without a place")
 
@@ -62,7 +62,7 @@ class MergeableColumns(ABC):
         """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
         return {}
 
-    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Merged results as values, NULL where there was none; ``place`` says, for errors, where the window of a row lies."""
         return table
 

@@ -96,7 +96,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     verb, buckets = request.verb, request.buckets
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-    written = Results.of([result.query.plan for result in request.results], verb)
+    written = Results.from_plans([result.query.plan for result in request.results], verb)
     level = consistency_of(request.consistency, written.schema.axis, verb)
     egresses = [
         choose_egress(r.query.plan, choose_word(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)

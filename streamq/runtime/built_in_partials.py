@@ -18,12 +18,12 @@ from streamq.plan.partial import (
     Algebra,
     Ints,
     MergeableColumns,
-    NodeCover,
+    RowWindow,
     SparkPartial,
     SummablePartial,
     Values,
     alive_rows,
-    no_cover,
+    no_row_window,
     rows_present,
 )
 from streamq.plan.reduction import Floats
@@ -138,7 +138,7 @@ class PartialSum(SummablePartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: "sum", self.many: "sum"}
 
-    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """NULL over no values; as narrow as its type."""
         kind = arrow_type(self.type)
         values = narrow_sums(table.column(self.name), kind)
@@ -190,7 +190,7 @@ class _Extreme(SparkPartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: self.how}
 
-    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """The values behind their numbers."""
         if not self.stands_in:
             return table

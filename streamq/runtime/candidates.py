@@ -61,7 +61,7 @@ class ScannedPart:
         """True if an event in a match is in none of a later last event."""
         return self.consumption == Consumption.CONSUME
 
-    def of(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+    def fitting(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
         """Return those of the input's candidates that fit the part."""
         return candidates if self.fits is None else [c for c in candidates if c[1][self.fits] is True]
 

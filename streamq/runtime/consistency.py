@@ -66,15 +66,15 @@ def progress_at_level(
         c = own[name]
         if level.block != 0:
             # rows are released only when all sources have come that far; some wait B ticks for the watermark
-            c, w = least_c, _before(least_w, level.block)
+            c, w = least_c, _ticks_before(least_w, level.block)
         if level.remember is not None:
             # history is remembered for M ticks, as if every source had sent cti(W - M)
-            c = max(c, _before(least_w, level.remember))
+            c = max(c, _ticks_before(least_w, level.remember))
         paces[name] = LevelProgress(c, w, own[name])
     return paces
 
 
-def _before(t: int, by: int | None) -> int:
+def _ticks_before(t: int, by: int | None) -> int:
     """``by`` ticks before ``t``; MINUS_INFINITY where ``by`` is None."""
     if by is None:
         return MINUS_INFINITY

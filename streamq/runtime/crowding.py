@@ -40,14 +40,14 @@ class CrowdStep(PatternStep):
         """Yield the parts that an event fits, each with the match that it is alone."""
         nothing = Binding(event[0], (None,) * len(self.parts))
         for number, part in enumerate(self.parts):
-            if part.source == source and part.of([event]):
+            if part.source == source and part.fitting([event]):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
         """Return True if at most ``count`` of the candidates crowd an event, which stands in the binding for a part."""
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
-            fitting = part.of(candidates[part.source])
+            fitting = part.fitting(candidates[part.source])
             if other == number:
                 fitting = part.agreeing(binding.events[number], fitting)
             else:

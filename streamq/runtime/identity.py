@@ -102,17 +102,17 @@ def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[
     if stored.query != own.query:
         differences.append(f"the query ({_plan_change(stored.plan, own.plan)})")
     shown = (
-        ("output", _each(stored.outputs), _each(own.outputs)),
+        ("output", _join_values(stored.outputs), _join_values(own.outputs)),
         ("buckets", str(stored.buckets), str(own.buckets)),
         ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
-        ("ctis", _each(stored.ctis), _each(own.ctis)),
+        ("ctis", _join_values(stored.ctis), _join_values(own.ctis)),
         ("early", str(stored.early), str(own.early)),
         ("the folders written into", _listed(stored.folders), _listed(own.folders)),
     )
     return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]
 
 
-def _each(of_results: Sequence[object]) -> str:
+def _join_values(of_results: Sequence[object]) -> str:
     return ", ".join(repr(value) for value in of_results)
 
 

@@ -37,7 +37,7 @@ class OpenWindows:
         self.first, self.keys = first, list(keys)
 
     @staticmethod
-    def of(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
+    def find(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
         """The open windows at CTI c; None if there is none."""
         if c == INFINITY:
             return None

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.plan.partial import COUNT, MergeableColumns, NodeCover, Partial, no_cover
+from streamq.plan.partial import COUNT, MergeableColumns, Partial, RowWindow, no_row_window
 from streamq.runtime.columnar import codes, concat, expand_ranges, group, ints, with_column
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints
@@ -44,18 +44,18 @@ def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Me
     return pa.table(columns)
 
 
-def node_covers(
+def row_windows(
     intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
-) -> Callable[[pa.Table], NodeCover]:
+) -> Callable[[pa.Table], RowWindow]:
     """Return what tells errors, of rows of windows, where the window of a row lies, and its group."""
 
-    def of_rows(windows: pa.Table) -> NodeCover:
-        def of(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
+    def of_rows(windows: pa.Table) -> RowWindow:
+        def window_of_row(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
             window = windows.slice(row, 1)
             start, end = intervals(window)
             return (int(start[0]), int(end[0])), next(iter(python_rows(groups(window))), {})
 
-        return of
+        return window_of_row
 
     return of_rows
 
@@ -88,7 +88,7 @@ def merge_by_window(
     by: Sequence[str],
     partials: Sequence[MergeableColumns],
     explode_rows: int = EXPLODE_ROWS,
-    place: Callable[[pa.Table], NodeCover] | None = None,
+    place: Callable[[pa.Table], RowWindow] | None = None,
 ) -> pa.Table:
     """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
 
@@ -109,7 +109,7 @@ def merge_by_window(
         windows = _dyadic(table, low, high, by, partials)
     windows = windows.filter(pc.greater(windows.column(COUNT), 0))
     for partial in partials:
-        windows = partial.finished(windows, no_cover if place is None else place(windows))
+        windows = partial.finished(windows, no_row_window if place is None else place(windows))
     return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
 
 

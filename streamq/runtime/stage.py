@@ -261,7 +261,7 @@ class Stage:
         totals = Totals()
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, turn, totals)) is not None]
         notes = [
-            Announcement(channel.judge, *_told(channel, turn.before[channel.relation]), endpoints)
+            Announcement(channel.judge, *_progress_along(channel, turn.before[channel.relation]), endpoints)
             for channel in hosted.channels
             for endpoints in turn.notes.get(channel.number, ())
         ]
@@ -288,14 +288,14 @@ class Stage:
         judge = channel.judge
         if hosted.aligns_before(channel):
             if table is not None:
-                arrival = Arrival(channel.port, table, judge, *_told(channel, before))
+                arrival = Arrival(channel.port, table, judge, *_progress_along(channel, before))
                 table = weighted_events(arrival, totals)
             progress = (map_progress(now.c, channel.progress_maps), map_progress(now.w, channel.progress_maps))
             table = self._hold_back(turn.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
             judge = None
         if table is None:
             return None
-        return Arrival(channel.port, table, judge, *_told(channel, before))
+        return Arrival(channel.port, table, judge, *_progress_along(channel, before))
 
     def _hold_back(
         self,
@@ -344,7 +344,7 @@ class Stage:
         return columns
 
 
-def _told(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
+def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
     """Return the CTI by which a channel's rows are late, and the one that its source has sent, both moved as the rows are."""
     return map_progress(pace.counted, channel.progress_maps), map_progress(pace.promised, channel.progress_maps)
 

@@ -37,7 +37,7 @@ class WholeMatchStep(PatternStep):
             for bound, part in zip(match.events, self.parts, strict=True)
             if bound is not None and part.consumes
         }
-        if any(part.source == source and part.of([event]) for part in self._earlier):
+        if any(part.source == source and part.fitting([event]) for part in self._earlier):
             candidates[source] = (*candidates[source], event)
         if consumed:
             candidates = [tuple([c for c in several if id(c) not in consumed]) for several in candidates]
@@ -51,13 +51,13 @@ class WholeMatchStep(PatternStep):
     def _completed(self, event: Candidate, source: int, candidates: Sequence[Sequence[Candidate]]) -> list[Binding]:
         """Return the matches of which this event is the last in time."""
         nothing = Binding(event[0], (None,) * len(self.parts))
-        fitting = [part.of(candidates[part.source]) for part in self.parts]
+        fitting = [part.fitting(candidates[part.source]) for part in self.parts]
         if self.in_order:
             fitting = _reachable(fitting)
         matches: list[Binding] = []
         for last in self._completing:
             part = self.parts[last]
-            if part.source == source and part.of([event]):
+            if part.source == source and part.fitting([event]):
                 (completed,) = self._whole([nothing.before(last, event)], frozenset({last}), fitting)
                 matches += completed
         return matches

@@ -41,7 +41,7 @@ class WindowModule(UserModule, AggregateFunction):
     """The options of the aggregate before the names of the arguments, as long as no window has set them."""
 
     @classmethod
-    def of(
+    def from_code(
         cls, code: Any, *, name: str | None, columns: Iterable[str], properties: Iterable[Any], **fields: Any
     ) -> Self:
         """Return a module of code, as a decorator was given the rest; raises PlanError."""
@@ -248,7 +248,7 @@ M = TypeVar("M", bound=WindowModule)
 
 def decorate(kind: type[M], code: Any, **fields: Any) -> M:
     """Make a module of code, as a decorator of that kind was given the fields, and register it; raises PlanError."""
-    return modules.register(kind.of(code, **fields))
+    return modules.register(kind.from_code(code, **fields))
 
 
 __all__ = ["WindowModule", "decorate"]

@@ -64,7 +64,7 @@ class Calendar(Window):
     bound = Bound.ENDLESS
 
     @classmethod
-    def of(cls, period: Any, zone: Any, axis: str) -> Calendar:
+    def from_arguments(cls, period: Any, zone: Any, axis: str) -> Calendar:
         """Return windows of a period such as ``"1 month"``; raise TimeError for another, an unknown zone, and an integer axis."""
         if axis != TIMESTAMP:
             hint = "On an integer axis nobody knows which day it is: take a tumbling_window."
@@ -170,7 +170,9 @@ class CalendarVerbs(WindowKindVerbs[W]):
             3  2026-02-28 23:00:00  2026-03-31 22:00:00
             8  2026-03-31 22:00:00  2026-04-30 22:00:00
         """
-        return self._in_windows(lambda axis: Calendar.of(period, zone, axis), "calendar_window", clip_input, stamp)
+        return self._in_windows(
+            lambda axis: Calendar.from_arguments(period, zone, axis), "calendar_window", clip_input, stamp
+        )
 
 
 @dataclass(frozen=True)

@@ -47,7 +47,7 @@ class Count(Window):
     default_stamp = Stamp.POINT_AT_END
 
     @classmethod
-    def of(cls, n: Any, by: Any) -> Count:
+    def from_arguments(cls, n: Any, by: Any) -> Count:
         """Return windows of n instants; raise PlanError for another number than a whole one of at least 1, or another ``by``."""
         check_word(by, ("start", "end"), "by", "count_window")
         check_whole_number("count_window", "n", n)
@@ -115,7 +115,7 @@ class CountVerbs(WindowKindVerbs[W]):
             8      5    6
             6     10   11
         """
-        window = Count.of(n, by)
+        window = Count.from_arguments(n, by)
         return self._in_windows(lambda axis: window, "count_window", window.clip(clip_input), stamp)
 
 

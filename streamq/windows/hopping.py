@@ -47,7 +47,7 @@ class Hopping(Window):
     bound = Bound.ENDLESS
 
     @classmethod
-    def of(cls, size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
+    def from_arguments(cls, size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
         """Return windows of durations; raise TimeError for a size or hop that is not positive or does not fit the axis."""
         for name, duration in (("size", size), ("hop", hop)):
             if ticks(duration, axis, verb) <= 0:
@@ -112,7 +112,10 @@ class HoppingVerbs(WindowKindVerbs[W]):
         1      6   10
         """
         return self._in_windows(
-            lambda axis: Hopping.of(size, hop, offset, axis, "hopping_window"), "hopping_window", clip_input, stamp
+            lambda axis: Hopping.from_arguments(size, hop, offset, axis, "hopping_window"),
+            "hopping_window",
+            clip_input,
+            stamp,
         )
 
     def tumbling_window(
@@ -133,7 +136,10 @@ class HoppingVerbs(WindowKindVerbs[W]):
         1      4    8
         """
         return self._in_windows(
-            lambda axis: Hopping.of(size, size, offset, axis, "tumbling_window"), "tumbling_window", clip_input, stamp
+            lambda axis: Hopping.from_arguments(size, size, offset, axis, "tumbling_window"),
+            "tumbling_window",
+            clip_input,
+            stamp,
         )
 
 

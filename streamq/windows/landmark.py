@@ -53,7 +53,9 @@ class Landmark(Window):
     default_stamp = Stamp.POINT_AT_END
 
     @classmethod
-    def of(cls, hop: Duration, start: int | dt.datetime | None, period: Duration | None, axis: str) -> Landmark:
+    def from_arguments(
+        cls, hop: Duration, start: int | dt.datetime | None, period: Duration | None, axis: str
+    ) -> Landmark:
         """Return windows from landmarks; raise PlanError without any, TimeError for a hop or period that is not positive."""
         if start is None and period is None:
             raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
@@ -145,7 +147,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
             1     15   16
         """
         return self._in_windows(
-            lambda axis: Landmark.of(hop, start, period, axis), "landmark_window", clip_input, stamp
+            lambda axis: Landmark.from_arguments(hop, start, period, axis), "landmark_window", clip_input, stamp
         )
 
 

@@ -48,7 +48,7 @@ class Rows(Window):
     by_places = True
 
     @classmethod
-    def of(cls, n: Any, step: Any, order_by: Any) -> Rows:
+    def from_arguments(cls, n: Any, step: Any, order_by: Any) -> Rows:
         """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, and for no names of columns."""
         check_whole_number("rows_window", "n", n)
         check_whole_number("rows_window", "step", step)
@@ -125,7 +125,7 @@ class RowsVerbs(WindowKindVerbs[W]):
             8      5    6
             6     10   11
         """
-        window = Rows.of(n, step, order_by)
+        window = Rows.from_arguments(n, step, order_by)
         return self._in_windows(lambda axis: window, "rows_window", clip_input, stamp)
 
 

@@ -45,7 +45,7 @@ class Session(Window):
     is_bounded_by_events = True
 
     @classmethod
-    def of(cls, gap: Duration, axis: str) -> Session:
+    def from_arguments(cls, gap: Duration, axis: str) -> Session:
         """Return sessions of a gap; raise TimeError for one of fewer than two ticks, or that does not fit the axis."""
         if ticks(gap, axis, "session_window") < 2:
             raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
@@ -100,7 +100,7 @@ class SessionVerbs(WindowKindVerbs[W]):
         2      1    9
         1     20   25
         """
-        return self._in_windows(lambda axis: Session.of(gap, axis), "session_window", clip_input, stamp)
+        return self._in_windows(lambda axis: Session.from_arguments(gap, axis), "session_window", clip_input, stamp)
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputFo
 
 
 def program_of(queries: Sequence[sq.Stream], egresses: Sequence[Egress], level: Level = MIDDLE) -> StagedPlan:
-    root, _ = number_sources(Results.of([query.plan for query in queries]))
+    root, _ = number_sources(Results.from_plans([query.plan for query in queries]))
     return compile_stages(rewritten(root), Options(egresses=tuple(egresses), buckets=2, level=level))
 
 
@@ -101,7 +101,7 @@ def test_a_result_that_is_final_makes_no_other_wait() -> None:
 def test_explain_shows_each_output_and_what_is_shared() -> None:
     counts = S.group_by("k").tumbling_window(10).select(n=sq.count())
     text = explain(
-        Results.of([counts.plan, counts.where(sq.col("n") > 1).plan]), options=Options(egresses=(FINAL, TOLD))
+        Results.from_plans([counts.plan, counts.where(sq.col("n") > 1).plan]), options=Options(egresses=(FINAL, TOLD))
     )
     lines = [line.strip() for line in text.splitlines()]
     assert "results" in lines

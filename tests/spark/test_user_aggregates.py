@@ -21,7 +21,7 @@ from streamq.aggregates.application import apply_aggregate, check_numbers
 from streamq.errors import PlanError
 from streamq.plan.aggregate import AggregateFunction, Application, Partials
 from streamq.plan.expr import Col, Expr
-from streamq.plan.partial import COUNT, Ints, NodeCover, Partial, Values, no_cover
+from streamq.plan.partial import COUNT, Ints, Partial, RowWindow, Values, no_row_window
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 from streamq.testing.difference import assert_same_history
 from streamq.testing.modules import check_module
@@ -60,7 +60,7 @@ class PickledCounts(Partial):
             counters[i] += pickle.loads(state)
         return {self.name: packed([counters[int(i)] for i in at])}
 
-    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         modes = [most_frequent(pickle.loads(state)) for state in table.column(self.name).to_pylist()]
         return table.set_column(table.schema.get_field_index(self.name), self.name, pa.array(modes, pa.int64()))
 

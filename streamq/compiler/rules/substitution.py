@@ -54,11 +54,11 @@ def expression_facts(expr: Expr) -> ExpressionFacts:
         else:
             todo.pop()
             if node.digest not in _remembered:
-                _remembered[node.digest] = _of(node, [_remembered[c.digest] for c in node.children])
+                _remembered[node.digest] = _combine_facts(node, [_remembered[c.digest] for c in node.children])
     return _remembered[expr.digest]
 
 
-def _of(node: Expr, parts: list[ExpressionFacts]) -> ExpressionFacts:
+def _combine_facts(node: Expr, parts: list[ExpressionFacts]) -> ExpressionFacts:
     uses: Counter[str] = Counter({node.name: 1}) if isinstance(node, Col) else Counter()
     for part in parts:
         uses.update(part.uses)

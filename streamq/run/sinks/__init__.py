@@ -16,7 +16,7 @@ KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSi
 def sink_of(argument: SinkArgument, verb: str) -> Sink:
     """Return the sink that an argument asks for; raise PlanError, worded for ``verb``, if there is none."""
     for kind in KINDS:
-        sink = kind.of(argument)
+        sink = kind.from_argument(argument)
         if sink is not None:
             return sink
     hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."

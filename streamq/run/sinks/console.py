@@ -19,7 +19,7 @@ class DisplaySink(Sink):
     format: ClassVar[str]
 
     @classmethod
-    def of(cls, argument: object) -> Self | None:
+    def from_argument(cls, argument: object) -> Self | None:
         return cls() if argument == cls.format else None
 
     @property

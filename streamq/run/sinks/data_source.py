@@ -25,7 +25,7 @@ class DataSourceSink(Sink):
     options: Mapping[str, Any]
 
     @classmethod
-    def of(cls, argument: object) -> Self | None:
+    def from_argument(cls, argument: object) -> Self | None:
         if isinstance(argument, str):
             return cls("parquet", {"path": argument})
         if isinstance(argument, Mapping):

@@ -19,7 +19,7 @@ class FunctionSink(Sink):
     function: Write
 
     @classmethod
-    def of(cls, argument: object) -> Self | None:
+    def from_argument(cls, argument: object) -> Self | None:
         return cls(argument) if callable(argument) else None
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:

@@ -17,7 +17,7 @@ class NoopSink(Sink):
     """None, or "noop"."""
 
     @classmethod
-    def of(cls, argument: object) -> Self | None:
+    def from_argument(cls, argument: object) -> Self | None:
         return cls() if argument is None or argument == "noop" else None
 
     def start(self, writer: DataStreamWriter) -> DataStreamWriter:

@@ -23,7 +23,7 @@ class Sink(ABC):
 
     @classmethod
     @abstractmethod
-    def of(cls, argument: object) -> Self | None:
+    def from_argument(cls, argument: object) -> Self | None:
         """Return the sink that an argument asks for; None if it asks for another kind."""
 
     @property

@@ -25,7 +25,7 @@ from streamq.runtime.evaluators.numbering import find_places, is_new_pair
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.overlap import grouped_codes
-from streamq.runtime.range_partials import INDEX, merge_by_window, node_covers
+from streamq.runtime.range_partials import INDEX, merge_by_window, row_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -214,7 +214,7 @@ class WindowEvaluator(_MemberEvaluator):
             columns[LAST_END] = events.column(RE)
             partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
 
-        place = node_covers(
+        place = row_windows(
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
             lambda row: table.select(self.keys).take(row.column(HEAD)),
         )

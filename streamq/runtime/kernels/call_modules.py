@@ -62,7 +62,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         totals: Totals,
     ) -> pa.Table:
         deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
-        memory = CallMemory.of(state.read(CALLS, BIN), deltas)
+        memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
         rows = self.evaluator.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)

@@ -79,7 +79,7 @@ class EdgesKernel(UncombinedKernel):
         tie = self._ties(edges, number)
         count_invalid(edges.filter(pa.array(tie)), judge, TIE, totals)
         edges, old, number = edges.filter(pa.array(~tie)), old[~tie], number[~tie]
-        chains = _Chains.of(edges, number)
+        chains = _Chains.from_edges(edges, number)
         self._count_late(edges, ~old, chains, judge, totals)
         touched = np.isin(number, number[~old])
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
@@ -107,7 +107,7 @@ class EdgesKernel(UncombinedKernel):
         return tie
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
-        chains = _Chains.of(edges, number)
+        chains = _Chains.from_edges(edges, number)
         starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
         if self.from_end:
@@ -201,7 +201,7 @@ class _Chains:
     closed_by: Ints
 
     @staticmethod
-    def of(edges: pa.Table, number: Ints) -> _Chains:
+    def from_edges(edges: pa.Table, number: Ints) -> _Chains:
         """Chains of edges in order."""
         time, since = ints(edges, LE), ints(edges, SINCE)
         opens, ghost = edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()

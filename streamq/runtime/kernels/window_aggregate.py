@@ -29,7 +29,7 @@ from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, BinSpans, OpenWindows, first_open, least_open
-from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, node_covers
+from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, row_windows
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -127,7 +127,7 @@ class WindowAggregateKernel:
 
         needed = report_to >= report_from or self.reads_end
         held = self._held.read(state) if needed else None
-        closed = OpenWindows.of(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
+        closed = OpenWindows.find(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
         dirty = None
         first_dirty = least_open(closed, open_before)
         if self.early:
@@ -142,7 +142,7 @@ class WindowAggregateKernel:
         out: list[pa.Table] = []
         least = open_now
         if everything is not None and self.reads_end:
-            opened = OpenWindows.of(everything, self.keys, clock.c)
+            opened = OpenWindows.find(everything, self.keys, clock.c)
             least = least_open(opened, open_now)
             if self.final:
                 out += self._final_rows(everything, opened, closed, open_before, report_to)
@@ -254,9 +254,9 @@ class WindowAggregateKernel:
         return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
 
     @property
-    def place(self) -> Callable[[pa.Table], NodeCover]:
+    def place(self) -> Callable[[pa.Table], RowWindow]:
         """Tell errors where the window of a row lies, and its group."""
-        return node_covers(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
+        return row_windows(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
         windows = self._windows(partials, first, last) if first <= last else None

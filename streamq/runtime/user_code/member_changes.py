@@ -63,7 +63,7 @@ class CallMemory:
         return pa.table(columns, schema=_KEPT)
 
     @staticmethod
-    def of(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
+    def from_table(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
         """The memory that a table keeps."""
         if table is None:
             return CallMemory(fresh=fresh)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
-from streamq.plan.partial import COUNT, Ints, NodeCover, Partial, Values, no_cover
+from streamq.plan.partial import COUNT, Ints, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
@@ -187,7 +187,7 @@ class PickledState(Partial):
         merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
         return merged_columns
 
-    def finished(self, table: pa.Table, place: NodeCover = no_cover) -> pa.Table:
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """The module's results, NULL where no event counts. Raises ModuleFailed for the first window that fails."""
         pickles = table.column(self._state).to_pylist()
         results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]

@@ -180,7 +180,7 @@ class RowShape:
         where it has none of its own, in its place.
         """
         rows = []
-        for given_row in _each(result, is_wide=self.timed or len(self.names) > 1):
+        for given_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):
             instants, values = self._parts(given_row)
             lifetime = None if instants is None else _lifetime(*instants, axis)
             row = {n: fit_to_type(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
@@ -235,7 +235,7 @@ def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
     return ticks[0], ticks[1]
 
 
-def _each(result: Any, *, is_wide: bool) -> Iterable[Any]:
+def _iterate_rows(result: Any, *, is_wide: bool) -> Iterable[Any]:
     """The rows of a result; ``is_wide``: whether a row may be of more than one value."""
     import pandas as pd
 

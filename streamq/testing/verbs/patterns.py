@@ -87,7 +87,7 @@ class Written:
         fields = {name: event_type(plan, has_ids=False).fields for name, plan in zip(names, inputs, strict=True)}
         of_variable = {variable: fields[kind] for variable, kind in _events(self.program) if kind in fields}
         conditions = tuple(_called(function, of_variable) for function in self.functions)
-        definitions = Definitions.of(self.program, self.source)
+        definitions = Definitions.from_program(self.program, self.source)
         return Matches(Detect(inputs, names, definitions, conditions), self)
 
     def narrowed(self, more: Sequence[Condition]) -> Written:
