@@ -12,7 +12,7 @@ import pytest
 from streamq import functions as f
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
-from streamq.compiler.rules.substitution import facts
+from streamq.compiler.rules.substitution import expression_facts
 from streamq.errors import PlanError, TypeMismatch
 from streamq.expressions import col, duration, end, lit, start, when
 from streamq.functions.catalogue import function_of
@@ -165,6 +165,6 @@ def test_what_an_expression_reads() -> None:
     assert reads_lifetime(expr)
     assert not reads_end(expr)
     assert reads_end(duration() + 1)
-    assert facts(expr).deterministic
-    assert not facts(f.rand() + a).deterministic
+    assert expression_facts(expr).deterministic
+    assert not expression_facts(f.rand() + a).deterministic
     assert [x.name for x in aggregates(Aggregate(SUM, (a,)) / Aggregate(COUNT, ()))] == ["sum", "count"]

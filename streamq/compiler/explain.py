@@ -20,7 +20,7 @@ from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
-from streamq.plan.node import Node, numbered
+from streamq.plan.node import Node, number_sources
 from streamq.time import show_duration
 
 RUN = Options()
@@ -146,7 +146,7 @@ def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
     ]
 
 
-def described(node: Node) -> str:
+def describe_node(node: Node) -> str:
     """Show a node on one line; a source with its events' columns."""
     if isinstance(node, Source):
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"

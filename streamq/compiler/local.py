@@ -20,7 +20,6 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
-from streamq.runtime.result_rows import split_ctis
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import Message, decode_messages, merge_messages

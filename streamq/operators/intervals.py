@@ -13,7 +13,7 @@ from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    once,
+    deduplicate,
     source_schema,
 )
 from streamq.operators.source_items import SourceItems
@@ -78,4 +78,4 @@ class Intervals(InsertSource):
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """One row an event."""
-        return once(self, self.good_items(run))
+        return deduplicate(self, self.good_items(run))

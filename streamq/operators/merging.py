@@ -82,7 +82,7 @@ def merge_partials(
     if form == BatchForm.DIFFERENCE and not all(partial.exact for partial in partials):
         inexact = ", ".join(partial.name for partial in partials if not partial.exact)
         raise ValueError(f"merge_partials: difference needs exact aggregates; {inexact} cannot be subtracted")
-    layout = _Layout.of(df, keys, partials)
+    layout = _Layout.from_frame(df, keys, partials)
     return layout.leave(_FORMS[form](layout.enter(df), layout, n))
 
 

@@ -17,8 +17,6 @@ from streamq.operators.source import (
     Source,
     axis_of,
     check_starts,
-    column_as_ticks,
-    invalid_reason,
     keep_good,
     source_schema,
     without_refused,

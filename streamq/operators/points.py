@@ -11,7 +11,7 @@ from streamq.operators.source import (
     AS_START,
     InsertSource,
     axis_of,
-    once,
+    deduplicate,
     source_schema,
 )
 from streamq.operators.source_items import SourceItems
@@ -71,4 +71,6 @@ class Points(InsertSource):
         from pyspark.sql import functions as F
 
         df = self.good_items(run)
-        return once(self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload)))
+        return deduplicate(
+            self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload))
+        )

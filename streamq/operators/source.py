@@ -72,7 +72,7 @@ class Source(Operator):
         items = SparkItems(self.columns)
         self.define_items(items)
         assert items.reason is not None
-        le, reason = checked(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
+        le, reason = check_starts(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
         columns = {**items.columns, LE: le, **{f.name: F.col(quote(f.name)) for f in self.payload}, BAD: reason}
         return table.select(*(column.alias(name) for name, column in columns.items()))
 
@@ -172,7 +172,7 @@ def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
     return schema
 
 
-def checked(
+def check_starts(
     le: Column,
     reason: Column,
     node: Source,
@@ -222,7 +222,7 @@ def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | No
     """The items of a batch without those that have a reason, which reading LE raises under ``invalid="fail"``."""
     from pyspark.sql import functions as F
 
-    le, reason = checked(F.col(LE), reason, node, False, re)
+    le, reason = check_starts(F.col(LE), reason, node, False, re)
     return keep_good(df.withColumn(LE, le).withColumn(BAD, reason))
 
 

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.errors import NeedsSpark, sentence
-from streamq.operators.instants import instant_ticks
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.expr import Col, Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema, quote
@@ -98,7 +98,7 @@ class SparkItems(SourceItems["Column"]):
     def ticks(self, name: str, missing: int | None) -> Column:
         from pyspark.sql import functions as F
 
-        ticks = self.evaluated(instant_ticks(Col(name), self.schema.type_of(name)))
+        ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
         return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
 
     def refuse(self, is_wrong: Expr, why: str) -> None:

@@ -67,7 +67,7 @@ def extract_keys(
             raise Refusal(place, f"CorrelationKey over {attribute!r} of types that are never equal", f"found {shown}")
         keys[attribute] = dict.fromkeys(variables.fields, attribute)
         compared[attribute] = common
-    groups = _Groups()
+    groups = _FieldGroups()
     equations: list[tuple[Conjunct, Owned, Owned]] = []
     for conjunct in conjuncts:
         pair = _equation(conjunct, variables)
@@ -119,7 +119,7 @@ def _owned(column: str, variables: Variables) -> Owned | None:
     return (composite.owners[0], name) if composite is not None and len(composite.owners) == 1 else None
 
 
-class _Groups:
+class _FieldGroups:
     """Fields that equations connect."""
 
     def __init__(self) -> None:

@@ -15,9 +15,8 @@ import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, KernelBaskets
-from streamq.runtime.progress_map import ProgressMap, carry
 from streamq.runtime.columnar import concat, decode, encode
-from streamq.runtime.consistency import AlignAt, align, backlog, paced
+from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_level
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Judge, Kernel, Output, Totals

@@ -8,9 +8,9 @@ from pyspark.sql import types as t
 import streamq as sq
 from streamq.errors import PlanError, TimeError, TypeMismatch
 from streamq.expressions import col
-from streamq.operators.tick_expressions import instant_ticks
 from streamq.operators.source import axis_of
 from streamq.operators.source_policy import source_policy
+from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.progress.explicit import ExplicitCtis
@@ -25,9 +25,9 @@ def test_one_axis() -> None:
 
 
 def test_ticks_do_not_ask_the_sessions_time_zone() -> None:
-    assert show(instant_ticks(col("a"), t.TimestampType())) == "unix_micros(a)"
-    assert "unix_date" in show(instant_ticks(col("a"), t.TimestampNTZType()))
-    assert show(instant_ticks(col("a"), t.DateType())) == "cast(unix_date(a) as bigint) * 86400000000"
+    assert show(instant_as_ticks(col("a"), t.TimestampType())) == "unix_micros(a)"
+    assert "unix_date" in show(instant_as_ticks(col("a"), t.TimestampNTZType()))
+    assert show(instant_as_ticks(col("a"), t.DateType())) == "cast(unix_date(a) as bigint) * 86400000000"
 
 
 def test_policies() -> None:

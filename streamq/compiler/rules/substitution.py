@@ -27,7 +27,7 @@ class ExpressionFacts:
 
     ``size``: its nodes; ``operators``: the nodes that compute something; ``simple``: True if all of those are casts and cheap
     operators; ``deterministic``: True if equal columns always give equal values; ``opaque``: True if it holds a pyspark Column;
-    ``uses``: how often it reads each column.
+    ``count_uses``: how often it reads each column.
     """
 
     size: int

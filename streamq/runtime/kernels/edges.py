@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import codes, concat, ints, net, with_column
+from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import LE, OPENS, RE
 from streamq.runtime.kernel import (

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import hold, reach, starts
+from streamq.runtime.bins import bin_reach, bin_starts, hold
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE

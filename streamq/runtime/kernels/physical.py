@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, matching, with_column
+from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net
+from streamq.runtime.columnar import concat, group, ints, net_deltas
 from streamq.runtime.deltas import as_points, taken_back, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
@@ -217,7 +216,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if old is None:
             return new
         old = old.filter(pa.array(self._is_open(old, c_before)))
-        return net(concat([new, taken_back(old)]))
+        return net_deltas(concat([new, taken_back(old)]))
 
     def _keep(
         self,
@@ -245,7 +244,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
                 continue
             needed_events = histories[port].filter(pa.array(needed[port]))
             state.values[f"kept{port}"] = needed_events.num_rows
-            state.replace(f"in{port}", BIN, net(weighted(needed_events, 1)))
+            state.replace(f"in{port}", BIN, net_deltas(weighted(needed_events, 1)))
         state.append("reported", BIN, change)
         is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
         reported = state.read("reported", BIN) if is_due else None

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason
 from streamq.grid import Grid
-from streamq.plan.partial import COUNT, Partial, RowPlace
-from streamq.runtime.tick_arithmetic import ARRAYS
+from streamq.plan.partial import COUNT, Partial, RowWindow
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, matching, net, runs, with_column
+from streamq.runtime.columnar import concat, expand_ranges, group, ints, is_matching, net_deltas, with_column
 from streamq.runtime.deltas import taken_back, unit_weights, weighted, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
