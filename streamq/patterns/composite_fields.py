@@ -34,13 +34,13 @@ def composites_of(whole: Part, fields: Mapping[str, Collection[str]]) -> dict[st
             owner = part.variable or pattern.name
             below[id(part)] = {name: CompositeField((owner,)) for name in fields[owner]}
             continue
-        below[id(part)] = _together(pattern, [below[id(one)] for one in pattern.positive])
+        below[id(part)] = _merge_fields(pattern, [below[id(one)] for one in pattern.positive])
         if part.variable is not None:
             composites[part.variable] = below[id(part)]
     return composites
 
 
-def _together(pattern: PatternTree, parts: Sequence[CompositeFields]) -> CompositeFields:
+def _merge_fields(pattern: PatternTree, parts: Sequence[CompositeFields]) -> CompositeFields:
     """Return the fields of an operator's matches, of which ``parts`` are those of its positive parts."""
     by_name: dict[str, list[CompositeField]] = {}
     for fields in parts:

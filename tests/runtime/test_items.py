@@ -49,4 +49,4 @@ def test_each_source_says_which_columns_tell(source: sq.Stream, columns: tuple[s
     assert isinstance(node, Source)
     assert node.items.columns == columns
     (rows,) = source.tables.values()
-    assert set(columns) <= set(node.in_arrow(rows).columns)
+    assert set(columns) <= set(node.rows_in_arrow(rows, streaming=False).column_names)
