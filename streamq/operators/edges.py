@@ -90,12 +90,35 @@ class Edges(Source):
         keys = ", ".join(self.key)
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
-    def define_items(self, items: SourceItems[Any]) -> None:
-        """``__le`` (the instant of the edge) and ``__opens``."""
-        items.add_ticks(LE, self.time)
-        items.add(OPENS, Col(self.edge).eq_null_safe(self.open))
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
+        from pyspark.sql import functions as F
+
+        raw = Schema(self.columns, self.schema.axis)
+        le = spark_expression(ticks_of(self.time, raw.type_of(self.time)))
+        edge = F.col(quote(self.edge))
+        opens, closes = edge.eqNullSafe(spark_expression(self.open)), edge.eqNullSafe(spark_expression(self.close))
+        reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
+        le, reason = checked(le, reason, self, streaming)
+        opens = F.when(opens | closes, opens)
+        return table.select(
+            le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
+        )
+
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        columns = Schema(self.columns, self.schema.axis)
+        rows = ArrowRows.of(table, columns, {})
+
+        def is_marked(value: Expr) -> pa.Array:
+            return pc.fill_null(rows.evaluate(Col(self.edge).eq_null_safe(value)), False)
+
+        opens = is_marked(self.open)
+        is_edge = pc.or_(opens, is_marked(self.close))
+        opens = pc.if_else(is_edge, opens, pa.scalar(None, pa.bool_()))
+        items = ArrowItems({LE: column_ticks(table, self.time), OPENS: opens})
         items.refuse_starts()
-        items.refuse(~Col(OPENS) & ~Col(self.edge).eq_null_safe(self.close), "neither a start nor an end")
+        items.refuse(pc.invert(is_edge), "neither a start nor an end")
+        return items
 
     @property
     def items(self) -> Items:

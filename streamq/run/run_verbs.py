@@ -109,9 +109,10 @@ class RunVerbs(Verbs):
         windows are flushed, and the checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without
         it the next run on the checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no
         events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as
-        JSON), and for events that modules with ``on_error="quarantine"`` failed for (source is the module; window_start,
-        window_end, group as JSON), which :meth:`quarantine` reads; results and late rows then stand in folders
-        ``streamq_batch=N``, each written once: Spark reads a column of that name, which every source of streamq leaves out.
+        JSON; of a source that may retract also kind and new_end, so that its rows can be replayed), and for events that modules
+        with ``on_error="quarantine"`` failed for (source is the module; window_start, window_end, group as JSON), which
+        :meth:`quarantine` reads; results and late rows then stand in folders ``streamq_batch=N``, each written once: Spark reads
+        a column of that name, which every source of streamq leaves out.
 
         buckets: into how many parts groups are spread; each is a task's work, and costs some milliseconds a micro-batch. By
         default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.

@@ -24,7 +24,7 @@ KIND: Final = "__kind"
 NEW_END: Final = "__new"
 """The end a retraction moves its event to."""
 OPENS: Final = "__opens"
-"""True for the start row, False for the end row of an edge event."""
+"""True for the start row, False for the end row of an edge event; NULL for a row that is neither, which is no event."""
 
 INSERT, RETRACT, CTI = "insert", "retract", "cti"
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.deltas import with_ends, with_weights
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask
@@ -29,8 +29,10 @@ LATE_SCHEMA = pa.schema(
     [
         ("source", pa.string()),
         ("reason", pa.string()),
+        ("kind", pa.string()),
         ("start", pa.int64()),
         ("end", pa.int64()),
+        ("new_end", pa.int64()),
         ("late_by", pa.int64()),
         ("payload", pa.string()),
         (WINDOW_START, pa.int64()),
@@ -38,7 +40,10 @@ LATE_SCHEMA = pa.schema(
         (GROUP, pa.string()),
     ]
 )
-"""start and end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late).
+"""start, end and new_end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late).
+
+kind is that of a row whose source may retract: insert, retract or cti, of edges start or end; new_end is where a retraction
+moves its end to. Both are NULL for rows of other sources.
 
 source is a source, or a module that failed: then group is the group's keys as JSON, and the window, where there is one, in ticks.
 Of rows of a source these three are NULL.
@@ -46,13 +51,9 @@ Of rows of a source these three are NULL.
 
 
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
-    """Rows of a source as rows of the late output; everything but the lifetime goes into ``payload`` as JSON."""
+    """Rows of a source as rows of the late output; everything but kind and lifetime goes into ``payload`` as JSON."""
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
-    end: Any = pa.nulls(n, pa.int64())
-    if RE in table.column_names:
-        values = table.column(RE).to_numpy(zero_copy_only=False)
-        end = pa.array(values, pa.int64(), mask=(values == INFINITY) | np.isnan(values.astype(float)))
     by: Any = pa.nulls(n, pa.int64())
     if c is not None and c not in (INFINITY, MINUS_INFINITY) and start.null_count == 0:
         by = pa.array(c - ints(table, LE))
@@ -62,9 +63,27 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
         if names
         else ["{}"] * n
     )
-    own = [pa.array([source] * n), pa.array([reason] * n), start, end, by, pa.array(payload, pa.string())]
+    lifetime = [_kinds(table), start, _ends(table, RE), _ends(table, NEW_END), by]
+    own = [pa.array([source] * n), pa.array([reason] * n), *lifetime, pa.array(payload, pa.string())]
     where = [pa.nulls(n, LATE_SCHEMA.field(name).type) for name in (WINDOW_START, WINDOW_END, GROUP)]
     return pa.table([*own, *where], schema=LATE_SCHEMA)
+
+
+def _kinds(table: pa.Table) -> Any:
+    """Return the kinds of rows of a source that may retract, in the words that the source reads by default."""
+    if KIND in table.column_names:
+        return table.column(KIND)
+    if OPENS in table.column_names:
+        return pc.if_else(table.column(OPENS), "start", "end")
+    return pa.nulls(table.num_rows, pa.string())
+
+
+def _ends(table: pa.Table, name: str) -> Any:
+    """Return a column of ends, NULL where an end is infinite; NULLs where the table has no such column."""
+    if name not in table.column_names:
+        return pa.nulls(table.num_rows, pa.int64())
+    ends = table.column(name)
+    return pc.if_else(pc.equal(ends, INFINITY), pa.scalar(None, pa.int64()), ends)
 
 
 @dataclass(eq=False, repr=False)

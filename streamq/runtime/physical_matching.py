@@ -39,9 +39,9 @@ class SourceBatch:
         """Judge items with these sync times."""
         return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
-    def count(self, items: pa.Table, mask: Mask, reason: CountReason) -> None:
-        """Count the items of a mask as dropped or adjusted."""
-        count_late(items, mask, reason, self.judge, self.c, self.totals)
+    def count(self, items: pa.Table, mask: Mask, reason: CountReason, c: int | None = None) -> None:
+        """CountAggregate the items of a mask as dropped or adjusted behind ``c``, which is the CTI before the micro-batch by default."""
+        count_late(items, mask, reason, self.judge, self.c if c is None else c, self.totals)
 
 
 @dataclass(eq=False, repr=False)

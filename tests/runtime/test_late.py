@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -107,6 +109,54 @@ def test_rows_that_are_no_events_go_to_the_late_output_if_there_is_one(late_outp
     late = {(row["reason"], row["start"], row["end"]) for table in run.late for row in table.to_pylist()}
     assert late == ({("end not after start", 5, 5), ("null start", None, 3)} if late_output else set())
     assert run.totals[(0, 0)] == {"s|invalid": 2}
+
+
+PHYSICAL = "kind string, start bigint, end bigint, new_end bigint, id bigint"
+EDGES = "start bigint, kind string, id bigint"
+COMES_LATE: dict[str, tuple[Callable[..., sq.Stream], str, list[list[tuple[Any, ...]]]]] = {
+    "physical": (
+        sq.physical,
+        PHYSICAL,
+        [
+            [("insert", 20, 40, None, 1), ("insert", 30, None, None, 2), ("insert", 100, 101, None, 3)],
+            [("insert", 10, 30, None, 4), ("retract", 20, 40, 35, 1), ("retract", 30, None, 50, 2)],
+            [("retract", 10, 30, 25, 4), ("insert", 5, None, None, 5)],
+            [("retract", 5, None, 120, 5)],
+        ],
+    ),
+    "edges": (
+        partial(sq.edges, time="start", edge="kind", key="id"),
+        EDGES,
+        [
+            [(20, "start", 1), (30, "start", 2), (100, "start", 3)],
+            [(10, "start", 4), (40, "end", 1), (50, "end", 2)],
+            [(110, "end", 4), (120, "end", 3)],
+        ],
+    ),
+}
+COMES_LATE["physical with ids"] = (partial(sq.physical, id="id"), *COMES_LATE["physical"][1:])
+
+
+@pytest.mark.parametrize("name", COMES_LATE)
+def test_late_rows_of_a_source_that_retracts_are_read_back_by_its_verb(name: str) -> None:
+    """What was dropped and what was taken are together the whole input, retractions and ends of edges as such."""
+    verb, schema, batches = COMES_LATE[name]
+    tables = [t.table(schema, rows) for rows in batches]
+    run = LocalRun(compiled(verb(tables[0], name="s", progress=sq.generate(0)).plan, buckets=2, late_output=True))
+    for table in tables:
+        run.batch({"s": table})
+    run.finish()
+    late = [row for table in run.late for row in table.to_pylist()]
+    assert {row["reason"] for row in late} == {"dropped"} and all(row["late_by"] != 0 for row in late)
+    dropped = [{**row, **json.loads(row["payload"])} for row in late]
+    names = tables[0].column_names
+    read_back = pa.Table.from_pylist([{n: row[n] for n in names} for row in dropped], tables[0].schema)
+    every = [row for table in tables for row in table.to_pylist()]
+    assert 4 <= read_back.num_rows < len(every)
+    on_time = [row for row in every if row not in read_back.to_pylist()]
+    assert len(on_time) + read_back.num_rows == len(every)
+    together = pa.concat_tables([pa.Table.from_pylist(on_time, tables[0].schema), read_back])
+    assert verb(together).to_arrow().equals(verb(pa.concat_tables(tables)).to_arrow())
 
 
 def test_a_late_row_is_shown_on_its_axis() -> None:

@@ -245,8 +245,8 @@ class PhysicalKernel(UncombinedKernel):
             state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
         new = ints(moves, NEW_END)
         adds = acts & (new > c)
-        batch.count(moves, ~adds, CountReason.DROPPED)
-        batch.count(moves, adds, CountReason.ADJUSTED)
+        batch.count(moves, ~adds, CountReason.DROPPED, c)
+        batch.count(moves, adds, CountReason.ADJUSTED, c)
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
@@ -263,7 +263,7 @@ class PhysicalKernel(UncombinedKernel):
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
-        batch.count(rows, dropped, CountReason.DROPPED)
+        batch.count(rows, dropped, CountReason.DROPPED, batch.c_now)
         begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
         if begun is not None:
             state.append(LIVE, "0", begun)

@@ -222,8 +222,10 @@ def test_what_fails_is_set_aside_whole_once_it_is_final_and_the_query_goes_on() 
     assert {**first, "reason": ""} == {
         "source": "inverse",
         "reason": "",
+        "kind": None,
         "start": 1,
         "end": 2,
+        "new_end": None,
         "late_by": None,
         "payload": '{"v": 0}',
         "window_start": 0,

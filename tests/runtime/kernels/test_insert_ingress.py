@@ -92,8 +92,8 @@ def test_a_repetition_is_taken_once_and_nothing_is_ever_taken_back() -> None:
     assert out == [[(20, 30, 7, 1)], [(21, 22, 7, 1)], [(40, 41, 8, 1)], []]
     assert counted(live) == {"s|duplicates": 3}
     rows = [row for table in live.late for row in table.to_pylist()]
-    told = ("s", "duplicate", 20, 30, None, '{"id": 7, "v": 1.0}', None, None, None)
-    assert [tuple(row.values()) for row in rows] == [told] * 3
+    repeated = {"source": "s", "reason": "duplicate", "start": 20, "end": 30, "payload": '{"id": 7, "v": 1.0}'}
+    assert [{name: value for name, value in row.items() if value is not None} for row in rows] == [repeated] * 3
 
 
 def test_null_and_nan_are_equal() -> None:
