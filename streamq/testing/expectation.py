@@ -10,9 +10,10 @@ from typing import Any
 
 from streamq.choices import CountReason
 from streamq.testing.admission import admitted, legal
-from streamq.testing.arrival import Item, bounds
+from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
 from streamq.testing.execution import Execution
+from streamq.testing.sources.model import SetAside
 from streamq.testing.sources.room import repeated, unmatched
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -32,7 +33,7 @@ class Expectation:
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    set_aside: Mapping[str, Sequence[tuple[CountReason, Item]]] = field(default_factory=dict)
+    set_aside: Mapping[str, Sequence[QuarantineRows]] = field(default_factory=dict)
     sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False

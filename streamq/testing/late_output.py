@@ -11,71 +11,92 @@ import pyarrow as pa
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.operators.source import AS_END
 from streamq.testing.arrival import Item, closed
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.expectation import Expectation, count_key
-from streamq.testing.timeline import interval, shown
-from streamq.time import INFINITY
+from streamq.testing.sources.model import SetAside
+from streamq.testing.sources.room import room_of
+from streamq.testing.timeline import interval
+from streamq.testing.timeline import shown as show_instant
 
 REASONS = {"dropped": CountReason.DROPPED, "adjusted": CountReason.ADJUSTED, "duplicate": CountReason.DUPLICATES}
 """The count that each reason of a late output belongs to; rows with any other reason count as invalid."""
 
-LATE = (CountReason.DROPPED, CountReason.ADJUSTED)
+COLUMNS = ("kind", "start", "end", "new_end")
+"""The columns of a late output that say what an item was, beside its payload."""
 
-Row = tuple[str, int | None, int | None]
-"""The count of a late row, its start, and its end; None if the source has no end column or the end is infinity."""
+AnswerRow = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
+"""What it is counted as, how late it is, and its COLUMNS."""
 
 
 def check_late_output(
     case: Case, tables: Sequence[pa.Table], counted: Mapping[str, int], expected: Expectation
 ) -> None:
-    """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside."""
+    """Raise WrongOutput where a late output has other rows than were counted, or others than the model says."""
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
         own = [row for row in rows if row["source"] == source.shown_name()]
-        written = Counter(REASONS.get(row["reason"], CountReason.INVALID) for row in own)
-        for reason in (*LATE, CountReason.DUPLICATES, CountReason.INVALID):
+        written = Counter(_reason(row) for row in own)
+        for reason in (CountReason.DROPPED, CountReason.ADJUSTED, CountReason.DUPLICATES, CountReason.INVALID):
             many = counted.get(count_key(case, name, reason), 0)
             if written[reason] != many:
                 raise WrongOutput(
                     f"{many} rows of {name} are counted as {reason}, but the late output has {written[reason]}"
                 )
-        if name in expected.set_aside and not source.ids:
-            late = [row for row in own if row["reason"] in LATE]
-            wanted = [(reason, item) for reason, item in expected.set_aside[name] if reason in LATE]
-            _check_rows(case, source, late, wanted, is_whole=name not in expected.filtered)
+        if name in expected.set_aside:
+            wanted = expected.set_aside[name]
+            _check_rows(case, source, own, wanted, is_whole=name not in expected.filtered)
+            _check_payloads(source, own, wanted)
 
 
-def _check_rows(
-    case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[tuple[str, Item]], *, is_whole: bool
-) -> None:
-    """Raise WrongOutput if late rows differ from the wanted items; unless ``is_whole``, a filter may have dropped some."""
-    has_ends = AS_END in source.consumed.values()
-    written = Counter(_row(row["reason"], row["start"], row["end"] if has_ends else None) for row in rows)
-    expected = Counter(_row(reason, item.start, item.end if has_ends else None) for reason, item in wanted)
+def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[QuarantineRows], *, is_whole: bool) -> None:
+    """Raise WrongOutput where rows are others; ``is_whole``: no filter may have left out some of those wanted."""
+    written = Counter(_row(_reason(row), row["late_by"], row) for row in rows)
+    of_items = [(one, room_of(source).late_row(source, one.item)) for one in wanted]
+    expected = Counter(_row(one.reason, one.late_by, row) for one, row in of_items if one.forgotten_by is None)
+    for one, row in of_items:
+        if one.forgotten_by is not None:
+            # the source may have forgotten what this one repeats, or not
+            late = _row(CountReason.DROPPED, one.forgotten_by, row)
+            expected[late if written[late] > expected[late] else _row(one.reason, one.late_by, row)] += 1
     wrong = written - expected
     missing = expected - written if is_whole else Counter[Row]()
     if wrong or missing:
-        (reason, start, end), *_ = [*wrong, *missing]
-        lifetime = (
-            interval(start, closed(end), case.axis) if has_ends and start is not None else shown(start or 0, case.axis)
-        )
+        first, *_ = [*wrong, *missing]
         has = "has" if wrong else "lacks"
-        raise WrongOutput(f"the late output {has} the row {lifetime} of {source.table}, counted as {reason}")
-    arrived = [(reason, item.start, item.payload) for reason, item in wanted]
+        raise WrongOutput(f"the late output {has} {_shown(first, case.axis)}, of {source.table}")
+
+
+def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[QuarantineRows]) -> None:
+    """Raise WrongOutput where a row has another payload than any item of its start that may be counted so."""
+    items: dict[Any, list[Item]] = {}
+    for one in wanted:
+        reasons = {one.reason} if one.forgotten_by is None else {one.reason, CountReason.DROPPED}
+        for reason in reasons:
+            items.setdefault((reason, one.item.start), []).append(one.item)
     for row in rows:
         payload = json.loads(row["payload"])
-        same = [p for reason, start, p in arrived if (reason, start) == (row["reason"], row["start"])]
-        if not any(_agrees(payload, other) for other in same):
-            raise WrongOutput(
-                f"the late output has {payload}, counted as {row['reason']}, which did not arrive at {source.table}"
-            )
+        if not any(_agrees(payload, item.payload) for item in items.get((_reason(row), row["start"]), ())):
+            raise WrongOutput(f"the late output has {payload} as {row['reason']}, which {source.table} did not bring")
 
 
-def _row(reason: str, start: int | None, end: int | None) -> Row:
-    return reason, start, None if end == INFINITY else end
+def _reason(row: Mapping[str, Any]) -> CountedAs:
+    return REASONS.get(row["reason"], CountedAs.INVALID)
+
+
+def _row(reason: CountedAs, late_by: int | None, columns: Mapping[str, Any]) -> Row:
+    kind, start, end, new_end = (columns[name] for name in COLUMNS)
+    return reason, late_by, kind, start, end, new_end
+
+
+def _shown(row: Row, axis: str) -> str:
+    """``[1, 6) as dropped, 9 late``; the end of what has none is infinity."""
+    reason, late_by, kind, start, end, new_end = row
+    shown = f"[NULL, {end})" if start is None else interval(start, closed(end), axis)
+    moved = "" if new_end is None else f" -> {show_instant(new_end, axis)}"
+    late = "" if late_by is None else f", {late_by} late"
+    return f"{f'{kind} ' if kind else ''}{shown}{moved} as {reason}{late}"
 
 
 def _agrees(written: Mapping[str, Any], arrived: Mapping[str, Any]) -> bool:

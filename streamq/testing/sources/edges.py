@@ -87,6 +87,10 @@ class EdgesRoom(SourceRoom[Edges]):
     def row(self, source: Edges, item: Item) -> dict[str, Any]:
         return {source.time: item.start, source.edge: _mark(source.open if item.kind == OPEN else source.close)}
 
+    def late_row(self, source: Edges, item: Item) -> dict[str, Any]:
+        kind = "start" if item.kind == OPEN else "end"
+        return {**super().late_row(source, item), "kind": kind}
+
     def repeated(self, source: Edges, events: Sequence[Item]) -> int:
         return len(events) - distinct(events)
 

@@ -64,7 +64,7 @@ class EdgesModel(SourceModel[Edges]):
             # an event that it opens, or the payload that it brings to one, may be equal to what was there
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
             changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
-            self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item)
+            self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item, at.c)
 
     def _pass(self, at: Reach) -> None:
         for chain in self.chains.values():

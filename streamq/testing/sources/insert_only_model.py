@@ -37,8 +37,9 @@ class InsertOnlyModel(SourceModel[Source]):
                 self._count(CountReason.INVALID, item)
                 continue
             if self.source.ids and whole in self.seen:
-                self._count(CountReason.DUPLICATES, item)
-                self.admitted.sure_duplicates += end >= at.c
+                is_sure = end >= at.c
+                self._count(CountReason.DUPLICATES, item, None if is_sure else at.c, forgotten=not is_sure)
+                self.admitted.sure_duplicates += is_sure
                 continue
             self.seen.add(whole)
             if start >= at.c:
@@ -46,10 +47,10 @@ class InsertOnlyModel(SourceModel[Source]):
                 continue
             self.admitted.late += 1
             if self._acts(start, at) and end > at.c:
-                self._count(CountReason.ADJUSTED, item)
+                self._count(CountReason.ADJUSTED, item, at.c)
                 self.admitted.events.append(replace(item, start=at.c))
             else:
-                self._count(CountReason.DROPPED, item)
+                self._count(CountReason.DROPPED, item, at.c)
 
     def _name(self, item: Item) -> Any:
         return (item.start, *(comparable(item.payload[name]) for name in self.source.ids))

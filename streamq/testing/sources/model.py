@@ -26,6 +26,19 @@ class Reach:
     w: int = MINUS_INFINITY
 
 
+@dataclass(frozen=True)
+class SetAside:
+    """An item that a source does not take as it came, as what it is counted, and how ``late_by`` many ticks its start was.
+
+    None: it is not late. ``forgotten_by``: a duplicate of what the source may have forgotten, which then is dropped, so late.
+    """
+
+    reason: CountedAs
+    item: Item
+    late_by: int | None = None
+    forgotten_by: int | None = None
+
+
 @dataclass
 class Admitted:
     """What one source admits of a case."""
@@ -36,8 +49,8 @@ class Admitted:
     counts: Counter[str] = field(default_factory=Counter)
     """How many items were dropped, adjusted, invalid and duplicates."""
 
-    set_aside: list[tuple[CountReason, Item]] = field(default_factory=list)
-    """These items, and as what each was counted: the rows of the late output."""
+    set_aside: list[QuarantineRows] = field(default_factory=list)
+    """These items: the rows of the late output."""
 
     late: int = 0
 
@@ -85,9 +98,12 @@ class SourceModel(ABC, Generic[S]):
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Process the items of a micro-batch that are events."""
 
-    def _count(self, reason: CountReason, item: Item) -> None:
+    def _count(self, reason: CountReason, item: Item, c: int | None = None, *, forgotten: bool = False) -> None:
+        """CountAggregate an item: as late behind ``c``, or, where the source may have ``forgotten`` what it repeats, maybe so."""
+        by = None if c in (None, INFINITY) or item.start is None else c - item.start
+        late_by, forgotten_by = (None, by) if forgotten else (by, None)
         self.admitted.counts[reason] += 1
-        self.admitted.set_aside.append((reason, item))
+        self.admitted.set_aside.append(SetAside(reason, item, late_by, forgotten_by))
 
     def _acts(self, sync: int, at: Reach) -> bool:
         """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""
@@ -98,4 +114,4 @@ class SourceModel(ABC, Generic[S]):
         return True
 
 
-__all__ = ["Admitted", "Reach", "SourceModel"]
+__all__ = ["Admitted", "Reach", "SetAside", "SourceModel"]

@@ -129,6 +129,9 @@ class PhysicalRoom(SourceRoom[Physical]):
         times = {source.start: item.start, source.end: item.end, source.new_end: item.new_end}
         return {source.kind: item.kind, **times}
 
+    def late_row(self, source: Physical, item: Item) -> dict[str, Any]:
+        return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
+
     def repeated(self, source: Physical, events: Sequence[Item]) -> int:
         """Count retractions where an event would have left an end more often than it had reached it."""
         if source.id is None:

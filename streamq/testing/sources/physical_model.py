@@ -58,10 +58,10 @@ class PhysicalModel(SourceModel[Physical]):
         self.admitted.late += 1
         if not self._acts(start, at):
             event.gone, event.pieces = True, []
-            self._count(CountReason.DROPPED, item)
+            self._count(CountReason.DROPPED, item, at.c)
             return
         event.pieces = [(at.c, max(at.c, end))]
-        self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item)
+        self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def _retract(self, item: Item, at: Reach) -> None:
         event = self.live.get(self.name(item))
@@ -73,12 +73,12 @@ class PhysicalModel(SourceModel[Physical]):
         late = item.sync < at.c
         self.admitted.late += late
         if event.gone:
-            self._count(CountReason.DROPPED, item)
+            self._count(CountReason.DROPPED, item, at.c)
             return
         if late and not self._acts(item.sync, at):
             # past its end it goes on as an event of its own from c on: that is dropped, with all that follows
             event.gone = end < at.c <= new_end
-            self._count(CountReason.DROPPED, item)
+            self._count(CountReason.DROPPED, item, at.c)
             return
         start, own_end = event.pieces[-1]
         if late:
@@ -87,12 +87,12 @@ class PhysicalModel(SourceModel[Physical]):
             # what ended before c is settled: only what is added from c on is seen, and that is what later ones move
             event.pieces.append((at.c, new_end))
             if late and new_end == at.c:
-                self._count(CountReason.DROPPED, item)
+                self._count(CountReason.DROPPED, item, at.c)
                 return
         else:
             event.pieces[-1] = (start, max(start, new_end))
         if late:
-            self._count(CountReason.ADJUSTED, item)
+            self._count(CountReason.ADJUSTED, item, at.c)
 
     def _wait(self, item: Item, at: Reach) -> None:
         """Keep a retraction whose event has not come, to wait for it; if c shows that the event has ended, decide at once."""
@@ -104,7 +104,7 @@ class PhysicalModel(SourceModel[Physical]):
         elif acts:
             self._begin(item, at)
         else:
-            self._count(CountReason.DROPPED, item)
+            self._count(CountReason.DROPPED, item, at.c)
 
     def _pass(self, at: Reach) -> None:
         over = [(item, late) for item, late in self.waiting if closed(item.end) < at.c or at.c == INFINITY]
@@ -115,13 +115,13 @@ class PhysicalModel(SourceModel[Physical]):
                 self.admitted.late += 1
                 self._begin(item, at)
             else:
-                self._count(CountReason.DROPPED if late else CountReason.INVALID, item)
+                self._count(*(CountReason.DROPPED, item, at.c) if late else (CountReason.INVALID, item))
 
     def _begin(self, item: Item, at: Reach) -> None:
         """Admit the part from c on of an event that is known only by a retraction, because its insert did not come in time."""
         start, end = start_of(item), closed(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
-        self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item)
+        self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def end(self) -> Admitted:
         super().end()

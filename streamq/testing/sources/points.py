@@ -47,6 +47,10 @@ class PointsRoom(SourceRoom[Points]):
     def row(self, source: Points, item: Item) -> dict[str, Any]:
         return {source.time: item.start}
 
+    def late_row(self, source: Points, item: Item) -> dict[str, Any]:
+        end = None if item.start is None else item.start + 1
+        return {**super().late_row(source, item), "end": end}
+
     def starts(self, source: Points, run: Run) -> str:
         return f"SELECT {column(source, source.time)} AS t FROM {run.source(source)}"
 

@@ -87,6 +87,10 @@ class SourceRoom(ABC, Generic[S]):
     def row(self, source: S, item: Item) -> dict[str, Any]:
         """Return the columns beside the payload of an item, as a row has them; times are ticks."""
 
+    def late_row(self, source: S, item: Item) -> dict[str, Any]:
+        """Return the kind, the start and the ends that the late output has for an item; times are ticks."""
+        return {"kind": None, "start": item.start, "end": item.end, "new_end": None}
+
     def repeated(self, source: S, events: Sequence[Item]) -> int:
         """Return how many items of a legal arrival sequence repeat others, where the source can tell."""
         return len(events) - distinct(events) if source.ids else 0
