@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.choices import CountReason, OutputForm
-from streamq.compiler.egress import Egress, choose_egress
+from streamq.choices import OutputForm
+from streamq.compiler.egress import Egress, egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten
@@ -29,17 +29,13 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
-from streamq.testing.expectation import Expectation, count_key, expectation, promises
-from streamq.testing.late_output import check_late_output
+from streamq.testing.expectation import Expectation, expectation, promises
+from streamq.testing.late_output import check_set_aside
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits
 from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
-
-
-class WindowQuarantined(Exception):
-    """Raised when a user module failed and the run set its window aside, so that the answer is not the query's."""
 
 
 def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
@@ -101,11 +97,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)
-    if any(n and key.endswith(f"|{CountReason.QUARANTINED}") for key, n in counted.items()):
-        raise WindowQuarantined
-    _check_counts(case, counted, expected)
-    if how.late_output:
-        check_late_output(case, run.late, counted, expected)
+    check_set_aside(case, counted, run.late if how.late_output else None, expected)
     return out
 
 
@@ -160,24 +152,4 @@ def _check_blocked(
             raise WrongOutput(f"{due} items before {limit_text} must be released, but {released} are")
 
 
-def _check_counts(case: Case, counted: Counter[str], expected: Expectation) -> None:
-    """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones."""
-    wanted = dict(expected.counts)
-    for name, source in case.sources.items():
-        if name in expected.filtered:
-            # a filter may have dropped some late items before they were judged
-            for reason in (CountReason.DROPPED, CountReason.ADJUSTED):
-                key = count_key(case, name, reason)
-                wanted[key] = min(wanted.get(key, 0), counted[key])
-        if source.ids:
-            # a repetition that is also late may count as either
-            again, lost = count_key(case, name, CountReason.DUPLICATES), count_key(case, name, CountReason.DROPPED)
-            many = wanted.get(again, 0) + wanted.get(lost, 0)
-            if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
-                wanted |= {again: counted[again], lost: counted[lost]}
-    wanted = {key: n for key, n in wanted.items() if n}
-    if +counted != Counter(wanted):
-        raise WrongOutput(f"the counts are {dict(+counted)}, expected {wanted}")
-
-
-__all__ = ["WindowQuarantined", "executed", "played", "unfinished"]
+__all__ = ["executed", "played", "unfinished"]

@@ -1,4 +1,4 @@
-"""Compare the late output of a run with the counts of its sources and with the model of late items."""
+"""What a run counts as late, invalid or repeated, and its late output, held against the model of what is late."""
 
 from __future__ import annotations
 
@@ -28,6 +28,45 @@ COLUMNS = ("kind", "start", "end", "new_end")
 
 AnswerRow = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
 """What it is counted as, how late it is, and its COLUMNS."""
+
+
+class WindowQuarantined(Exception):
+    """A module failed in a run, which set the window aside: its answer is another one than the query's."""
+
+
+def check_set_aside(
+    case: Case, counted: Mapping[str, int], tables: Sequence[pa.Table] | None, expected: Expectation
+) -> None:
+    """Raise WrongOutput where a run has counted other items than it should, or its late output (None: none) has others.
+
+    Raises WindowQuarantined where a module has failed.
+    """
+    if any(n and key.endswith(f"|{CountedAs.QUARANTINED}") for key, n in counted.items()):
+        raise WindowQuarantined
+    _check_counts(case, counted, expected)
+    if tables is not None:
+        check_late_output(case, tables, counted, expected)
+
+
+def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation) -> None:
+    """Raise WrongOutput where other items are counted as late, invalid or delivered again than those that are."""
+    counted = +Counter(counted)
+    wanted = dict(expected.counts)
+    for name, source in case.sources.items():
+        if name in expected.filtered:
+            # of what is late a filter may have left some out before
+            for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED):
+                key = count_key(case, name, reason)
+                wanted[key] = min(wanted.get(key, 0), counted[key])
+        if source.ids:
+            # what comes again so late that nothing of it were left may be known still, or be late
+            again, lost = count_key(case, name, CountedAs.DUPLICATES), count_key(case, name, CountedAs.DROPPED)
+            many = wanted.get(again, 0) + wanted.get(lost, 0)
+            if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
+                wanted |= {again: counted[again], lost: counted[lost]}
+    wanted = {key: n for key, n in wanted.items() if n}
+    if counted != Counter(wanted):
+        raise WrongOutput(f"counted are {dict(counted)}, not {wanted}")
 
 
 def check_late_output(
@@ -107,4 +146,4 @@ def _agrees(written: Mapping[str, Any], arrived: Mapping[str, Any]) -> bool:
     )
 
 
-__all__ = ["check_late_output"]
+__all__ = ["WindowQuarantined", "check_late_output", "check_set_aside"]

@@ -14,15 +14,19 @@ import pyarrow as pa
 
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
+from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import CONTROL_DDL
 from streamq.run.masters import master_of
 from streamq.run.query import batch_frames
 from streamq.run.spark_session import REQUIRED, TUNED, session
+from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
 from streamq.testing.case import Case
 from streamq.testing.deltas import check_ends, from_changelog, net
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, Execution
+from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.history import history
+from streamq.testing.late_output import check_set_aside
 from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
@@ -82,8 +86,11 @@ def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
         spark.createDataFrame([], "x int")
 
 
-def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Table:
-    """The history that a case's query gives on Spark."""
+def executed_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
+    """The history that a case's query gives on Spark. Raises WrongOutput where a run has set aside other items than it should.
+
+    ``expected`` is its :func:`expectation`, where that has been computed.
+    """
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
             frames = {name: frame(session, table) for name, table in case.tables.items()}
@@ -91,10 +98,10 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession) -> pa.Tab
             check_ends(rows)
             return history(rows)
         with tempfile.TemporaryDirectory(prefix="streamq-verify-", ignore_cleanup_errors=True) as folder:
-            return _streamed(case, how, session, Path(folder))
+            return _streamed(case, how, session, Path(folder), expected or expectation(case, how))
 
 
-def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> pa.Table:
+def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, expected: Expectation) -> pa.Table:
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
     query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
@@ -117,8 +124,10 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
         arrive(batches[:instalment], 0)
         start(query, how, folder)
     arrive(batches[instalment:], instalment)
-    start(query, how, folder, [case.instant])
-    out = spark.read.parquet(str(folder / "out")).toArrow()
+    counted = start(query, how, folder, [case.instant])
+    if counted is not None:
+        check_set_aside(case, counted, _late_rows(spark, folder) if how.late_output else None, expected)
+    out = spark.read.parquet(str(folder / "out")).drop(MICRO_BATCH).toArrow()
     check_ends(out)
     answer = history(out) if how.output == OutputForm.FINAL else net([from_changelog(out)], case.axis)
     return answer.rename_columns(
@@ -126,14 +135,30 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path) -> 
     )
 
 
-def _run(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
-    """An instalment by ``run``; the one that ends the stream has the bound of its windows as its ``last``."""
+def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
+    """The rows of a late sink."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    rows = spark.read.schema(from_arrow_schema(LATE_SCHEMA)).parquet(str(folder / "late")).drop(MICRO_BATCH)
+    return [rows.toArrow()]
+
+
+def _run(
+    query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
+) -> dict[str, int] | None:
+    """An instalment by ``run``; the one that ends the stream has the bound of its windows as its ``last``.
+
+    Returns what that one has counted.
+    """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
+    where |= {"late_sink": str(folder / "late")} if how.late_output else {}
     if not last:
         query.run(**where, output=how.output, buckets=how.buckets, early=how.early, trigger="available_now")
-    for until in last:
-        with query.run(**where, output=how.output, buckets=how.buckets, early=how.early) as run:
-            run.finish(until)
+        return None
+    (until,) = last
+    with query.run(**where, output=how.output, buckets=how.buckets, early=how.early) as run:
+        run.finish(until)
+    return run.late
 
 
 def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:

@@ -13,10 +13,11 @@ from streamq.testing.arrival import contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.difference import same_history
-from streamq.testing.execution import CONTROLLED, LITERAL, STREAM, WRITTEN, Execution
-from streamq.testing.expectation import Expectation
+from streamq.testing.execution import CONTROLLED, LITERAL, RUN, STREAM, WRITTEN, Execution
+from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.in_process import WindowQuarantined, executed, unfinished
+from streamq.testing.in_process import executed, unfinished
+from streamq.testing.late_output import WindowQuarantined
 from streamq.testing.on_spark import executed_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle_answers import Answers
@@ -49,6 +50,14 @@ def bounded(trial: Trial) -> Trial:
         for name, source in case.sources.items()
     )
     return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
+
+
+def with_late_sinks(trial: Trial) -> Trial:
+    """A trial in which ``run`` on Spark has a late sink where what arrives is not all taken as it comes."""
+    case, ways = trial
+    return case, tuple(
+        replace(how, late_output=how.started == RUN and bool(expectation(case, how).set_aside)) for how in ways
+    )
 
 
 def check(
@@ -158,7 +167,7 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
 def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:
     if how.backend in (LITERAL, STREAM):
         return executed(case, how, expected)
-    return executed_on_spark(case, how, spark or session_of({}))
+    return executed_on_spark(case, how, spark or session_of({}), expected)
 
 
-__all__ = ["Trial", "bounded", "check", "check_failure", "hold"]
+__all__ = ["Trial", "bounded", "check", "check_failure", "hold", "with_late_sinks"]

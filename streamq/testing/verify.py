@@ -33,7 +33,7 @@ from streamq.testing.replay import saved
 from streamq.testing.report import REPORTS, Verified
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
-from streamq.testing.trial import bounded
+from streamq.testing.trial import bounded, with_late_sinks
 
 
 def verify(
@@ -106,7 +106,8 @@ def verify(
             spark = session_of({} if isinstance(query, Scenario) else query.tables)
             richest = st.lists(crowded, min_size=OF, max_size=OF).map(lambda some: max(some, key=Case.variety))
             search.run([st.tuples(richest, on_spark(BATCH))], chosen.batch, spark)
-            search.run([st.tuples(richest.map(Case.coarser), on_spark(SPARK))], chosen.streams, spark)
+            streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
+            search.run([streams], chosen.streams, spark)
         without_spark(chosen.examples - min(chosen.examples, FIRST))
     except VerificationFailed as failed:
         failed.first, failed.number = next(iter(search.failures.values())), search.number

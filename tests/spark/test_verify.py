@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import pytest
 from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import CountedAs
+from streamq.testing.arrival import Item
+from streamq.testing.case import Case
+from streamq.testing.deltas import WrongOutput
+from streamq.testing.execution import SPARK, Execution
+from streamq.testing.expectation import expectation
+from streamq.testing.on_spark import executed_on_spark
+from streamq.testing.sources.model import SetAside
+from streamq.testing.trial import with_late_sinks
 
 TRIPS = sq.events([(1, 5, {"zone": "a", "fare": 3.0})], name="trips")
 
@@ -17,6 +29,23 @@ def test_by_default_every_backend_runs(spark: SparkSession, plain: None) -> None
     default = t.PROFILES["default"]
     assert report.cases == 5 + default.batch + default.streams and not report.left_out
     assert report.executions["batch"] == default.batch and report.executions["spark stream"] == default.streams
+
+
+def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> None:
+    """Its counts, and the rows of its late sink: an item that is late must stand in it, as it came and as late as it was."""
+    late = Item("insert", 2, 15, payload={"k": "b"})
+    items = [Item("insert", 10, 20, payload={"k": "a"}), late, Item("insert", 1, 5, payload={"k": "c"})]
+    stays = sq.intervals(
+        t.table("start bigint, end bigint, k string", []), start="start", end="end", name="s", late="adjust"
+    )
+    case = Case(stays.plan, tuple(("s", item) for item in items), (1, 2))
+    case, (how,) = with_late_sinks((case, (Execution(SPARK, buckets=2),)))
+    expected = expectation(case, how)
+    assert how.late_output and executed_on_spark(case, how, spark, expected).num_rows == 2
+    earlier = SetAside(CountedAs.ADJUSTED, late, late_by=7)
+    wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
+    with pytest.raises(WrongOutput, match=r"the late output has \[2, 15\) as adjusted, 8 late"):
+        executed_on_spark(case, how, spark, wrong)
 
 
 def test_what_only_spark_evaluates_is_verified_on_spark(spark: SparkSession, plain: None) -> None:

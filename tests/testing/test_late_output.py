@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +14,11 @@ from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
-from streamq.testing.execution import STREAM, Execution
+from streamq.testing.execution import BATCH, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import expectation
 from streamq.testing.in_process import executed
 from streamq.testing.late_output import check_late_output
+from streamq.testing.trial import with_late_sinks
 
 LATE = Execution(STREAM, late_output=True)
 SPANS = sq.intervals(
@@ -41,6 +43,13 @@ ROWS: list[dict[str, Any]] = [
 
 def held(rows: list[dict[str, Any]]) -> None:
     check_late_output(CASE, [pa.Table.from_pylist(rows, LATE_SCHEMA)], COUNTS, expectation(CASE, LATE))
+
+
+def test_a_run_on_spark_has_a_late_sink_where_not_all_is_taken_as_it_comes() -> None:
+    ways = (Execution(SPARK), Execution(SPARK, started=WRITTEN), Execution(BATCH))
+    assert [how.late_output for how in with_late_sinks((CASE, ways))[1]] == [True, False, False]
+    on_time = replace(CASE, arrival=CASE.arrival[:1], cut=(1,))
+    assert not any(how.late_output for how in with_late_sinks((on_time, ways))[1])
 
 
 def test_what_goes_to_a_late_output_is_what_is_set_aside() -> None:
