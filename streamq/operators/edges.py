@@ -18,6 +18,7 @@ from streamq.operators.source import (
 )
 from streamq.operators.source_items import SourceItems
 from streamq.operators.source_policy import SourcePolicy
+from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import types
 from streamq.plan.keys import check_key
@@ -90,35 +91,13 @@ class Edges(Source):
         keys = ", ".join(self.key)
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
-    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """``__le`` (the instant of the edge), ``__opens``, payload and ``__bad`` of every row."""
-        from pyspark.sql import functions as F
-
-        raw = Schema(self.columns, self.schema.axis)
-        le = spark_expression(ticks_of(self.time, raw.type_of(self.time)))
-        edge = F.col(quote(self.edge))
-        opens, closes = edge.eqNullSafe(spark_expression(self.open)), edge.eqNullSafe(spark_expression(self.close))
-        reason = no_start(le).when(~opens & ~closes, F.lit("neither a start nor an end"))
-        le, reason = checked(le, reason, self, streaming)
-        opens = F.when(opens | closes, opens)
-        return table.select(
-            le.alias(LE), opens.alias(OPENS), *(F.col(quote(f.name)) for f in self.payload), reason.alias(BAD)
-        )
-
-    def in_arrow(self, table: pa.Table) -> ArrowItems:
-        columns = Schema(self.columns, self.schema.axis)
-        rows = ArrowRows.of(table, columns, {})
-
-        def is_marked(value: Expr) -> pa.Array:
-            return pc.fill_null(rows.evaluate(Col(self.edge).eq_null_safe(value)), False)
-
-        opens = is_marked(self.open)
-        is_edge = pc.or_(opens, is_marked(self.close))
-        opens = pc.if_else(is_edge, opens, pa.scalar(None, pa.bool_()))
-        items = ArrowItems({LE: column_ticks(table, self.time), OPENS: opens})
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """``__le`` (the instant of the edge) and ``__opens``."""
+        items.add_ticks(LE, self.time)
+        opens, closes = (Col(self.edge).eq_null_safe(mark) for mark in (self.open, self.close))
+        items.add(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None))))
         items.refuse_starts()
-        items.refuse(pc.invert(is_edge), "neither a start nor an end")
-        return items
+        items.refuse(Col(OPENS).is_null(), "neither a start nor an end")
 
     @property
     def items(self) -> Items:

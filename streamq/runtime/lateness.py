@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE, WEIGHT
+from streamq.runtime.deltas import with_ends, with_weights
+from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.values import Ints, Mask

@@ -40,7 +40,7 @@ class SourceBatch:
         return judgement(self.judge, times, self.c, self.promised, error_of_rows(self.judge, items, self.promised))
 
     def count(self, items: pa.Table, mask: Mask, reason: CountReason, c: int | None = None) -> None:
-        """CountAggregate the items of a mask as dropped or adjusted behind ``c``, which is the CTI before the micro-batch by default."""
+        """Count the items of a mask as dropped or adjusted behind ``c``, which is the CTI before the micro-batch by default."""
         count_late(items, mask, reason, self.judge, self.c if c is None else c, self.totals)
 
 

@@ -33,7 +33,7 @@ class Expectation:
     case: Case
     counts: Counter[str]
     ctis: Mapping[str, int] = field(default_factory=dict)
-    set_aside: Mapping[str, Sequence[QuarantineRows]] = field(default_factory=dict)
+    set_aside: Mapping[str, Sequence[SetAside]] = field(default_factory=dict)
     sure_duplicates: Mapping[str, int] = field(default_factory=dict)
     filtered: frozenset[str] = frozenset()
     refused: bool = False

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.choices import OutputForm
-from streamq.compiler.egress import Egress, egress
+from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
 from streamq.compiler.results import Results, rewritten

@@ -26,7 +26,7 @@ REASONS = {"dropped": CountReason.DROPPED, "adjusted": CountReason.ADJUSTED, "du
 COLUMNS = ("kind", "start", "end", "new_end")
 """The columns of a late output that say what an item was, beside its payload."""
 
-AnswerRow = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
+Row = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
 """What it is counted as, how late it is, and its COLUMNS."""
 
 
@@ -41,7 +41,7 @@ def check_set_aside(
 
     Raises WindowQuarantined where a module has failed.
     """
-    if any(n and key.endswith(f"|{CountedAs.QUARANTINED}") for key, n in counted.items()):
+    if any(n and key.endswith(f"|{CountReason.QUARANTINED}") for key, n in counted.items()):
         raise WindowQuarantined
     _check_counts(case, counted, expected)
     if tables is not None:
@@ -55,12 +55,12 @@ def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation)
     for name, source in case.sources.items():
         if name in expected.filtered:
             # of what is late a filter may have left some out before
-            for reason in (CountedAs.DROPPED, CountedAs.ADJUSTED):
+            for reason in (CountReason.DROPPED, CountReason.ADJUSTED):
                 key = count_key(case, name, reason)
                 wanted[key] = min(wanted.get(key, 0), counted[key])
         if source.ids:
             # what comes again so late that nothing of it were left may be known still, or be late
-            again, lost = count_key(case, name, CountedAs.DUPLICATES), count_key(case, name, CountedAs.DROPPED)
+            again, lost = count_key(case, name, CountReason.DUPLICATES), count_key(case, name, CountReason.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
             if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}
@@ -89,7 +89,7 @@ def check_late_output(
             _check_payloads(source, own, wanted)
 
 
-def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[QuarantineRows], *, is_whole: bool) -> None:
+def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[SetAside], *, is_whole: bool) -> None:
     """Raise WrongOutput where rows are others; ``is_whole``: no filter may have left out some of those wanted."""
     written = Counter(_row(_reason(row), row["late_by"], row) for row in rows)
     of_items = [(one, room_of(source).late_row(source, one.item)) for one in wanted]
@@ -107,7 +107,7 @@ def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequenc
         raise WrongOutput(f"the late output {has} {_shown(first, case.axis)}, of {source.table}")
 
 
-def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[QuarantineRows]) -> None:
+def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAside]) -> None:
     """Raise WrongOutput where a row has another payload than any item of its start that may be counted so."""
     items: dict[Any, list[Item]] = {}
     for one in wanted:
@@ -120,11 +120,11 @@ def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[Quaran
             raise WrongOutput(f"the late output has {payload} as {row['reason']}, which {source.table} did not bring")
 
 
-def _reason(row: Mapping[str, Any]) -> CountedAs:
-    return REASONS.get(row["reason"], CountedAs.INVALID)
+def _reason(row: Mapping[str, Any]) -> CountReason:
+    return REASONS.get(row["reason"], CountReason.INVALID)
 
 
-def _row(reason: CountedAs, late_by: int | None, columns: Mapping[str, Any]) -> Row:
+def _row(reason: CountReason, late_by: int | None, columns: Mapping[str, Any]) -> Row:
     kind, start, end, new_end = (columns[name] for name in COLUMNS)
     return reason, late_by, kind, start, end, new_end
 

@@ -33,7 +33,7 @@ class SetAside:
     None: it is not late. ``forgotten_by``: a duplicate of what the source may have forgotten, which then is dropped, so late.
     """
 
-    reason: CountedAs
+    reason: CountReason
     item: Item
     late_by: int | None = None
     forgotten_by: int | None = None
@@ -49,7 +49,7 @@ class Admitted:
     counts: Counter[str] = field(default_factory=Counter)
     """How many items were dropped, adjusted, invalid and duplicates."""
 
-    set_aside: list[QuarantineRows] = field(default_factory=list)
+    set_aside: list[SetAside] = field(default_factory=list)
     """These items: the rows of the late output."""
 
     late: int = 0
@@ -99,7 +99,7 @@ class SourceModel(ABC, Generic[S]):
         """Process the items of a micro-batch that are events."""
 
     def _count(self, reason: CountReason, item: Item, c: int | None = None, *, forgotten: bool = False) -> None:
-        """CountAggregate an item: as late behind ``c``, or, where the source may have ``forgotten`` what it repeats, maybe so."""
+        """Count an item: as late behind ``c``, or, where the source may have ``forgotten`` what it repeats, maybe so."""
         by = None if c in (None, INFINITY) or item.start is None else c - item.start
         late_by, forgotten_by = (None, by) if forgotten else (by, None)
         self.admitted.counts[reason] += 1
