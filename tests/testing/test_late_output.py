@@ -60,8 +60,8 @@ def test_what_goes_to_a_late_output_is_what_is_set_aside() -> None:
 @pytest.mark.parametrize(
     ("place", "change", "wrong"),
     [
-        (0, None, "1 rows of s are counted as adjusted, and the late output has 0"),
-        (2, None, "1 rows of s are counted as invalid, and the late output has 0"),
+        (0, None, "1 rows of s are counted as adjusted, but the late output has 0"),
+        (2, None, "1 rows of s are counted as invalid, but the late output has 0"),
         (0, {"start": 10}, r"the late output has \[10, 15\) as adjusted"),
         (1, {"end": 6}, r"the late output has \[1, 6\) as dropped, 9 late"),
         (1, {"late_by": 8}, r"the late output has \[1, 5\) as dropped, 8 late"),
