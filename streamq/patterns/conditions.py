@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -12,8 +12,8 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
-from streamq.patterns.advice import advice_for_name, refusal_for
-from streamq.patterns.composite_fields import CompositeField, CompositeFields
+from streamq.patterns.advice import of_name, refused
+from streamq.patterns.composite_fields import CompositeFields, check_composite
 from streamq.patterns.matches import (
     Matches,
     RunAggregate,
@@ -238,37 +238,11 @@ class Variables:
             return Col(own(variable))
         composite = self.composites.get(variable, {})
         if name in composite:
-            self._check_composite(variable, name, place)
-            return Col(field_column(variable, name))
-        legal = (f for f, field in composite.items() if field.is_single and len(self._types(f, field)) == 1)
+            runs = frozenset() if variable in self.repeated else self.repeated
+            check_composite(variable, name, composite[name], runs, place)
+            return Col(of(variable, name))
+        legal = (name for name, field in composite.items() if field.is_legal)
         raise _no_field(variable, name, [*fields, *legal], place)
-
-    def _types(self, name: str, composite: CompositeField) -> frozenset[t.DataType]:
-        """Return the types that a field has in the events of a sub-pattern."""
-        return frozenset(self.types[owner, name] for owner in composite.owners)
-
-    def _check_composite(self, variable: str, name: str, place: Place) -> None:
-        """Raise Refusal for a field of a sub-pattern that a match may have twice, or that is of several types."""
-        composite = self.composites[variable][name]
-        is_run = {owner: owner in self.repeated and variable not in self.repeated for owner in composite.owners}
-        legal = [f"max({owner}.{name})" if is_run[owner] else f"{owner}.{name}" for owner in composite.owners]
-        hint = f"Write {' or '.join(legal)}."
-        if not composite.is_single:
-            wrong = f"the field {name!r} of {variable} is that of more than one event"
-            owners = (f"{owner}, which is repeated" if is_run[owner] else owner for owner in composite.owners)
-            raise Refusal(place, wrong, f"found {', '.join(owners)}", hint)
-        if len(self._types(name, composite)) > 1:
-            kinds = (f"{owner}.{name}: {self.types[owner, name].simpleString()}" for owner in composite.owners)
-            raise Refusal(
-                place, f"the field {name!r} of {variable} is of more than one type", f"found {', '.join(kinds)}", hint
-            )
-
-    def composites_in(self, columns: Collection[str]) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Return the fields of sub-patterns among some columns, by variable and name, each with the events that may have it."""
-        return {
-            variable: {name: field.owners for name, field in fields.items() if field_column(variable, name) in columns}
-            for variable, fields in self.composites.items()
-        }
 
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
         """The variable of a field, which may go without saying; raises Refusal where there is none, or several."""

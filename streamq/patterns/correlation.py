@@ -116,7 +116,7 @@ def _owned(column: str, variables: Variables) -> Owned | None:
     if name in variables.fields.get(variable, ()):
         return variable, name
     composite = variables.composites.get(variable, {}).get(name)
-    return (composite.owners[0], name) if composite is not None and len(composite.owners) == 1 else None
+    return (min(composite.owners), name) if composite is not None and len(composite.owners) == 1 else None
 
 
 class _FieldGroups:

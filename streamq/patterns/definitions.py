@@ -129,7 +129,10 @@ def _defined(
     conditions = PendingConditions(c for c in conjuncts if c.variables)
     asked = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
     asked |= {run.column for run in variables.runs.values() if run.column is not None}
-    composites = variables.composites_in(asked)
+    composites = {
+        v: {name: tuple(field.owners) for name, field in fields.items() if of(v, name) in asked}
+        for v, fields in variables.composites.items()
+    }
     lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
@@ -200,7 +203,7 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
         for name, kind in events.items()
         for field in types[kind.name].fields
     }
-    return Variables(below, fields, negated_below(whole), composites_of(whole, fields), kinds, repeated)
+    return Variables(below, fields, negated_below(whole), composites_of(whole, kinds), kinds, repeated)
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:

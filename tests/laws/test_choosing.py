@@ -14,7 +14,16 @@ import streamq as sq
 from streamq import testing as t
 from streamq.testing.patterns.rules import Undetermined, brute_force
 
+OF_SUB_PATTERNS = {
+    "ALL({x}, ATLEAST(1, {y}, {z}, 2) AS s LAST, {w})": ("x",),
+    "SEQUENCE({x}, ANY({y}, {z}) AS s {mode}, {x2}, {w})": ("x", "x2"),
+    "SEQUENCE(ATMOST(1, {x}, {z}, 2) AS s {mode}, {y}, {w})": ("y",),
+    "ATLEAST(2, {x}, ANY({z}, ANY({y})) AS s {mode}, {x2}, {w})": ("x", "y"),
+}
+"""Shapes in which s has fields, each with the variables of other events."""
+
 SHAPES = (
+    *OF_SUB_PATTERNS,
     "SEQUENCE({x}, {y}, {w})",
     "SEQUENCE({x}, {y}, {z}, {w})",
     "ALL({x}, {y}, {w})",
@@ -25,7 +34,6 @@ SHAPES = (
     "NOT(C AS n, SEQUENCE({x}, {y}, {w}))",
     "CANCEL_WHEN(SEQUENCE({x}, {y}, {w}), C AS n)",
     "SEQUENCE(ALL({x}, {y}, 3) AS s FIRST CONSUME, {z}, {w})",
-    "ALL({x}, ATLEAST(1, {y}, {z}, 2) AS s LAST, {w})",
 )
 CONDITIONS = ("x.v <= y.v", "x.v = y.v", "x.v <> y.v", "CorrelationKey(k, EQUAL)", "CorrelationKey(k, UNIQUE)")
 MODES = [
@@ -55,8 +63,14 @@ def texts(draw: Any, shapes: Sequence[str] = SHAPES, name: str = "", output: str
     parts = {
         v: f"{draw(st.sampled_from('ABC'))} AS {v} {draw(st.sampled_from(MODES))}" for v in ("x", "y", "z", "x2", "y2")
     }
-    pattern = draw(st.sampled_from(shapes)).format(**parts, w=draw(st.sampled_from([2, 4, 8])))
-    where = draw(st.sampled_from(["", *(f" WHERE {condition}" for condition in CONDITIONS)]))
+    shape = draw(st.sampled_from(shapes))
+    mode = draw(st.sampled_from(MODES))
+    pattern = shape.format(**parts, mode=mode, w=draw(st.sampled_from([2, 4, 8])))
+    conditions = list(CONDITIONS)
+    if shape in OF_SUB_PATTERNS:
+        other = draw(st.sampled_from(OF_SUB_PATTERNS[shape]))
+        conditions = [c.replace("x.", "s.").replace("y.", f"{other}.") for c in CONDITIONS] + ["s.v > 0"]
+    where = draw(st.sampled_from(["", *(f" WHERE {condition}" for condition in conditions)]))
     return f"EVENT E WHEN {pattern}{name}{where}{output}"
 
 

@@ -200,6 +200,15 @@ PATTERNS: Mapping[str, str] = {
     "output": "SEQUENCE(A x, ANY(B, C) AS s, 6) WHERE x.v + 1 > B.v OUTPUT x.v + C.v AS n, s.Vs - x.Vs AS gap, x.k AS k",
     "case and cast": "SEQUENCE(A, B, 6) WHERE CASE WHEN A.v > 1 THEN B.v > 1 WHEN A.v IS NULL THEN FALSE ELSE B.v < 2 END "
     "AND CAST(A.v AS double) < 3 OUTPUT CASE WHEN A.v > B.v THEN 'more' END AS c, CAST(B.v AS string) AS s",
+    "a field of a sub-pattern": "SEQUENCE(A, ANY(B, C) AS s, 6) WHERE s.k = A.k AND s.v > A.v - 1 OUTPUT s.v AS v, s.k AS k",
+    "a field of a sub-pattern, negated": "UNLESS(SEQUENCE(A, ANY(B, C) AS s, 6), ANY(A p, B q) AS n, 5) "
+    "WHERE n.k = s.k AND n.v <> A.v",
+    "a field of one event": "ATLEAST(2, NOT(C, SEQUENCE(A, UNLESS(B AS b, C AS z, 2) AS s, 6)), ANY(A p, B q) AS u, C d, 7) "
+    "WHERE s.v > 0 AND u.v <> s.v AND C.k = s.k OUTPUT s.v AS s, u.v AS u",
+    "fields of at most and at least": "SEQUENCE(ATMOST(2, A, B, 4) AS s, ATLEAST(1, C, ANY(A p, B q), 3) AS u, 9) "
+    "WHERE s.k = u.k AND s.v < 3 OUTPUT s.v AS s, u.v AS u",
+    "a field that some lack": "EVENT P WHEN ANY(A) OUTPUT A.v AS w, A.k AS k; "
+    "EVENT E WHEN SEQUENCE(C, ANY(P, B, ALL(P x, B y, 4)) AS s, 6) AS whole WHERE s.w > 1 OUTPUT C.v AS v, s.Vs AS at",
     "slices": "UNLESS(A, B, 6) WHERE A.v = B.v OUTPUT A.v AS v @ [2, 12) # [3, 9)",
     "definitions": "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v; "
     "EVENT E WHEN CANCEL_WHEN(UNLESS(P AS p, C, 1, 7), P AS q) WHERE p.k = C.k AND q.v = p.v",
@@ -244,6 +253,8 @@ CHOICES = {
         "REPEAT(A AS f CONSUME, 2, 3, 6) WHERE CorrelationKey(k, EQUAL) AND f.v >= 0",
         "REPEAT(SEQUENCE(A, B, 4) AS s CONSUME, 2, 9) OUTPUT count(s) AS n, sum(A.v) AS a, last(s.root) AS r",
         "REPEAT(ANY(A, B) AS e, 2, 2, 4) WHERE A.v > 0 OUTPUT count(e) AS n, count(A.v) AS a, sum(B.v) AS b",
+        "REPEAT(ANY(A, B) AS e CONSUME, 2, 5) WHERE e.v > 0 AND max(e.v) < 9 "
+        "OUTPUT sum(e.v) AS s, first(e.k) AS k, count(e.v) AS n, last(e.v) AS z",
         "REPEAT(UNLESS(A, B, 3), 2, 9) WHERE CorrelationKey(k, EQUAL)",
         "SEQUENCE(REPEAT(A AS f CONSUME, 2, 5) r FIRST CONSUME, B, 9) WHERE count(f) < 4",
         "ALL(REPEAT(A AS f, 2, 4) LAST, B CONSUME, 7)",

@@ -102,6 +102,24 @@ ORDERED = {
     "the start of any of two": (
         "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, C, 9) WHERE C.Vs - s.Vs > 3" + ABC,
         {"A": [(1, 10), (4, 11)], "B": [(2, 20)], "C": [(5, 30)]}, [(5, 10, 10, None, 30)]),
+    # s.v is B's, or C's; the sum tells which
+    "a field of any of two": (
+        "EVENT E WHEN SEQUENCE(A, ANY(B, C) AS s, 9) WHERE s.k = A.k AND s.v < 35 OUTPUT A.v AS a, s.v AS v",
+        {"A": [(1, 10, "p")], "B": [(2, 20, "p"), (3, 21, "q")], "C": [(4, 30, "p"), (5, 40, "p")]},
+        [(2, 10, 10, 20), (4, 10, 10, 30)]),
+    # s.w is P's: a condition on it says nothing of C, and there it is NULL
+    "a field that one of two has": (
+        "EVENT P WHEN ANY(B) OUTPUT B.v AS w; "
+        "EVENT E WHEN SEQUENCE(A, ANY(P, C) AS s, 9) WHERE s.w > 20 OUTPUT A.v AS a, s.w AS w, s.Vs AS at",
+        {"A": [(1, 10)], "B": [(2, 20), (3, 21)], "C": [(4, 30)]}, [(3, 10, 10, 21, 3), (4, 10, 10, None, 4)]),
+    # it is NULL where B's is: then C is not taken
+    "a field that is NULL": (
+        "EVENT E WHEN ANY(A, B) AS s WHERE s.v IS NULL OR s.v > 20 OUTPUT s.v AS v",
+        {"A": [(1, 10), (2, None)], "B": [(3, 20), (4, 21)]}, [(2, 3, None), (4, 5, 21)]),
+    # what holds of s holds of its matches: of A at 1 and 2, whose counts are 1 and 2, the first is left out for v only
+    "a field of at most": (
+        "EVENT E WHEN ATMOST(1, A, 3) AS s WHERE s.v > 10 OUTPUT s.v AS v",
+        {"A": [(1, 10), (2, 11), (7, 12)]}, [(7, 10, 12)]),
     "the whole's start": (
         "EVENT E WHEN SEQUENCE(A, B, 9) AS s WHERE s.Vs > 3" + AB,
         {"A": [(1, 10)], "B": [(3, 20), (4, 21)]}, [(4, 10, 10, 21)]),

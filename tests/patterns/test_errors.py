@@ -166,6 +166,20 @@ CASES = {
     "an unknown variable": WHERE + "y.v = 1",
     "an unknown function": WHERE + "uper(x.k) = 'A'",
     "too many arguments": WHERE + "upper(x.k, 1) = 'A'",
+    "a field that two events of a sub-pattern have": when(
+        "SEQUENCE(SEQUENCE(A AS a, B AS b, 5) AS s, C AS c, 9)\nWHERE s.v = c.v"
+    ),
+    "a field that two of three events may have": when(
+        "SEQUENCE(ATLEAST(2, A, B, C, 5) AS s, C AS c, 9)\nWHERE s.v > 1"
+    ),
+    "a field of a run": when("SEQUENCE(REPEAT(A AS f, 3, 5) AS r, B AS b, 9)\nWHERE r.v = b.v"),
+    "a field of a run and of an event": "EVENT E WHEN SEQUENCE(REPEAT(A AS f, 3, 5), B AS b, 9) AS s OUTPUT s.v",
+    "a field of two types": "EVENT P WHEN A OUTPUT A.k AS v\nEVENT E WHEN ANY(P, B AS b) AS s WHERE s.v = 1",
+    "a field that no event of a sub-pattern has": when("SEQUENCE(ANY(A, B) AS s, C, 5)\nWHERE s.w = 1"),
+    "a field of a sub-pattern, misspelt": when("UNLESS(ANY(A, B) AS s, C, 5)\nWHERE s.yess"),
+    "a field of what is negated in a sub-pattern": "EVENT P WHEN A OUTPUT A.v AS w\n"
+    "EVENT E WHEN SEQUENCE(UNLESS(A, P AS n, 5) AS s, B, 9) WHERE s.w = 1",
+    "an unknown variable beside a run": when("REPEAT(A AS f, 3, 5) AS r\nWHERE g.v = 1"),
     "a number and a text": WHERE + "x.v = 'a'",
     "a number and a truth": WHERE + "x.v = true",
     "a sum of texts": WHERE + "x.k + 'a' = 'ba'",

@@ -64,6 +64,10 @@ def of_text(pattern: str) -> Pattern:
             PAIR.where("CorrelationKey(m, UNIQUE) AND [m EQUAL 1]").unless(Z, 5),
             "UNLESS(SEQUENCE(x, y, 12), z, 5) WHERE x.m <> y.m AND x.m = 1 AND y.m = 1",
         ),
+        (
+            sq.sequence(sq.any_of(X, Y).alias("s"), Z, within=9).where(lambda s, z: (s.m == z.m) & (s["m"] > 1)),
+            "SEQUENCE(ANY(x, y) AS s, z, 9) WHERE s.m = z.m AND s.m > 1",
+        ),
         (PAIR.where(lambda x: x.Vs > 1), "SEQUENCE(x, y, 12) WHERE x.Vs > 1"),
     ],
     ids=lambda v: v if isinstance(v, str) else "",

@@ -26,6 +26,7 @@ TEXTS = (
     "EVENT E WHEN NOT(ANY(B, C), ALL(A, A p, 6)) WHERE A.v <= p.v OUTPUT A.v AS x, p.v AS y",
     "EVENT E WHEN UNLESS(SEQUENCE(A FIRST CONSUME, B, 8), C, 4) OUTPUT A.v AS x, B.v AS y",
     "EVENT E WHEN UNLESS_BEFORE(REPEAT(A AS f CONSUME, 2, 6), C, 2) WHERE f.v >= 0 OUTPUT sum(f.v) AS x, last(f.v) AS y",
+    "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k AND s.v >= 0 OUTPUT s.v AS x, C.v AS y",
     "EVENT P WHEN SEQUENCE(A, B, 6) WHERE A.k = B.k OUTPUT A.k AS k, A.v AS v, B.v AS w; "
     "EVENT E WHEN UNLESS(P, C, 5) WHERE P.k = C.k OUTPUT P.v AS x, P.w AS y",
 )

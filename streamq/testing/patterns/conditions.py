@@ -25,12 +25,20 @@ Bound = dict[str, dict[str, Any] | None]
 """Fields by variable; of an absent one None."""
 
 
+Owned = tuple[str, str]
+"""A field with its variable."""
+
+EVERY_HAS = ("vs", "root", "id", "contributors")
+"""What every variable has beside its fields, in lower case."""
+
+
 @dataclass(frozen=True)
 class Condition:
-    """A condition and the variables that it names."""
+    """A condition and the variables that it names; ``fields`` are those fields of sub-patterns that stand in it."""
 
     expression: s.Expression
     variables: frozenset[str]
+    fields: frozenset[Owned] = frozenset()
 
 
 RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
@@ -174,8 +182,13 @@ STRICT: Mapping[str, Callable[..., Any]] = {
 }
 
 
-def conditions(where: Sequence[s.Condition], events: Sequence[str], repeated: Mapping[str, int]) -> Iterator[Condition]:
-    """The conditions of WHERE; a variable that is repeated is ``f@`` in those of its runs, and ``f`` in those of each event."""
+def conditions(
+    where: Sequence[s.Condition], events: Sequence[str], repeated: Mapping[str, int], sub_patterns: Collection[str]
+) -> Iterator[Condition]:
+    """Yield the conditions of WHERE.
+
+    A variable that is repeated is ``f@`` in those of its runs, and ``f`` in those of each event.
+    """
     for condition in where:
         match condition:
             case s.AttributeEquals(attribute, literal):
@@ -187,7 +200,23 @@ def conditions(where: Sequence[s.Condition], events: Sequence[str], repeated: Ma
                     fields = s.EventField(one, attribute), s.EventField(other, attribute)
                     yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
             case expression:
-                yield Condition(expression, frozenset(named(expression, repeated)))
+                yield Condition(
+                    expression, frozenset(named(expression, repeated)), fields_of(expression, sub_patterns, repeated)
+                )
+
+
+def fields_of(
+    expression: s.Expression, sub_patterns: Collection[str], repeated: Collection[str] = ()
+) -> frozenset[Owned]:
+    """Return the fields of sub-patterns in an expression, but for those that an aggregate of a run is of."""
+    match expression:
+        case _ if run_argument(expression, repeated) is not None:
+            return frozenset()
+        case s.Field(str() as variable, name) if variable in sub_patterns and name.lower() not in EVERY_HAS:
+            return frozenset({(variable, name)})
+        case s.Apply(_, arguments):
+            return frozenset[Owned]().union(*(fields_of(a, sub_patterns, repeated) for a in arguments))
+    return frozenset()
 
 
 def named(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:

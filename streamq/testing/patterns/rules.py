@@ -19,6 +19,7 @@ from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_tree import Type
 from streamq.testing.patterns.conditions import (
+    EVERY_HAS,
     Bound,
     Condition,
     Unjudged,
@@ -27,7 +28,7 @@ from streamq.testing.patterns.conditions import (
     order_key,
 )
 from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.trees import event_types, repeated, seen_events, variables
+from streamq.testing.patterns.trees import event_types, repeated, seen_events, sub_patterns, variables
 from streamq.time import INTEGER, ticks
 
 
@@ -77,6 +78,8 @@ class Evaluation:
         """Whether no condition that is decided fails; what names an absent variable says nothing."""
         for condition in self.where:
             if condition.variables <= bound.keys() and all(bound[v] is not None for v in condition.variables):
+                if any(name in (bound[v] or {})["@absent"] for v, name in condition.fields):
+                    continue
                 if evaluated(condition.expression, bound, self.functions) is not True:
                     return False
         return True
@@ -110,10 +113,23 @@ class Evaluation:
             events = room_of(part.pattern).matches(part.pattern, self)
             if part.variable is not None:
                 for e in events:
-                    e.bound[part.variable] = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
+                    own = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
+                    e.bound[part.variable] = {**self.composite(part, e.bound), **own}
         return [e for e in events if self.holds(e.bound)]
 
-    def ticks(self, within: s.Scope) -> int:
+    def composite(self, part: s.Part, bound: Bound) -> dict[str, Any]:
+        """Return the fields of a match of a sub-pattern: those that one of its events has, and NULL for those that none has."""
+        events = {name: self.types[kind.name].fields for name, kind in seen_events(part) if name in bound}
+        fields = {field for names in events.values() for field in names if field.lower() not in EVERY_HAS}
+        absent = {f for f in fields if all(bound[v] is None for v, names in events.items() if f in names)}
+        values: dict[str, Any] = {"@absent": absent, **dict.fromkeys(absent)}
+        for field in fields - absent:
+            there = [(bound[v] or {})[field] for v, names in events.items() if field in names and bound[v] is not None]
+            if len(there) == 1:
+                values[field] = there[0]
+        return values
+
+    def ticks(self, within: s.Duration) -> int:
         """A scope in ticks."""
         return ticks(within, self.axis)
 
@@ -231,7 +247,8 @@ def defined(
 ) -> EventType:
     """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
     many = repeated(definition.pattern)
-    where = list(conditions(definition.where, [name for name, _ in event_types(definition.pattern)], many))
+    names = [name for name, _ in event_types(definition.pattern)]
+    where = list(conditions(definition.where, names, many, sub_patterns(definition.pattern)))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
     evaluation = Evaluation(types, where, functions, keys, axis)
     outputs: dict[str, s.Expression] = {field.name: field.expression for field in definition.output}

@@ -19,9 +19,19 @@ import pyarrow as pa
 from streamq.patterns import syntax as s
 from streamq.patterns.parser import parse
 from streamq.patterns.pattern_tree import Type
+from streamq.testing.patterns.conditions import Owned, fields_of
 from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.sql_conditions import OF_LISTS, Condition, conjuncts, equal_keys, guarded, sql, value
-from streamq.testing.patterns.trees import event_types
+from streamq.testing.patterns.sql_conditions import (
+    OF_LISTS,
+    THERE,
+    Condition,
+    conjuncts,
+    equal_keys,
+    guarded,
+    sql,
+    value,
+)
+from streamq.testing.patterns.trees import event_types, sub_patterns
 
 HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
 HEADS = {"_vs": "Vs", "_root": "root"}
@@ -48,6 +58,8 @@ class Query:
     types: dict[str, tuple[str, tuple[str, ...]]]
     clauses: list[str] = field(default_factory=list)
     conditions: list[Condition] = field(default_factory=list)
+    composites: frozenset[Owned] = frozenset()
+    """The fields of sub-patterns that conditions and OUTPUT name."""
     keys: tuple[str, ...] = ()
     """The attributes in which all events agree that are looked at together: those of one variable as well."""
 
@@ -72,8 +84,19 @@ class Query:
         relation: Relation = room_of(part.pattern).relation(part.pattern, self)
         if part.variable is None:
             return relation
-        body = f'SELECT *, true AS "{part.variable}.", _vs AS "{part.variable}.Vs", _root AS "{part.variable}.root"'
-        named = self.relation(f"{body} FROM {relation.name}", {**relation.fields, part.variable: ()}, relation.events)
+        columns = [
+            f'true AS "{part.variable}."',
+            *(f'{own} AS "{part.variable}.{name}"' for own, name in HEADS.items()),
+        ]
+        names = sorted(name for v, name in self.composites if v == part.variable)
+        for name in names:
+            owners = [v for v in relation.events if name in relation.fields[v] and not v.endswith("@")]
+            values, there = ", ".join(f'"{v}.{name}"' for v in owners), " OR ".join(f'"{v}."' for v in owners)
+            columns.append(f'coalesce({values}) AS "{part.variable}.{name}"')
+            columns.append(f'({there}) AS "{part.variable}.{name}{THERE}"')
+        own = tuple(column for name in names for column in (name, f"{name}{THERE}"))
+        body = f"SELECT *, {', '.join(columns)} FROM {relation.name}"
+        named = self.relation(body, {**relation.fields, part.variable: own}, relation.events)
         return self.filtered(named)
 
     def filtered(self, relation: Relation) -> Relation:
@@ -136,6 +159,9 @@ class Query:
         kinds = {name: self.types[kind.name][1] for name, kind in event_types(definition.pattern)}
         self.conditions = list(conjuncts(definition, tuple(kinds)))
         self.keys = equal_keys(definition)
+        expressions = [*definition.where, *(f.expression for f in definition.output)]
+        named = (fields_of(e, sub_patterns(definition.pattern)) for e in expressions if isinstance(e, s.Expression))
+        self.composites = frozenset[Owned]().union(*named)
         relation = self.part(definition.pattern)
         # what is left says nothing of any variable
         whole = " AND ".join(["true", *(guarded(c, {}) for c in self.conditions)])

@@ -7,19 +7,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.conditions import named, run_argument
-from streamq.testing.patterns.trees import negated, parts_below, positive, repeated, seen_events
+from streamq.testing.patterns.conditions import Owned, fields_of, named, run_argument
+from streamq.testing.patterns.trees import negated, parts_below, positive, repeated, seen_events, sub_patterns
 from streamq.testing.patterns.trees import together as met
+
+THERE = "?"
+"""Ends the name of the column that says if an event below a sub-pattern has a field of that name."""
 
 INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "%")}
 
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of WHERE; it does not say anything of a match without one of its variables."""
+    """A condition of WHERE; it does not say anything of a match without one of its variables, or of its ``fields``.
+
+    fields: those of sub-patterns that stand in it.
+    """
 
     expression: s.Expression
     variables: frozenset[str]
+    fields: frozenset[Owned] = frozenset()
 
 
 def _seen(whole: s.Part) -> frozenset[str]:
@@ -52,7 +59,8 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
                             fields = tuple(s.EventField(name, attribute) for name in pair)
                             yield Condition(s.Apply("=" if equal else "<>", fields), frozenset(pair))
             case _:
-                yield Condition(condition, frozenset(named(condition, many)))
+                composites = fields_of(condition, sub_patterns(definition.pattern), many)
+                yield Condition(condition, frozenset(named(condition, many)), composites)
 
 
 def equal_keys(definition: s.Definition) -> tuple[str, ...]:
@@ -62,8 +70,9 @@ def equal_keys(definition: s.Definition) -> tuple[str, ...]:
 
 
 def guarded(condition: Condition, visible: Mapping[str, str]) -> str:
-    """A condition, skipped for a match without one of its variables."""
+    """Return a condition, skipped for a match without one of its variables or of its sub-patterns' fields."""
     missing = [f'NOT {visible[v]}."{v}."' for v in sorted(condition.variables)]
+    missing += [f'NOT {visible[v]}."{v}.{field}{THERE}"' for v, field in sorted(condition.fields)]
     return f"({' OR '.join([*missing, sql(condition.expression, visible)])})"
 
 

@@ -106,6 +106,12 @@ def repeated(whole: Part) -> dict[str, int]:
     }
 
 
+def sub_patterns(whole: Part) -> frozenset[str]:
+    """Return the variables of the parts below a part, itself too, that are patterns and not the events of a type."""
+    parts = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
+    return frozenset(part.variable for part in parts if part.variable is not None)
+
+
 def together(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
     """Return what two variables are called where they meet: one of a run by a name of its own, unless both are of one run."""
     if one in many and many.get(one) == many.get(other):
@@ -131,6 +137,7 @@ __all__ = [
     "repeated",
     "seen_events",
     "seen_parts",
+    "sub_patterns",
     "together",
     "tree_rooms",
     "variables",
