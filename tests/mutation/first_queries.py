@@ -335,5 +335,27 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         within=9,
     ),
     "until noon": lambda: text("SEQUENCE(A, B, 9) WHERE A.k = B.k @ [2, 9)", "A", "B"),
+    "sizes of pairs": lambda: text(
+        "SEQUENCE(A, B, 8) WHERE A.k = B.k OUTPUT A.k AS k, "
+        "CASE WHEN A.v > 3 THEN 'high' WHEN A.v > 1 THEN 'middle' ELSE 'low' END AS size",
+        "A",
+        "B",
+    ),
+    "events in decimals": lambda: text("ANY(A) OUTPUT A.k AS k, CAST(A.v AS decimal(8, 2)) AS v", "A"),
+    "none before": lambda: text("UNLESS_BEFORE(A, B, 5) WHERE A.k = B.k", "A", "B"),
+    "runs of three": lambda: text(
+        "REPEAT(A AS f, 3, 9) WHERE CorrelationKey(k, EQUAL) OUTPUT first(f.k) AS k, count(f) AS n, max(f.v) AS most",
+        "A",
+    ),
+    "three that are used up": lambda: sq.repeat(x, 3, within=9).where("CorrelationKey(k, EQUAL)").consume(),
+    "either, then another": lambda: text(
+        "SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k OUTPUT s.k AS k, s.v AS v", "A", "B", "C"
+    ),
+    "runs of either": lambda: text(
+        "REPEAT(ANY(A, B) AS e, 2, 8) OUTPUT first(e.k) AS k, max(e.v) AS most, count(e) AS n", "A", "B"
+    ),
+    "either, by what one has": lambda: sq.cedr(
+        "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k AND s.w > 1", A=readings(), B=WIDE, C=readings()
+    ),
     "three in any order": lambda: text("ALL(A, B, C, 9) WHERE A.k = B.k AND B.k = C.k", "A", "B", "C"),
 }
