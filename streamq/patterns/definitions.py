@@ -213,8 +213,8 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
         if repeated:
             wrong = f"a condition on {', '.join(repeated)}, which is repeated, and on another"
             raise Refusal(left[0].place, wrong, "", AGGREGATES_OF_RUNS)
-        negated = sorted(left[0].names & variables.negated)
-        others = sorted(left[0].names - variables.negated)
+        negated = sorted(v for v in left[0].variables if variables.below[v] & variables.negated)
+        others = sorted(left[0].variables.difference(negated))
         wrong = f"a condition on {', '.join(negated)}, which is negated, and on {', '.join(others) or 'another'}"
         hint = "It may name events of the pattern that the negation is about, and no others."
         raise Refusal(left[0].place, wrong, "", hint)

@@ -18,7 +18,9 @@ OF_SUB_PATTERNS = {
     "ALL({x}, ATLEAST(1, {y}, {z}, 2) AS s LAST, {w})": ("x",),
     "SEQUENCE({x}, ANY({y}, {z}) AS s {mode}, {x2}, {w})": ("x", "x2"),
     "SEQUENCE(ATMOST(1, {x}, {z}, 2) AS s {mode}, {y}, {w})": ("y",),
-    "ATLEAST(2, {x}, ANY({z}, ANY({y})) AS s {mode}, {x2}, {w})": ("x", "y"),
+    "ATLEAST(2, {x}, ANY({z}, ANY({y2})) AS s {mode}, {x2}, {w})": ("x", "x2"),
+    "SEQUENCE(UNLESS({y2}, C AS n, 2) AS s {mode}, {x}, {w})": ("x",),
+    "ALL({x}, CANCEL_WHEN(ANY({y2}, {z}), SEQUENCE(A AS m, B AS n, 4)) AS s {mode}, {w})": ("x",),
 }
 """Shapes in which s has fields, each with the variables of other events."""
 

@@ -88,8 +88,8 @@ OPERATORS: dict[str, t.Scenario] = {
         x=MODULES["uda", "merging", False]("v"), y=MODULES["uda", "merging", False]("v", where=sq.col("v") > 1)
     ),
     "pattern": sq.cedr(  # type: ignore[dict-item]
-        "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, A AS x, 6 seconds) WHERE s.root < x.Vs AND s.k = x.k "
-        "OUTPUT s.Vs AS at, x.k AS k, s.v AS v",
+        "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, UNLESS(A AS x, B AS n, 1 second) AS u, 6 seconds) "
+        "WHERE s.root < x.Vs AND s.k = u.k AND n.k = x.k OUTPUT s.Vs AS at, x.k AS k, s.v AS v, u.v AS w",
         **{name: t.stream(columns="k string, v double", axis="timestamp") for name in "AB"},  # type: ignore[arg-type]
     ),
     "udo": WHOLE_NUMBERS.session_window(ANY, clip_input=ANY).select(MODULES["udo", "incremental", True]("v")),

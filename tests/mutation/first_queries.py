@@ -351,8 +351,8 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "either, then another": lambda: text(
         "SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k OUTPUT s.k AS k, s.v AS v", "A", "B", "C"
     ),
-    "runs of either": lambda: text(
-        "REPEAT(ANY(A, B) AS e, 2, 8) OUTPUT first(e.k) AS k, max(e.v) AS most, count(e) AS n", "A", "B"
+    "rises of pairs": lambda: text(
+        "SEQUENCE(A, B, 8) WHERE A.k = B.k OUTPUT A.k AS k, CASE WHEN B.v > A.v THEN B.v - A.v END AS rise", "A", "B"
     ),
     "either, by what one has": lambda: sq.cedr(
         "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k AND s.w > 1", A=readings(), B=WIDE, C=readings()

@@ -179,6 +179,7 @@ CASES = {
     "a field of a sub-pattern, misspelt": when("UNLESS(ANY(A, B) AS s, C, 5)\nWHERE s.yess"),
     "a field of what is negated in a sub-pattern": "EVENT P WHEN A OUTPUT A.v AS w\n"
     "EVENT E WHEN SEQUENCE(UNLESS(A, P AS n, 5) AS s, B, 9) WHERE s.w = 1",
+    "a condition on what is negated and on its whole": when("UNLESS(ANY(A, B) AS s, C AS n, 5) AS u\nWHERE n.k = u.k"),
     "an unknown variable beside a run": when("REPEAT(A AS f, 3, 5) AS r\nWHERE g.v = 1"),
     "a number and a text": WHERE + "x.v = 'a'",
     "a number and a truth": WHERE + "x.v = true",
