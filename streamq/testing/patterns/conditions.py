@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Any
 
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.trees import together
+from streamq.testing.patterns.trees import joint_names
 
 
 class Unjudged(Exception):
@@ -52,8 +52,8 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
 """Aggregates of what is not NULL in a run."""
 
 
-def of_run(function: str, values: list[Any]) -> Any:
-    """The aggregate of the values of a run, in order."""
+def aggregate_run(function: str, values: list[Any]) -> Any:
+    """Return an aggregate of the values of a run, which are in order."""
     if function in ("first", "last"):
         return values[0 if function == "first" else -1]
     there = [v for v in values if v is not None]
@@ -73,17 +73,15 @@ def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[s
     return None
 
 
-def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
-    """The value of an expression; ``functions`` are those of one's own."""
+def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
+    """Return the value of an expression; ``functions`` are those of users."""
     if (of := run_argument(expression, [v[:-1] for v in bound if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
         run = bound[f"{of[0]}@"]
         if run is None:
             return None
-        one = [
-            evaluated(s.EventField(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]
-        ]
-        return of_run(expression.function.lower(), one)
+        one = [evaluate(s.Field(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]]
+        return aggregate_run(expression.function.lower(), one)
     match expression:
         case s.EventField(variable, name):
             fields = bound.get(variable or "")
@@ -97,31 +95,33 @@ def evaluated(expression: s.Expression, bound: Bound, functions: Mapping[str, An
             return value
         case s.Apply("case when", parts):
             for condition, chosen in zip(parts[::2], parts[1::2], strict=False):
-                if evaluated(condition, bound, functions) is True:
-                    return evaluated(chosen, bound, functions)
-            return evaluated(parts[-1], bound, functions) if len(parts) % 2 else None
+                if evaluate(condition, bound, functions) is True:
+                    return evaluate(chosen, bound, functions)
+            return evaluate(parts[-1], bound, functions) if len(parts) % 2 else None
         case s.Apply("cast as", (operand, s.Literal(kind))):
-            operand_value = evaluated(operand, bound, functions)
+            operand_value = evaluate(operand, bound, functions)
             if operand_value is not None and (kind not in CASTS or type(operand_value) is not int):
                 raise Unjudged(f"a cast to {kind}")
             return None if operand_value is None else CASTS[kind](operand_value)
         case s.Apply(function, arguments):
-            return applied(function, [evaluated(a, bound, functions) for a in arguments], functions)
+            return apply_function(function, [evaluate(a, bound, functions) for a in arguments], functions)
     raise AssertionError(expression)
 
 
-def applied(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
-    """What a function gives, in logic with three values."""
+def apply_function(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
+    """Return the result of a function, in logic with three values."""
     if function in ("is null", "is not null"):
         return (values[0] is None) == (function == "is null")
     if function in ("and", "or"):
         decisive = function == "or"
         return decisive if decisive in values else None if None in values else not decisive
     if function == "in":
-        return applied("or", [applied("=", [values[0], v], {}) for v in values[1:]], {})
+        return apply_function("or", [apply_function("=", [values[0], v], {}) for v in values[1:]], {})
     if function == "between":
         value, low, high = values
-        return applied("and", [applied(">=", [value, low], {}), applied("<=", [value, high], {})], {})
+        return apply_function(
+            "and", [apply_function(">=", [value, low], {}), apply_function("<=", [value, high], {})], {}
+        )
     if function in functions:
         return functions[function](*values)
     if function not in STRICT:
@@ -196,12 +196,14 @@ def conditions(
                     yield Condition(s.Apply("=", (s.EventField(name, attribute), literal)), frozenset({name}))
             case s.CorrelationKey(attributes, equal):
                 for pair, attribute in itertools.product(itertools.combinations(events, 2), attributes):
-                    one, other = together(*pair, repeated)
-                    fields = s.EventField(one, attribute), s.EventField(other, attribute)
+                    one, other = joint_names(*pair, repeated)
+                    fields = s.Field(one, attribute), s.Field(other, attribute)
                     yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
             case expression:
                 yield Condition(
-                    expression, frozenset(named(expression, repeated)), fields_of(expression, sub_patterns, repeated)
+                    expression,
+                    frozenset(variables_of(expression, repeated)),
+                    fields_of(expression, sub_patterns, repeated),
                 )
 
 
@@ -219,8 +221,8 @@ def fields_of(
     return frozenset()
 
 
-def named(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:
-    """The variables of an expression."""
+def variables_of(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:
+    """Yield the variables of an expression."""
     if (of := run_argument(expression, repeated)) is not None:
         yield f"{of[0]}@"
         return
@@ -230,4 +232,4 @@ def named(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[
             yield variable
         case s.Apply(_, arguments):
             for argument in arguments:
-                yield from named(argument, repeated)
+                yield from variables_of(argument, repeated)

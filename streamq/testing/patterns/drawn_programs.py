@@ -45,8 +45,8 @@ SLICES = st.none() | st.builds(Slice, BOUNDS, BOUNDS)
 KEYS = st.builds(CorrelationKey, st.lists(NAMES, min_size=1, max_size=3).map(tuple), st.booleans())
 
 
-def applied(function: str, *arguments: Expression) -> Apply:
-    """A function as the parser makes it: no AND in an AND, no OR in an OR."""
+def build_call(function: str, *arguments: Expression) -> Apply:
+    """Return a function as the parser makes it: no AND in an AND, no OR in an OR."""
     if function in ("and", "or"):
         arguments = tuple(
             inner
@@ -60,13 +60,13 @@ def functions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
     binary = ["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "and", "or", "in", "like"]
     negated = inner.filter(lambda e: not (isinstance(e, Literal) and type(e.value) in (int, float)))
     return st.one_of(
-        st.builds(applied, st.sampled_from(binary), inner, inner),
-        st.builds(applied, st.sampled_from(["and", "or", "between", "in"]), inner, inner, inner),
-        st.builds(applied, st.sampled_from(["not", "is null", "is not null"]), inner),
-        st.builds(applied, st.just("negative"), negated),
-        st.builds(applied, st.just("case when"), inner, inner, inner),
-        st.builds(applied, st.just("case when"), inner, inner, inner, inner),
-        st.builds(applied, st.just("cast as"), inner, TYPES),
+        st.builds(build_call, st.sampled_from(binary), inner, inner),
+        st.builds(build_call, st.sampled_from(["and", "or", "between", "in"]), inner, inner, inner),
+        st.builds(build_call, st.sampled_from(["not", "is null", "is not null"]), inner),
+        st.builds(build_call, st.just("negative"), negated),
+        st.builds(build_call, st.just("case when"), inner, inner, inner),
+        st.builds(build_call, st.just("case when"), inner, inner, inner, inner),
+        st.builds(build_call, st.just("cast as"), inner, TYPES),
         st.tuples(FUNCTIONS, st.lists(inner, max_size=3)).map(lambda call: Apply(call[0], tuple(call[1]))),
     )
 

@@ -23,16 +23,16 @@ def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
     match in_text(condition):
         case s.Apply("and", parts):
             for part in parts:
-                yield from _flat(part)
+                yield from _flatten(part)
         case one:
             yield one
 
 
-def _flat(part: s.Expression) -> Iterator[s.Expression]:
+def _flatten(part: s.Expression) -> Iterator[s.Expression]:
     match part:
         case s.Apply("and", parts):
             for inner in parts:
-                yield from _flat(inner)
+                yield from _flatten(inner)
         case _:
             yield part
 

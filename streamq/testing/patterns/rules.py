@@ -24,11 +24,11 @@ from streamq.testing.patterns.conditions import (
     Condition,
     Unjudged,
     conditions,
-    evaluated,
+    evaluate,
     order_key,
 )
 from streamq.testing.patterns.room import room_of
-from streamq.testing.patterns.trees import event_types, repeated, seen_events, sub_patterns, variables
+from streamq.testing.patterns.trees import event_types, repeated_variables, seen_events, sub_patterns, variables
 from streamq.time import INTEGER, ticks
 
 
@@ -80,7 +80,7 @@ class Evaluation:
             if condition.variables <= bound.keys() and all(bound[v] is not None for v in condition.variables):
                 if any(name in (bound[v] or {})["@absent"] for v, name in condition.fields):
                     continue
-                if evaluated(condition.expression, bound, self.functions) is not True:
+                if evaluate(condition.expression, bound, self.functions) is not True:
                     return False
         return True
 
@@ -133,7 +133,8 @@ class Evaluation:
         """A scope in ticks."""
         return ticks(within, self.axis)
 
-    def without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
+    def matches_without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
+        """Return the positive matches for which no negated one between two instants fulfils the conditions on both."""
         others = self.part(negated)
         return [
             e
@@ -141,8 +142,8 @@ class Evaluation:
             if not any(between(e, z.vs) and self.holds({**e.bound, **z.bound}) for z in others)
         ]
 
-    def ordered(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> list[Match]:
-        """One match of each part of an order, selected and consumed as the parts say."""
+    def ordered_matches(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> list[Match]:
+        """Return the matches of one event of each part, in one of some orders, after selection and consumption."""
         inputs = [self.part(part) for part in parts]
         consumed: set[Any] = set()
         matches = []
@@ -153,9 +154,9 @@ class Evaluation:
                 for i, e in completing:
                     if i == order[-1] and e.id not in consumed:
                         whole += self.chains(inputs, order[:-1], ((i, e),), {**absent, **e.bound}, within, consumed)
-            for chain in selected(whole, parts):
+            for chain in select_chains(whole, parts):
                 missing: Bound = {v: None for i, p in enumerate(parts) if i not in dict(chain) for v in variables(p)}
-                matches.append(composed(chain, within, missing, id(parts)))
+                matches.append(compose(chain, within, missing, id(parts)))
                 consumed |= {e.id for i, e in chain if parts[i].consumption == Consumption.CONSUME}
         return matches
 
@@ -196,8 +197,8 @@ def instants(
     return result
 
 
-def selected(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
-    """Those of the whole matches of one event that the parts select, from the one before the last back to the first."""
+def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
+    """Return the whole matches that the parts select, from the part before the last back to the first."""
     for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
         groups: dict[Any, list[Chain]] = {}
         for chain in whole:
@@ -226,7 +227,8 @@ def rank(e: Match) -> tuple[Any, ...]:
     return e.rank
 
 
-def composed(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
+def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
+    """Return the match of a chain of events; ``operator`` tells its id from those of other operators."""
     bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
     times = tuple(e.vs for _, e in chain)
     id = (operator, *((i, e.id) for i, e in chain))
@@ -242,11 +244,11 @@ def composed(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
     )
 
 
-def defined(
+def define_type(
     definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any], axis: str
 ) -> EventType:
-    """The events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
-    many = repeated(definition.pattern)
+    """Return the events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
+    many = repeated_variables(definition.pattern)
     names = [name for name, _ in event_types(definition.pattern)]
     where = list(conditions(definition.where, names, many, sub_patterns(definition.pattern)))
     keys = [k for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal for k in c.attributes]
@@ -261,7 +263,7 @@ def defined(
     events = []
     for e in evaluation.part(definition.pattern):
         root = {"@root": moment(e.root, axis)}
-        fields = {name: evaluated(o, {**e.bound, "@root": root}, functions) for name, o in outputs.items()}
+        fields = {name: evaluate(o, {**e.bound, "@root": root}, functions) for name, o in outputs.items()}
         starts, ends = e.vs, e.till
         cut = definition.occurrence
         if cut is not None and not (bound_of(cut.start, e.vs, axis) <= e.vs < bound_of(cut.end, e.vs + 1, axis)):
@@ -325,7 +327,7 @@ def matches_by_rules(
     """The events of a program's last definition; raises Unjudged for what these rules do not evaluate."""
     every = dict(types)
     for definition in program.definitions:
-        every[definition.name] = defined(definition, every, functions or {}, axis)
+        every[definition.name] = define_type(definition, every, functions or {}, axis)
     return every[program.definitions[-1].name]
 
 

@@ -27,7 +27,7 @@ from streamq.testing.patterns.sql_conditions import (
     Condition,
     conjuncts,
     equal_keys,
-    guarded,
+    guard,
     sql,
     value,
 )
@@ -70,11 +70,11 @@ class Query:
 
     # --- conditions
 
-    def taken(self, visible: Mapping[str, str]) -> list[str]:
-        """The conditions that can be decided where these variables are seen, by their aliases; each is taken once."""
+    def take_conditions(self, visible: Mapping[str, str]) -> list[str]:
+        """Remove and return the conditions over some variables, which are given with the aliases of their relations."""
         here = [c for c in self.conditions if c.variables and c.variables <= set(visible)]
         self.conditions = [c for c in self.conditions if c not in here]
-        return [guarded(c, visible) for c in here]
+        return [guard(c, visible) for c in here]
 
     # --- patterns
 
@@ -97,10 +97,10 @@ class Query:
         own = tuple(column for name in names for column in (name, f"{name}{THERE}"))
         body = f"SELECT *, {', '.join(columns)} FROM {relation.name}"
         named = self.relation(body, {**relation.fields, part.variable: own}, relation.events)
-        return self.filtered(named)
+        return self.filter_relation(named)
 
-    def filtered(self, relation: Relation) -> Relation:
-        conditions = self.taken(dict.fromkeys(relation.fields, "e"))
+    def filter_relation(self, relation: Relation) -> Relation:
+        conditions = self.take_conditions(dict.fromkeys(relation.fields, "e"))
         if not conditions:
             return relation
         body = f"SELECT * FROM {relation.name} e WHERE {' AND '.join(conditions)}"
@@ -112,10 +112,10 @@ class Query:
         columns += [f'{own} AS "{variable}.{name}"' for own, name in HEADS.items() if name not in names]
         columns += [f'"{name}" AS "{variable}.{name}"' for name in names]
         body = f"SELECT {', '.join(HEADER)}, {', '.join(columns)} FROM {table}"
-        return self.filtered(self.relation(body, {variable: names}, (variable,)))
+        return self.filter_relation(self.relation(body, {variable: names}, (variable,)))
 
-    def ordered(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
-        """One match of each part of an order, strictly one after the other; a union over the orders."""
+    def ordered_relation(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
+        """Return the matches of one event of each part, strictly one after the other: a union over the orders."""
         inputs = [self.part(part) for part in parts]
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         visible = {v: f"e{i}" for i, r in enumerate(inputs) for v in r.fields}
@@ -126,7 +126,7 @@ class Query:
             tests = [f"e{a}._vs < e{b}._vs" for a, b in itertools.pairwise(order)]
             tests += [f"{last}._vs - {first}._vs <= {within}"]
             there = {v for i in order for v in inputs[i].fields}
-            tests += [guarded(c, visible) for c in conditions if c.variables <= there]
+            tests += [guard(c, visible) for c in conditions if c.variables <= there]
             header = [
                 f"concat('{len(self.clauses)}(', {', '.join(f'e{i}._id' for i in order)}, ')') AS _id",
                 f"{last}._vs AS _vs",
@@ -134,24 +134,25 @@ class Query:
                 f"least({', '.join(f'e{i}._root' for i in order)}) AS _root",
                 f"[{', '.join(f'e{i}._vs' for i in order)}] AS _contributors",
             ]
-            columns = [column if i in order else absent(column) for i, r in enumerate(inputs) for column in r.columns()]
+            columns = [
+                column if i in order else absent_column(column) for i, r in enumerate(inputs) for column in r.columns()
+            ]
             tables = ", ".join(f"{inputs[i].name} e{i}" for i in order)
             bodies.append(f"SELECT {', '.join([*header, *columns])} FROM {tables} WHERE {' AND '.join(tests)}")
-        self.taken(visible)
+        self.take_conditions(visible)
         return self.relation(
-            " UNION ALL ".join([typed(inputs), *bodies]), fields, tuple(e for r in inputs for e in r.events)
+            " UNION ALL ".join([query_of_types(inputs), *bodies]), fields, tuple(e for r in inputs for e in r.events)
         )
 
-    def without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
-        """The matches of a pattern for which there is no match of another in between."""
+    def relation_without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
+        """Return the matches of a pattern with no match of another for which the condition ``between`` holds."""
         one, other = self.part(positive), self.part(negated)
         visible = {**dict.fromkeys(one.fields, "e"), **dict.fromkeys(other.fields, "z")}
-        tests = " AND ".join([between, *self.taken(visible)])
+        tests = " AND ".join([between, *self.take_conditions(visible)])
         columns = ", ".join([header or ", ".join(f"e.{name}" for name in HEADER), *(f"e.{c}" for c in one.columns())])
         body = f"SELECT {columns} FROM {one.name} e WHERE NOT EXISTS (SELECT 1 FROM {other.name} z WHERE {tests})"
         names = ", ".join([*HEADER, *one.columns()])
-        named = f"SELECT * FROM ({body}) AS matches ({names})"
-        return self.relation(named, one.fields, one.events)
+        return self.relation(f"SELECT * FROM ({body}) AS matches ({names})", one.fields, one.events)
 
     # --- definitions
 
@@ -160,16 +161,16 @@ class Query:
         self.conditions = list(conjuncts(definition, tuple(kinds)))
         self.keys = equal_keys(definition)
         expressions = [*definition.where, *(f.expression for f in definition.output)]
-        named = (fields_of(e, sub_patterns(definition.pattern)) for e in expressions if isinstance(e, s.Expression))
-        self.composites = frozenset[Owned]().union(*named)
+        fields = (fields_of(e, sub_patterns(definition.pattern)) for e in expressions if isinstance(e, s.Expression))
+        self.composites = frozenset[Owned]().union(*fields)
         relation = self.part(definition.pattern)
-        # what is left says nothing of any variable
-        whole = " AND ".join(["true", *(guarded(c, {}) for c in self.conditions)])
+        # the conditions that remain name no variable
+        whole = " AND ".join(["true", *(guard(c, {}) for c in self.conditions)])
         if definition.output:
             visible = dict.fromkeys(relation.fields, "e")
             outputs = {f.name: sql(f.expression, visible) for f in definition.output}
         else:
-            outputs = {f"{v.rstrip('@')}_{f}": shown_field(v, f) for v in relation.events for f in relation.fields[v]}
+            outputs = {f"{v.rstrip('@')}_{f}": field_column(v, f) for v in relation.events for f in relation.fields[v]}
             outputs["root"] = "e._root"
         starts, ends = "e._vs", "e._till"
         tests = [whole, *within_slice(definition.occurrence, "e._vs")]
@@ -184,8 +185,8 @@ class Query:
         self.types[definition.name] = (f'"{definition.name}"', tuple(outputs))
 
 
-def shown_field(variable: str, name: str) -> str:
-    """The column of a field without OUTPUT: of what repeats the list of its values, as collect gives it."""
+def field_column(variable: str, name: str) -> str:
+    """Return the column of a field where there is no OUTPUT: of a repeated variable the list of its values."""
     column = f'e."{variable}.{name}"'
     return OF_LISTS["collect"].format(column) if variable.endswith("@") else column
 
@@ -194,13 +195,13 @@ def columns_of(inputs: Sequence[Relation]) -> list[str]:
     return [f"e{i}.{column}" for i, r in enumerate(inputs) for column in r.columns()]
 
 
-def typed(inputs: Sequence[Relation]) -> str:
-    """No rows, of the columns of all inputs: what says the types of those that are absent elsewhere."""
+def query_of_types(inputs: Sequence[Relation]) -> str:
+    """Return a query without rows that has the columns of all inputs, so that absent columns have types in the union."""
     columns = [*(f"e0.{name}" for name in HEADER), *columns_of(inputs)]
     return f"SELECT {', '.join(columns)} FROM {', '.join(f'{r.name} e{i}' for i, r in enumerate(inputs))} WHERE false"
 
 
-def absent(column: str) -> str:
+def absent_column(column: str) -> str:
     return f"false AS {column}" if column.endswith('."') else f"NULL AS {column}"
 
 

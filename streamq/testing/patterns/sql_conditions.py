@@ -7,9 +7,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.patterns import syntax as s
-from streamq.testing.patterns.conditions import Owned, fields_of, named, run_argument
-from streamq.testing.patterns.trees import negated, parts_below, positive, repeated, seen_events, sub_patterns
-from streamq.testing.patterns.trees import together as met
+from streamq.testing.patterns.conditions import Owned, fields_of, run_argument, variables_of
+from streamq.testing.patterns.trees import (
+    joint_names,
+    negated,
+    parts_below,
+    positive,
+    repeated_variables,
+    seen_events,
+    sub_patterns,
+)
 
 THERE = "?"
 """Ends the name of the column that says if an event below a sub-pattern has a field of that name."""
@@ -29,23 +36,23 @@ class Condition:
     fields: frozenset[Owned] = frozenset()
 
 
-def _seen(whole: s.Part) -> frozenset[str]:
-    """The variables that the operator around a part sees: none of what is negated below."""
+def _visible(whole: s.Part) -> frozenset[str]:
+    """Return the variables that the operator around a part sees: all but those of negated events below it."""
     return frozenset(name for name, _ in seen_events(whole))
 
 
-def _seen_together(whole: s.Part) -> list[frozenset[str]]:
-    """Variables that some operator sees together: those of the matches, and those of each negation with its positive parts."""
-    together = [_seen(whole)]
+def _visible_together(whole: s.Part) -> list[frozenset[str]]:
+    """Return the sets of variables that an operator sees together: those of matches, and of negations with their patterns."""
+    together = [_visible(whole)]
     for part in parts_below(whole):
-        around = frozenset[str]().union(*map(_seen, positive(part)))
-        together += [around | _seen(other) for other in negated(part)]
+        around = frozenset[str]().union(*map(_visible, positive(part)))
+        together += [around | _visible(other) for other in negated(part)]
     return together
 
 
 def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
-    """What WHERE says, condition by condition; equality of all is that of every two which an operator sees together."""
-    together, many = _seen_together(definition.pattern), repeated(definition.pattern)
+    """Yield the conditions of WHERE; CorrelationKey becomes one for every two variables that an operator sees together."""
+    together, many = _visible_together(definition.pattern), repeated_variables(definition.pattern)
     for condition in definition.where:
         match condition:
             case s.AttributeEquals(attribute, literal):
@@ -55,12 +62,12 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
                 for attribute in attributes:
                     for one, other in itertools.combinations(events, 2):
                         if any({one, other} <= group for group in together):
-                            pair = met(one, other, many)
-                            fields = tuple(s.EventField(name, attribute) for name in pair)
+                            pair = joint_names(one, other, many)
+                            fields = tuple(s.Field(name, attribute) for name in pair)
                             yield Condition(s.Apply("=" if equal else "<>", fields), frozenset(pair))
             case _:
                 composites = fields_of(condition, sub_patterns(definition.pattern), many)
-                yield Condition(condition, frozenset(named(condition, many)), composites)
+                yield Condition(condition, frozenset(variables_of(condition, many)), composites)
 
 
 def equal_keys(definition: s.Definition) -> tuple[str, ...]:
@@ -69,8 +76,8 @@ def equal_keys(definition: s.Definition) -> tuple[str, ...]:
     return tuple(key for attributes in keys for key in attributes)
 
 
-def guarded(condition: Condition, visible: Mapping[str, str]) -> str:
-    """Return a condition, skipped for a match without one of its variables or of its sub-patterns' fields."""
+def guard(condition: PairCondition, visible: Mapping[str, str]) -> str:
+    """Return a condition that is true of a match without one of its variables, or of its fields of sub-patterns."""
     missing = [f'NOT {visible[v]}."{v}."' for v in sorted(condition.variables)]
     missing += [f'NOT {visible[v]}."{v}.{field}{THERE}"' for v, field in sorted(condition.fields)]
     return f"({' OR '.join([*missing, sql(condition.expression, visible)])})"
@@ -111,11 +118,12 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
             return f"CAST({sql(operand, visible)} AS {kind})"
         case s.Apply(function, arguments):
             values = [sql(a, visible) for a in arguments]
-            return f"({applied(function, values)})"
+            return f"({apply_function(function, values)})"
     raise AssertionError(expression)
 
 
-def applied(function: str, values: Sequence[str]) -> str:
+def apply_function(function: str, values: Sequence[str]) -> str:
+    """Return a function of SQL values as SQL."""
     match function, values:
         case ("and" | "or") as word, _:
             return f" {word} ".join(values)

@@ -94,8 +94,8 @@ def seen_events(whole: Part) -> Iterator[tuple[str, Type]]:
             yield part.variable or part.pattern.name, part.pattern
 
 
-def repeated(whole: Part) -> dict[str, int]:
-    """Return the variables, of events and of patterns, of which a match has several, with the number of what repeats them."""
+def repeated_variables(whole: Part) -> dict[str, int]:
+    """Return the variables, of events and of patterns, that a match has several times, with the number of their REPEAT."""
     trees = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
     repeating = (part for part in trees if tree_rooms()[type(part.pattern)].repeats)
     return {
@@ -112,8 +112,8 @@ def sub_patterns(whole: Part) -> frozenset[str]:
     return frozenset(part.variable for part in parts if part.variable is not None)
 
 
-def together(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
-    """Return what two variables are called where they meet: one of a run by a name of its own, unless both are of one run."""
+def joint_names(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
+    """Return the names of two variables in a condition on both: one of a run is ``f@``, unless both are of the same run."""
     if one in many and many.get(one) == many.get(other):
         return one, other
     first, second = (f"{name}@" if name in many else name for name in (one, other))
@@ -123,7 +123,7 @@ def together(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
 def variables(whole: Part) -> list[str]:
     """Return the variables that a match of a part has: those of events and of sub-patterns."""
     own = (p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None) for p in seen_parts(whole))
-    many = repeated(whole)
+    many = repeated_variables(whole)
     return [f"{name}@" if name in many else name for name in own if name is not None]
 
 
@@ -134,11 +134,11 @@ __all__ = [
     "negated",
     "parts_below",
     "positive",
-    "repeated",
+    "repeated_variables",
     "seen_events",
     "seen_parts",
     "sub_patterns",
-    "together",
+    "joint_names",
     "tree_rooms",
     "variables",
 ]

@@ -42,10 +42,10 @@ class AtLeastRoom(OperatorRoom[AtLeast]):
         return tree.parts
 
     def matches(self, tree: AtLeast, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered(tree.parts, orders(tree.parts, tree.count), evaluation.ticks(tree.within))
+        return evaluation.ordered_matches(tree.parts, orders(tree.parts, tree.count), evaluation.ticks(tree.within))
 
     def relation(self, tree: AtLeast, query: Query) -> Relation:
-        return query.ordered(tree.parts, orders(tree.parts, tree.count), ticks_of(tree.within))
+        return query.ordered_relation(tree.parts, orders(tree.parts, tree.count), ticks_of(tree.within))
 
     def drawn(self, drawing: Drawing) -> AtLeast:
         parts = drawing.parts(2, 3)
@@ -67,10 +67,12 @@ class AllRoom(OperatorRoom[All]):
         return tree.parts
 
     def matches(self, tree: All, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered(tree.parts, orders(tree.parts, len(tree.parts)), evaluation.ticks(tree.within))
+        return evaluation.ordered_matches(
+            tree.parts, orders(tree.parts, len(tree.parts)), evaluation.ticks(tree.within)
+        )
 
     def relation(self, tree: All, query: Query) -> Relation:
-        return query.ordered(tree.parts, orders(tree.parts, len(tree.parts)), ticks_of(tree.within))
+        return query.ordered_relation(tree.parts, orders(tree.parts, len(tree.parts)), ticks_of(tree.within))
 
     def drawn(self, drawing: Drawing) -> All:
         return All(drawing.parts(2, 3), drawing.scope())
@@ -89,10 +91,10 @@ class AnyRoom(OperatorRoom[AnyOf]):
         return tree.parts
 
     def matches(self, tree: AnyOf, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered(tree.parts, orders(tree.parts, 1), 1)
+        return evaluation.ordered_matches(tree.parts, orders(tree.parts, 1), 1)
 
     def relation(self, tree: AnyOf, query: Query) -> Relation:
-        return query.ordered(tree.parts, orders(tree.parts, 1), 1)
+        return query.ordered_relation(tree.parts, orders(tree.parts, 1), 1)
 
     def drawn(self, drawing: Drawing) -> AnyOf:
         return AnyOf(drawing.parts(1, 3))

@@ -11,8 +11,8 @@ from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
 from streamq.testing.patterns.rules import Evaluation, Match, instants
-from streamq.testing.patterns.set_definitions import Query, Relation, absent, ticks_of, typed
-from streamq.testing.patterns.sql_conditions import guarded
+from streamq.testing.patterns.set_definitions import Query, Relation, absent_column, query_of_types, ticks_of
+from streamq.testing.patterns.sql_conditions import guard
 from streamq.testing.patterns.trees import variables
 
 
@@ -70,13 +70,13 @@ class AtMostRoom(OperatorRoom[AtMost]):
         inputs, within = [query.part(part) for part in tree.parts], ticks_of(tree.within)
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         conditions = [c for c in query.conditions if c.variables <= set(fields)]
-        bodies = [typed(inputs)]
+        bodies = [query_of_types(inputs)]
         for i, one in enumerate(inputs):
             counted = []
             for j, other in enumerate(inputs):
                 visible = {**dict.fromkeys(other.fields, "x"), **dict.fromkeys(one.fields, f"e{i}")}
                 tests = [f"x._vs > e{i}._vs - {within}", f"x._vs <= e{i}._vs"]
-                tests += [guarded(c, visible) for c in conditions if c.variables <= set(visible)]
+                tests += [guard(c, visible) for c in conditions if c.variables <= set(visible)]
                 tests += [
                     f'(NOT e{i}."{a}." OR NOT x."{b}." OR e{i}."{a}.{key}" = x."{b}.{key}")'
                     for key in query.keys
@@ -86,12 +86,14 @@ class AtMostRoom(OperatorRoom[AtMost]):
                 counted.append(f"SELECT x._id FROM {other.name} x WHERE {' AND '.join(tests)}")
                 assert i != j or all(not c.variables <= set(one.fields) for c in conditions)
             header = f"concat('<', e{i}._id) AS _id, e{i}._vs, e{i}._vs + {within}, e{i}._root, [e{i}._vs]"
-            columns = [column if j == i else absent(column) for j, r in enumerate(inputs) for column in r.columns()]
+            columns = [
+                column if j == i else absent_column(column) for j, r in enumerate(inputs) for column in r.columns()
+            ]
             bodies.append(
                 f"SELECT {header}, {', '.join(columns)} FROM {one.name} e{i} "
                 f"WHERE (SELECT count(DISTINCT _id) FROM ({' UNION ALL '.join(counted)})) <= {tree.count}"
             )
-        query.taken(dict.fromkeys(fields, ""))
+        query.take_conditions(dict.fromkeys(fields, ""))
         return query.relation(" UNION ALL ".join(bodies), fields, tuple(e for r in inputs for e in r.events))
 
     def drawn(self, drawing: Drawing) -> AtMost:

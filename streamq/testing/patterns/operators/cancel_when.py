@@ -28,10 +28,10 @@ class CancelWhenRoom(OperatorRoom[CancelWhen]):
         return (tree.negated,)
 
     def matches(self, tree: CancelWhen, evaluation: Evaluation) -> list[Match]:
-        return evaluation.without(tree.pattern, tree.negated, lambda e, z: e.root < z < e.vs)
+        return evaluation.matches_without(tree.pattern, tree.negated, lambda e, z: e.root < z < e.vs)
 
     def relation(self, tree: CancelWhen, query: Query) -> Relation:
-        return query.without(tree.pattern, tree.negated, "z._vs > e._root AND z._vs < e._vs")
+        return query.relation_without(tree.pattern, tree.negated, "z._vs > e._root AND z._vs < e._vs")
 
     def drawn(self, drawing: Drawing) -> CancelWhen:
         pattern = drawing.part()

@@ -31,11 +31,13 @@ class NotRoom(OperatorRoom[Not]):
         return (tree.negated, tree.pattern)
 
     def matches(self, tree: Not, evaluation: Evaluation) -> list[Match]:
-        return evaluation.without(tree.pattern, tree.negated, lambda e, z: e.contributors[0] < z < e.contributors[-1])
+        return evaluation.matches_without(
+            tree.pattern, tree.negated, lambda e, z: e.contributors[0] < z < e.contributors[-1]
+        )
 
     def relation(self, tree: Not, query: Query) -> Relation:
         between = "z._vs > e._contributors[1] AND z._vs < e._contributors[-1]"
-        return query.without(tree.pattern, tree.negated, between)
+        return query.relation_without(tree.pattern, tree.negated, between)
 
     def drawn(self, drawing: Drawing) -> Not:
         negated = drawing.part(negated=True)

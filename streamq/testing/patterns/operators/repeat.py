@@ -96,7 +96,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
             f"GROUP BY e._n HAVING count(*) BETWEEN {tree.count} AND {tree.most or MANY}"
         )
         runs = {f"{v}@": names for v, names in one.fields.items()}
-        return query.filtered(query.relation(body, runs, tuple(f"{v}@" for v in one.events)))
+        return query.filter_relation(query.relation(body, runs, tuple(f"{v}@" for v in one.events)))
 
     def drawn(self, drawing: Drawing) -> Repeat:
         count = drawing.number(1, 3)

@@ -28,10 +28,10 @@ class SequenceRoom(OperatorRoom[Sequence]):
         return tree.parts
 
     def matches(self, tree: Sequence, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered(tree.parts, [tuple(range(len(tree.parts)))], evaluation.ticks(tree.within))
+        return evaluation.ordered_matches(tree.parts, [tuple(range(len(tree.parts)))], evaluation.ticks(tree.within))
 
     def relation(self, tree: Sequence, query: Query) -> Relation:
-        return query.ordered(tree.parts, [tuple(range(len(tree.parts)))], ticks_of(tree.within))
+        return query.ordered_relation(tree.parts, [tuple(range(len(tree.parts)))], ticks_of(tree.within))
 
     def drawn(self, drawing: Drawing) -> Sequence:
         return Sequence(drawing.parts(2, 3), drawing.scope())

@@ -31,7 +31,7 @@ class UnlessRoom(OperatorRoom[Unless]):
 
     def matches(self, tree: Unless, evaluation: Evaluation) -> list[Match]:
         scope, nth = evaluation.ticks(tree.within), tree.nth
-        alone = evaluation.without(
+        alone = evaluation.matches_without(
             tree.pattern, tree.negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
         )
         return [replace(e, id=("unless", e.id), rank=None, till=e.vs + scope, contributors=(e.vs,)) for e in alone]
@@ -40,7 +40,7 @@ class UnlessRoom(OperatorRoom[Unless]):
         since = f"e._contributors[{tree.nth}]" if tree.nth else "e._vs"
         between = f"z._vs > {since} AND z._vs < {since} + {ticks_of(tree.within)}"
         header = f"e._id || '~', e._vs, e._vs + {ticks_of(tree.within)}, e._root, [e._vs]"
-        return query.without(tree.pattern, tree.negated, between, header)
+        return query.relation_without(tree.pattern, tree.negated, between, header)
 
     def drawn(self, drawing: Drawing) -> Unless:
         pattern, negated = drawing.part(), drawing.part(negated=True)

@@ -31,13 +31,13 @@ class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
 
     def matches(self, tree: UnlessBefore, evaluation: Evaluation) -> list[Match]:
         scope = evaluation.ticks(tree.within)
-        alone = evaluation.without(tree.pattern, tree.negated, lambda e, z: e.vs - scope <= z < e.vs)
+        alone = evaluation.matches_without(tree.pattern, tree.negated, lambda e, z: e.vs - scope <= z < e.vs)
         return [replace(e, id=("unless before", e.id), rank=None, till=e.vs + 1, contributors=(e.vs,)) for e in alone]
 
     def relation(self, tree: UnlessBefore, query: Query) -> Relation:
         between = f"z._vs >= e._vs - {ticks_of(tree.within)} AND z._vs < e._vs"
         header = "e._id || '^', e._vs, e._vs + 1, e._root, [e._vs]"
-        return query.without(tree.pattern, tree.negated, between, header)
+        return query.relation_without(tree.pattern, tree.negated, between, header)
 
     def drawn(self, drawing: Drawing) -> UnlessBefore:
         pattern, negated = drawing.part(), drawing.part(negated=True)
