@@ -50,13 +50,9 @@ class RepeatRoom(OperatorRoom[Repeat]):
             run = [x for x in near if evaluation.agree(e.bound, x.bound)]
             if not tree.count <= len(run) <= (tree.most or MANY):
                 continue
-            bound: Bound = {
-                f"{name}@": {
-                    "@run": [x.bound[name] for x in run],
-                    **{k: (fields or {}).get(k) for k in evaluation.keys},
-                }
-                for name, fields in e.bound.items()
-            }
+            there = [fields for fields in e.bound.values() if fields is not None]
+            keys = {k: next(fields[k] for fields in there if k in fields) for k in evaluation.keys}
+            bound: Bound = {f"{name}@": {"@run": [x.bound[name] for x in run], **keys} for name in e.bound}
             times = tuple(x.vs for x in run)
             matches.append(
                 Match(
@@ -75,6 +71,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
 
     def relation(self, tree: Repeat, query: Query) -> Relation:
         one, scope = query.part(tree.pattern), ticks_of(tree.within)
+        assert len(one.events) == 1 or not query.keys, "the keys of an event that a match lacks are not known here"
         columns = [(v, f) for v, names in one.fields.items() for f in ("Vs", *names)]
         order = ", ".join(["_vs", *(f'"{v}.{f}" NULLS FIRST' for v, f in columns), "_id"])
         body = f"SELECT *, row_number() OVER (ORDER BY {order}) AS _n FROM {one.name}"
