@@ -12,7 +12,7 @@ from pyspark.sql import types as t
 from streamq.aggregates import built_in
 from streamq.errors import PlanError, StreamqError, nearest
 from streamq.functions.builder import builder
-from streamq.patterns.advice import of_name, refused
+from streamq.patterns.advice import advice_for_name, refusal_for
 from streamq.patterns.composite_fields import CompositeFields, check_composite
 from streamq.patterns.matches import (
     Matches,
@@ -240,7 +240,7 @@ class Variables:
         if name in composite:
             runs = frozenset() if variable in self.repeated else self.repeated
             check_composite(variable, name, composite[name], runs, place)
-            return Col(of(variable, name))
+            return Col(field_column(variable, name))
         legal = (name for name, field in composite.items() if field.is_legal)
         raise _no_field(variable, name, [*fields, *legal], place)
 

@@ -130,7 +130,7 @@ def _defined(
     asked = {column for c in (*conjuncts, *read.values()) for column in columns_of(c.condition)}
     asked |= {run.column for run in variables.runs.values() if run.column is not None}
     composites = {
-        v: {name: tuple(field.owners) for name, field in fields.items() if of(v, name) in asked}
+        v: {name: tuple(field.owners) for name, field in fields.items() if field_column(v, name) in asked}
         for v, fields in variables.composites.items()
     }
     lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)

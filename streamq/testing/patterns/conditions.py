@@ -80,7 +80,10 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
         run = bound[f"{of[0]}@"]
         if run is None:
             return None
-        one = [evaluate(s.Field(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]]
+        one = [
+            evaluate(s.EventField(None, of[1]), {"": fields}, functions) if of[1] else True
+            for fields in run["@run"]
+        ]
         return aggregate_run(expression.function.lower(), one)
     match expression:
         case s.EventField(variable, name):
@@ -197,7 +200,7 @@ def conditions(
             case s.CorrelationKey(attributes, equal):
                 for pair, attribute in itertools.product(itertools.combinations(events, 2), attributes):
                     one, other = joint_names(*pair, repeated)
-                    fields = s.Field(one, attribute), s.Field(other, attribute)
+                    fields = s.EventField(one, attribute), s.EventField(other, attribute)
                     yield Condition(s.Apply("=" if equal else "<>", fields), frozenset({one, other}))
             case expression:
                 yield Condition(
@@ -214,7 +217,7 @@ def fields_of(
     match expression:
         case _ if run_argument(expression, repeated) is not None:
             return frozenset()
-        case s.Field(str() as variable, name) if variable in sub_patterns and name.lower() not in EVERY_HAS:
+        case s.EventField(str() as variable, name) if variable in sub_patterns and name.lower() not in EVERY_HAS:
             return frozenset({(variable, name)})
         case s.Apply(_, arguments):
             return frozenset[Owned]().union(*(fields_of(a, sub_patterns, repeated) for a in arguments))

@@ -129,7 +129,7 @@ class Evaluation:
                 values[field] = there[0]
         return values
 
-    def ticks(self, within: s.Duration) -> int:
+    def ticks(self, within: s.Scope) -> int:
         """A scope in ticks."""
         return ticks(within, self.axis)
 

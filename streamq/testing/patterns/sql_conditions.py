@@ -63,7 +63,7 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
                     for one, other in itertools.combinations(events, 2):
                         if any({one, other} <= group for group in together):
                             pair = joint_names(one, other, many)
-                            fields = tuple(s.Field(name, attribute) for name in pair)
+                            fields = tuple(s.EventField(name, attribute) for name in pair)
                             yield Condition(s.Apply("=" if equal else "<>", fields), frozenset(pair))
             case _:
                 composites = fields_of(condition, sub_patterns(definition.pattern), many)
@@ -76,7 +76,7 @@ def equal_keys(definition: s.Definition) -> tuple[str, ...]:
     return tuple(key for attributes in keys for key in attributes)
 
 
-def guard(condition: PairCondition, visible: Mapping[str, str]) -> str:
+def guard(condition: Condition, visible: Mapping[str, str]) -> str:
     """Return a condition that is true of a match without one of its variables, or of its fields of sub-patterns."""
     missing = [f'NOT {visible[v]}."{v}."' for v in sorted(condition.variables)]
     missing += [f'NOT {visible[v]}."{v}.{field}{THERE}"' for v, field in sorted(condition.fields)]
