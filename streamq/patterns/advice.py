@@ -1,4 +1,4 @@
-"""Advice of errors for who writes a text: what this language has instead of what others have; nothing that only Python has."""
+"""Hints of errors in a text: the words of this language for those of other languages, and none that only Python has."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _OF_SIGNS: Final = {
     "|": "Write OR.",
     "||": "Write OR; concat(a, b) puts texts together.",
 }
-"""What to write instead of signs that stand together."""
+"""Hints for groups of signs that other languages have."""
 
 _OF_CHARACTERS: Final = {
     '"': "Strings stand in single quotes, names in backticks.",
@@ -35,11 +35,11 @@ _OF_CHARACTERS: Final = {
     "^": "Write power(a, b).",
     ":": "Equality is one =.",
 }
-"""What to write instead of a character that cannot stand anywhere, or not there."""
+"""Hints for characters that are legal nowhere, or not at their place."""
 
 CAST: Final = "Write a CAST, as CAST(x.v AS bigint)."
 _CASE: Final = "Write a CASE, as CASE WHEN x.v > 1 THEN 'high' ELSE 'low' END."
-_NO_AGGREGATE: Final = "An aggregate is of a window's events: put a window over the matches, .tumbling_window(...)."
+_NO_AGGREGATE: Final = "An aggregate needs a window: put one over the matches, .tumbling_window(...)."
 _NO_DURATION: Final = (
     "A condition has no durations: unix_seconds(b.Vs) - unix_seconds(a.Vs) < 120 compares instants, in seconds."
 )
@@ -63,7 +63,7 @@ _BEFORE: Final = (
     (re.compile(r""), re.compile(r"WITHIN\b", re.IGNORECASE), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
     (re.compile(r"\bWITHIN\s*\Z", re.IGNORECASE), re.compile(r""), "A scope stands behind a comma: SEQUENCE(A, B, 5 minutes)."),
 )  # fmt: skip
-"""What ends before a place, what stands there, and what to write instead; the first that fits counts."""
+"""Hints by two patterns: the text before a place, and the text at it. The first entry that fits counts."""
 
 _COMPARISON: Final = frozenset({"=", "<>", "!=", "<", "<=", ">", ">="})
 _TWO_SIDES: Final = "A comparison has two sides: write a = b AND b = c."
@@ -73,14 +73,13 @@ _LOOK_BACK: Final = 100
 
 _IN_TEXTS: Final = {" == ": " = ", " != ": " <> "}
 _OF_PYTHON: Final = re.compile(r"'(?:[^']|'')*'| == | != ")
-"""Texts in quotes, which stay, and the signs of Python's that texts have others for."""
+"""Matches quoted texts, which stay as they are, and the signs of Python that the language spells otherwise."""
 
 
 def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, str, str]:
-    """Return where signs begin of which one cannot stand at an offset, the signs, and what to write instead of it.
+    """Return the start of a group of signs that is illegal at an offset, the group, and a hint.
 
-    ``legal`` are the tokens that could stand there. Without signs that belong together the first is the offset, the second is
-    empty.
+    ``legal`` are the tokens that are legal there. Without such a group the start is the offset and the group is empty.
     """
     first = last = offset
     if text[offset : offset + 1] in _SIGNS:
@@ -103,12 +102,12 @@ def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, s
 
 
 def advice_for_name(name: str) -> str:
-    """Return what to write instead of a call that other languages have; nothing for another name."""
+    """Return the hint for a function that only other languages have; empty for any other name."""
     return {"cast": CAST, "try_cast": CAST, "if": _CASE, "iff": _CASE, "iif": _CASE}.get(name.lower(), "")
 
 
 def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
-    """Return the refusal that an error of a ``verb`` is at a place; ``instead``: its advice, where that is for Python alone."""
+    """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python."""
     said = error.args[0]
     assert isinstance(said, Sentence)
     hint = said.hint

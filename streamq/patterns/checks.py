@@ -1,4 +1,4 @@
-"""What a program must hold to beyond its grammar: counts, negations, variables, and where conditions may stand."""
+"""Checks of a program beyond its grammar: counts, negations, variables, and the places of conditions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamq.patterns.syntax import (
 
 
 def check_program(program: Program) -> None:
-    """Raise Refusal at the first place of a program that no operator could mean."""
+    """Raise Refusal at the first place of a program that is wrong whatever its event types are."""
     extents: dict[str, Extent] = {}
     names = [definition.name for definition in program.definitions]
     for at, definition in enumerate(program.definitions):
@@ -41,7 +41,7 @@ def check_program(program: Program) -> None:
 
 
 def advise(program: Program, primitive: Collection[str]) -> Iterator[str]:
-    """Yield what to warn of in a program; ``primitive`` are the event types that are no patterns."""
+    """Yield the warnings about a program; ``primitive`` are the event types that are not patterns."""
     for definition in program.definitions:
         for part in parts_of(definition.pattern):
             yield from part.pattern.advice(primitive)
@@ -66,7 +66,7 @@ COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
 def _innermost_first(whole: Part) -> list[Part]:
-    """Return a part and all parts below it, each behind its own: what is wrong inside is not told as what is wrong around it."""
+    """Return a part and all parts below it, each after its own parts, so that the innermost error is raised first."""
     parts, waiting = [], [whole]
     while waiting:
         part = waiting.pop()
@@ -76,7 +76,7 @@ def _innermost_first(whole: Part) -> list[Part]:
 
 
 def _check_depth(whole: Part) -> None:
-    """Raise Refusal for operators nested deeper than brackets of a text may be: verbs can do that."""
+    """Raise Refusal for operators nested deeper than brackets of a text may be, as verbs can nest them."""
     level = [whole]
     for _ in range(MAX_DEPTH + 1):
         level = [below for part in level for below in part.pattern.children]
@@ -86,7 +86,7 @@ def _check_depth(whole: Part) -> None:
 
 
 def _check_uses(definition: Definition, names: Iterable[str]) -> None:
-    """Raise Refusal for a type that is this definition itself, or one of ``names``, which are defined only after it."""
+    """Raise Refusal for a type that is this definition itself or a later one; ``names`` are those of both."""
     for _, part, kind in leaves(definition.pattern):
         if kind.name in names:
             if kind.name == definition.name:
@@ -100,6 +100,7 @@ def _check_uses(definition: Definition, names: Iterable[str]) -> None:
 
 
 def _check_variables(definition: Definition) -> None:
+    """Raise Refusal for too many events, and for two variables of one name or of names that differ in case only."""
     variables: set[str] = set()
     events = [part for _, part, _ in leaves(definition.pattern)]
     if len(events) > MAX_EVENTS:
@@ -113,7 +114,7 @@ def _check_variables(definition: Definition) -> None:
                 raise Refusal(part.place, "a variable used twice", f"found {part.variable!r} again")
             alike = next((v for v in variables if v.lower() == part.variable.lower()), None)
             if alike is not None:
-                hint = "Columns are told apart by more than that."
+                hint = "Column names differ in more than case."
                 raise Refusal(
                     part.place, "variables that differ in case only", f"found {part.variable!r} and {alike!r}", hint
                 )
@@ -121,6 +122,7 @@ def _check_variables(definition: Definition) -> None:
 
 
 def _check_negated(part: Part) -> None:
+    """Raise Refusal for a negated part that selects or consumes."""
     if part.selection != Selection.EACH or part.consumption != Consumption.REUSE:
         observed = f"found {part.selection.upper()} {part.consumption.upper()}"
         hint = "Nothing of it is in a match, so there is nothing to select or consume."
@@ -128,7 +130,7 @@ def _check_negated(part: Part) -> None:
 
 
 def _check_condition(condition: Condition, top: bool) -> None:
-    """Raise Refusal for a condition over all variables that is only part of another one."""
+    """Raise Refusal for a condition over all variables inside another one, and for an IN of too many values."""
     waiting: list[tuple[Condition, bool]] = [(condition, top)]
     while waiting:
         match waiting.pop():

@@ -1,4 +1,4 @@
-"""Conditions of a pattern as expressions: which variables each names, and what its fields and functions stand for."""
+"""Translate conditions of a pattern to expressions over the columns of matches, and place each where its variables meet."""
 
 from __future__ import annotations
 
@@ -55,9 +55,9 @@ OWN: Mapping[str, Callable[[str], str]] = {
     "id": id_column,
     "contributors": contributors_of,
 }
-"""What every variable has beside its payload, and the columns of it.
+"""The built-in fields of every variable, with the functions that name their columns.
 
-The start of its match, that of the earliest event below it, what tells it from all others, and what tells its contributors.
+Vs: the start of its match; root: the earliest start below it; id: its id; contributors: the ids of its contributors.
 """
 
 TYPES = "There are bigint, double, decimal(10, 2), string, boolean, timestamp, 'array<bigint>' and others of Spark's."
@@ -85,14 +85,14 @@ OPERATORS: Mapping[str, Callable[..., Expr]] = {
     "between": lambda a, low, high: a.between(low, high),
     "negative": lambda a: -a,
 }
-"""The operators of the language as the expressions they are; LIKE, whose pattern is a text, is not among them."""
+"""The operators of the language as functions of expressions, without LIKE, whose pattern must be a text."""
 
 
 @dataclass(frozen=True)
 class Conjunct:
-    """A condition that holds beside others, over the columns of matches.
+    """One of the conditions that AND connects, over the columns of matches.
 
-    variables: those that stand in it; names: those of events among them and below them.
+    variables: those that it names; names: the variables of events among these and below them.
     """
 
     condition: Expr
@@ -121,9 +121,9 @@ class Variables:
     # conditions of WHERE
 
     def conjuncts(self, where: Iterable[Condition]) -> Iterator[Conjunct]:
-        """Yield the conditions of WHERE; of one over all variables, those that it stands for.
+        """Yield the conditions of WHERE, each condition over all variables as those that it abbreviates.
 
-        What a CorrelationKey says is EQUAL is none of them (``correlation``).
+        CorrelationKey(..., EQUAL) is left out: it makes keys (``correlation``).
         """
         for condition in where:
             match condition:
@@ -153,7 +153,7 @@ class Variables:
         return Conjunct(condition, owners, frozenset(name for owner in owners for name in self.below[owner]), place)
 
     def correlated(self, where: Iterable[Condition]) -> Mapping[str, Place]:
-        """The attributes in which all events of a match agree, and where that is said."""
+        """Return the attributes of CorrelationKey(..., EQUAL), each with the place of the condition."""
         keys: dict[str, Place] = {}
         for condition in where:
             if isinstance(condition, CorrelationKey) and condition.equal:
@@ -163,7 +163,7 @@ class Variables:
         return keys
 
     def events_with(self, attribute: str, place: Place) -> tuple[str, ...]:
-        """All variables of events; raises Refusal where one of them lacks an attribute."""
+        """Return all variables of events; raise Refusal if one of them lacks an attribute."""
         for name, fields in self.fields.items():
             if attribute not in fields:
                 raise _no_field(name, attribute, fields, place)
@@ -172,7 +172,7 @@ class Variables:
     # expressions
 
     def read(self, expression: Expression) -> Expr:
-        """An expression over the columns of matches; its types are not looked at."""
+        """Translate an expression to one over the columns of matches, without checking types."""
         match expression:
             case Literal(value):
                 return Lit(value)
@@ -199,11 +199,9 @@ class Variables:
                 return call([self.read(a) for a in arguments])
 
     def _run_aggregate(self, function: str, of: EventField) -> Expr | None:
-        """The column of an aggregate of a repeated variable or a field of it; None if that is none."""
+        """Return the column of an aggregate of a repeated variable or of its field; None for any other call."""
         if of.variable in self.repeated and function.lower() in {*AGGREGATES, *built_in()} - {*OF_RUNS}:
-            raise Refusal(
-                of.place, f"{function!r} is no aggregate of what repeats", "", f"There are: {', '.join(OF_RUNS)}."
-            )
+            raise Refusal(of.place, f"{function!r} is no aggregate of a run", "", f"There are: {', '.join(OF_RUNS)}.")
         if function.lower() not in OF_RUNS:
             return None
         if of.variable is None and of.name in self.repeated:
@@ -218,7 +216,7 @@ class Variables:
         return self.of_run(function.lower(), owner, of.name, of.place)
 
     def of_run(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
-        """The column of an aggregate of a repeated variable, or of a field of it."""
+        """Return the column of an aggregate of a repeated variable, or of its field, and note that it is needed."""
         read = None if name is None else self.column(variable, name, place)
         column = read.name if isinstance(read, Col) else None
         aggregate = RunAggregate(function, variable, column, place)
@@ -226,9 +224,9 @@ class Variables:
         return Col(aggregate.name)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
-        """Return the column of a variable's field, or of what every variable has beside its payload.
+        """Return the column of a variable's field, or of a built-in one.
 
-        Fields of an event come before the latter, those of a sub-pattern behind it.
+        A field of an event hides a built-in one of the same name; a field of a sub-pattern is hidden by it.
         """
         fields = self.fields.get(variable, ())
         if name in fields:
@@ -245,7 +243,7 @@ class Variables:
         raise _no_field(variable, name, [*fields, *legal], place)
 
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
-        """The variable of a field, which may go without saying; raises Refusal where there is none, or several."""
+        """Return the variable of a field, found by the field where the text omits it; raise Refusal for none or several."""
         if variable is not None:
             if variable not in self.below:
                 every = [v for v in self.below if v in self.fields or v in self.composites]
@@ -263,24 +261,24 @@ class Variables:
 
 
 class PendingConditions:
-    """The conditions of a definition that have no place yet: each goes where its variables first meet, and is done with."""
+    """The conditions of a definition that no operator has applied yet; each is applied once, where its variables first meet."""
 
     def __init__(self, conjuncts: Iterable[Conjunct]):
         self.left = list(conjuncts)
 
     def taken(self, variables: Iterable[str]) -> list[Conjunct]:
-        """The conditions that are about no other variables, which are then done with."""
+        """Remove and return the conditions that name none but these variables."""
         there = set(variables)
         about_them = [c for c in self.left if c.variables <= there]
         self.left = [c for c in self.left if not c.variables <= there]
         return about_them
 
     def taken_on(self, matches: Matches) -> list[Expr]:
-        """Those that are about some matches alone, over their columns."""
+        """Remove and return the conditions that name variables of some matches alone, over the columns of these."""
         return [on_matches(c, matches) for c in self.taken(matches.variables)]
 
     def holding(self, matches: Matches) -> Matches:
-        """The matches for which those conditions hold that are about them alone."""
+        """Filter matches by the conditions that name their variables alone."""
         return replace(matches, stream=filter_stream(matches.stream, self.taken_on(matches)))
 
 
@@ -311,7 +309,7 @@ def condition_on(
 def typed_expr(
     expr: Expr, matches: Mapping[str, VariableColumns], schema: Schema, place: Place, *, boolean: bool = False
 ) -> Expr:
-    """An expression with the instants of sub-patterns written out; raises Refusal where its types do not fit."""
+    """Replace the columns of variables by the expressions that compute them; raise Refusal for types that do not fit."""
     own = {name: column for named in matches.values() for name, column in named.columns.items()}
     columns = sorted(columns_of(expr))
     kinds = [infer(own[name], schema, "cedr") if name in own else schema.type_of(name) for name in columns]
@@ -327,7 +325,7 @@ def typed_expr(
 
 
 def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
-    """Whether one of some expressions reads an id, or those of contributors."""
+    """Return True if an expression reads an id, or the ids of contributors."""
     return any(
         name.endswith((id_column(""), contributors_of(""))) for c in conjuncts for name in columns_of(c.condition)
     )
@@ -339,7 +337,7 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
 
 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
-    """What makes a call of a function, with arguments; raises Refusal where there is none of that name, or not with these."""
+    """Return the builder of calls of a function; raise Refusal for an unknown name, and later for wrong arguments."""
     own = modules.get(name) if name in modules else None
     call: Any = own if own is not None and own.kind == "udf" else None
     if call is None:
@@ -348,7 +346,7 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
         hint = nearest(name, ["CorrelationKey", *function_names(), *modules])
         if name.lower() in {*AGGREGATES, *built_in()}:
             raise Refusal(
-                place, f"{name!r} is of a window's events", "", "Put a window over the matches: .tumbling_window(...)."
+                place, f"{name!r} aggregates a window", "", "Put a window over the matches: .tumbling_window(...)."
             )
         raise Refusal(
             place,

@@ -1,4 +1,4 @@
-"""Parameters of a pattern, verb by verb: a stream or a pattern under a name, and which of its instances are taken."""
+"""The parts of a pattern, verb by verb: a stream or a pattern under a name, with selection and consumption."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Contributor:
     functions: tuple[Function, ...] = ()
 
     def first(self) -> Contributor:
-        """Take only the first of the events that fit: FIRST.
+        """Select the first of the events that fit: FIRST.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -38,7 +38,7 @@ class Contributor:
         return self._with(selection=Selection.FIRST)
 
     def last(self) -> Contributor:
-        """Take only the last of the events that fit: LAST.
+        """Select the last of the events that fit: LAST.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -50,7 +50,7 @@ class Contributor:
         return self._with(selection=Selection.LAST)
 
     def consume(self) -> Contributor:
-        """Use up the events: those in the matches of one last event are in no match of a later one: CONSUME.
+        """Use up the events: after the matches that one event completes, those in them take part in no later match: CONSUME.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -77,7 +77,7 @@ class AliasVerbs(Verbs):
     """``alias``."""
 
     def alias(self, name: str) -> Contributor:
-        """The stream as a part of a pattern, under the name that conditions and columns call its events by.
+        """Return the stream as a part of a pattern; conditions and columns call its events by ``name``.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])

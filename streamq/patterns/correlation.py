@@ -1,4 +1,4 @@
-"""CorrelationKeys keys: fields that are equal in all events of a match, so that patterns are found key by key."""
+"""Correlation keys: fields that are equal in all events of a match, so that matches are sought key by key."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Owned = tuple[str, str]
 
 @dataclass(frozen=True)
 class CorrelationKeys:
-    """The keys: by name, the field of each variable of an event, and the type in which these are compared."""
+    """The keys by name: the field of each event's variable, and the type in which the fields are compared."""
 
     fields: Mapping[str, Mapping[str, str]]
     types: Mapping[str, t.DataType]
@@ -37,7 +37,7 @@ class CorrelationKeys:
         return ((name, fields[variable]) for name, fields in self.fields.items())
 
     def value(self, name: str, field: Expr, kind: t.DataType) -> Expr:
-        """A field of some type as the value of a key."""
+        """Return a field of some type as the value of a key."""
         return field if kind == self.types[name] else Cast(field, self.types[name])
 
 
@@ -48,11 +48,11 @@ def extract_keys(
     optional: frozenset[str],
     whole: Part,
 ) -> tuple[CorrelationKeys, list[Conjunct]]:
-    """Return the keys, and the conditions that they do not stand for.
+    """Return the keys, and the conditions that remain beside them.
 
-    A key is what CorrelationKey names, and what equations connect in every variable: ``x.m = y.m AND y.m = z.m``. An equation
-    is none where a match may be without the event of one of its variables, which are ``optional``: it is then skipped. Nor do
-    equations become a key if an operator of the pattern ``whole`` would then choose other events than without it.
+    Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields that equations connect across all variables:
+    ``x.m = y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is skipped for a match
+    without that event. Equations make no key if an operator of the pattern ``whole`` would then choose other events.
     """
     types = variables.types
     keys: dict[str, dict[str, str]] = {}
@@ -87,7 +87,7 @@ def extract_keys(
 
 
 def are_connected(variables: frozenset[str], edges: Several[frozenset[str]]) -> bool:
-    """Return whether equations, of two variables each, connect all of these by those between just them."""
+    """Return True if the equations among these variables connect all of them; each edge is an equation of two."""
     reached = {min(variables)}
     within = [edge for edge in edges if edge <= variables]
     while more := {v for edge in within if edge & reached for v in edge} - reached:
@@ -111,7 +111,7 @@ def _equation(conjunct: Conjunct, variables: Variables) -> tuple[Owned, Owned] |
 
 
 def _owned(column: str, variables: Variables) -> Owned | None:
-    """Return the field of an event that a column is; None for another column, or if it may be that of several events."""
+    """Return the event and field of a column; None for other columns, and for a field that several events may have."""
     variable, _, name = column.partition(".")
     if name in variables.fields.get(variable, ()):
         return variable, name
@@ -120,7 +120,7 @@ def _owned(column: str, variables: Variables) -> Owned | None:
 
 
 class _FieldGroups:
-    """Fields that equations connect."""
+    """Groups of fields that equations connect."""
 
     def __init__(self) -> None:
         self._group: dict[Owned, list[Owned]] = {}
@@ -134,7 +134,7 @@ class _FieldGroups:
             self._group[owned] = ours
 
     def members(self) -> list[list[Owned]]:
-        """The groups, each once."""
+        """Return the groups."""
         return list({id(g): g for g in self._group.values()}.values())
 
 

@@ -1,9 +1,9 @@
-"""The algebra that the operators of a definition are made of: sequences are joins, negations are anti joins.
+"""Lower the operators of a definition to the algebra: sequences become joins, negations anti joins.
 
-An event of a pattern is a point at its start. It comes after another one within a scope where both live at once, once that one
-lives from behind its start to the end of the scope: so a sequence is a chain of joins, whose state goes with the scope. That
-nothing comes is an anti join of the same kind. So matches survive disorder, corrections and late negation as joins do. (Barga
-et al., Consistent Streaming Through Time: A Vision for Event Stream Processing, section 3.)
+An event of a pattern is a point at its start. To find what follows it within a scope, its lifetime is set from just after its
+start to the end of the scope; a later event then joins it if both live at once. So a sequence is a chain of joins, which keep
+events as long as the scope, and a negation is an anti join of the same kind. Disorder, corrections and late negated events are
+handled as by any join. (Barga et al., Consistent Streaming Through Time: A Vision for Event Stream Processing, section 3.)
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ from streamq.stream import Stream
 
 @dataclass(frozen=True)
 class EventType:
-    """The events of a type: a stream's, or the matches of an earlier definition, which have a ``root`` of their own.
+    """The events of a type: those of a stream, or the matches of an earlier definition, which have a ``root`` of their own.
 
-    extent: how far its matches reach; contributors: where those of a match start, if there is more than one.
+    extent: how far its matches reach; contributors: the starts of a match's contributors, if there is more than one.
     """
 
     stream: Stream
@@ -68,15 +68,16 @@ class DefinitionLowering:
         *,
         has_ids: bool,
     ):
-        """Take the types and what conditions and OUTPUT ask for.
+        """Take the event types, the keys, the conditions, and the columns that conditions and OUTPUT read.
 
-        ``runs``: aggregates, by their columns; ``composites``: fields of sub-patterns, by variable and name, with their owners.
+        ``runs``: aggregates by their columns; ``composites``: fields of sub-patterns by variable and name, with the events that
+        may have them.
         """
         self.types, self.correlation, self.conditions = types, correlation, conditions
         self.runs, self.composites, self.has_ids = runs, composites, has_ids
 
     def lowered(self, part: Part) -> Matches:
-        """Return the matches of a part for which the conditions hold that are about them, with its variable among theirs."""
+        """Return the matches of a part, named by its variable and filtered by the conditions on them alone."""
         matches = self.matches(part)
         if part.variable is not None:
             named = matches.named(part.variable, self.composites.get(part.variable, {}))
@@ -84,7 +85,7 @@ class DefinitionLowering:
         return self.holding(matches)
 
     def matches(self, part: Part) -> Matches:
-        """Return the matches of a part, without conditions that are about them alone; their variable only of events of a type."""
+        """Return the matches of a part without its own conditions; only events of a type have their variable."""
         pattern = part.pattern
         if isinstance(pattern, PatternOperator):
             return pattern.matches(self)
@@ -92,7 +93,7 @@ class DefinitionLowering:
         return self.events(pattern, part.variable or pattern.name)
 
     def holding(self, matches: Matches) -> Matches:
-        """Return the matches for which those conditions hold that are about them alone."""
+        """Filter matches by the conditions that name their variables alone."""
         return self.conditions.holding(matches)
 
     def extent(self, part: Part) -> Extent:
@@ -107,7 +108,7 @@ class DefinitionLowering:
     # events
 
     def events(self, pattern: Type, name: str) -> Matches:
-        """Return the events of a type under a name, those too for which conditions do not hold."""
+        """Return all events of a type under a name, before conditions are applied."""
         kind = self.types[pattern.name]
         points = kind.stream.to_points()
         if self.has_ids and kind.id is None:
@@ -145,7 +146,7 @@ class DefinitionLowering:
         return replace(matches, variables={name: matches.named(name, {})})
 
     def identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
-        """Matches with an id made of their contributors'; where nobody asks for ids, without."""
+        """Return the matches with an id made of those of their contributors; unchanged if nobody reads ids."""
         if not self.has_ids:
             return matches
         of_inputs = tuple(i for i in ids if i is not None)
@@ -154,7 +155,7 @@ class DefinitionLowering:
     def identified_by_place(
         self, matches: Matches, operator: str, patterns: Sequence[Part], parts: Sequence[Matches]
     ) -> Matches:
-        """Matches of some of several parts, with an id that tells which ones where contributors' ids do not."""
+        """Return matches of some of several parts with an id that also tells the parts, where contributors' ids do not."""
         identified = self.identified(matches, operator, (p.id for p in parts))
         names = {p.pattern.name for p in patterns if isinstance(p.pattern, Type)}
         is_told = len(names) == len(patterns) and all(self.types[name].id is None for name in names)
@@ -164,21 +165,21 @@ class DefinitionLowering:
         return replace(identified, id=match_id(operator, placed, matches.starts))
 
     def pair(self, left: Matches, right: Matches) -> Pair:
-        """Two patterns with the conditions on both."""
+        """Return the pair of two patterns with the conditions on both."""
         return Pair(left, right, self.keys, self.conditions.taken((*left.variables, *right.variables)))
 
     def scanned(
         self, parts: Sequence[Part], scan: type[PatternScan], *, count: int, within: int
     ) -> tuple[list[Matches], Matches]:
-        """Return the matches of each part, and those of an operator that goes over their events by a scan."""
+        """Return the matches of each part, and those of the operator, which a scan computes from their events."""
         shared = {number for numbers in shared_events(parts, scan) for number in numbers}
         matches = [self.matches(part) if number in shared else self.lowered(part) for number, part in enumerate(parts)]
         return matches, PartScan(parts, matches, scan, self.correlation, self.conditions).matched(count, within)
 
-    # nothing of another
+    # negations
 
     def without_between(self, matches: Matches, negated: Matches, start: Expr, reach: int) -> Matches:
-        """The matches with no negated event strictly between an instant, at most ``reach`` before, and their start."""
+        """Return the matches with no negated event strictly between an instant and their start, ``reach`` ticks at most."""
         pair = self.pair(matches, negated)
         if reach <= 1:
             return matches

@@ -1,4 +1,4 @@
-"""From a program of definitions to a query: what its names stand for, and what each definition gives."""
+"""Translate a program of definitions to a query: resolve its names, and lower each definition."""
 
 from __future__ import annotations
 
@@ -54,18 +54,18 @@ ROOT, ID = "@.root", "@.id"
 
 _AXIS = {INTEGER: "an integer axis", TIMESTAMP: "a timestamp axis"}
 
-AGGREGATES_OF_RUNS = "Take an aggregate, as max(f.v) or first(f.v); that events agree says CorrelationKey."
+AGGREGATES_OF_RUNS = "Take an aggregate, such as max(f.v) or first(f.v). For events that agree write CorrelationKey."
 
 Where = Callable[[Variables], Iterable[Conjunct]]
-"""Conditions that come from no text, by the variables that they may name."""
+"""Makes the conditions that come from no text, from the variables that they may name."""
 
 
 def matches_of(
     program: Program, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
 ) -> EventType:
-    """Return the matches of the program's last definition; raises Refusal at the place of what is wrong.
+    """Return the matches of the program's last definition; raise Refusal at the place of an error.
 
-    ``where`` gives more conditions of the last definition; ``has_ids``: its matches have ids, whether it asks for them or not.
+    ``where`` makes more conditions of the last definition; with ``has_ids`` its matches have ids even if it reads none.
     """
     return _defined(program.definitions[-1], _with_earlier(program, types, has_ids), where, has_ids=has_ids)
 
@@ -79,7 +79,7 @@ def variables_of(program: Program, types: Mapping[str, EventType]) -> Variables:
 
 
 def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: bool) -> dict[str, EventType]:
-    """The types, and those that the definitions before the last one make."""
+    """Return the event types and the definitions before the last one, by name."""
     every = dict(types)
     *earlier, _ = program.definitions
     for i, definition in enumerate(earlier):
@@ -90,12 +90,12 @@ def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: boo
 
 
 def mentions_ids(program: Program, fields: Mapping[str, Collection[str]]) -> bool:
-    """Return True if a definition asks for ids; ``fields`` are those of the event types, by name."""
+    """Return True if a definition reads ids; ``fields`` are those of the event types, by name."""
     return any(_mentions_ids(definition, fields) for definition in program.definitions)
 
 
 def used_types(program: Program) -> tuple[Type, ...]:
-    """Return the types that the program takes from outside, each where it stands first, in the order of the text."""
+    """Return the event types that are streams, each where it stands first, in the order of the text."""
     kinds: dict[str, Type] = {}
     defined: set[str] = set()
     for definition in program.definitions:
@@ -107,7 +107,7 @@ def used_types(program: Program) -> tuple[Type, ...]:
 
 
 def no_type(kind: Type, types: Collection[str]) -> Refusal:
-    """Return the refusal of a type that is none of ``types``."""
+    """Return the refusal of an unknown event type; ``types`` are those there are."""
     there = f"there are: {', '.join(types)}" if types else "there is none"
     return Refusal(kind.place, f"no event type {kind.name!r}", there, nearest(kind.name, types))
 
@@ -115,6 +115,7 @@ def no_type(kind: Type, types: Collection[str]) -> Refusal:
 def _defined(
     definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
 ) -> EventType:
+    """Return the matches of a definition as an event type, over the types before it; raise Refusal at the place of an error."""
     if definition.name in types:
         raise Refusal(definition.place, f"{definition.name!r} is an event type already")
     _check_types(definition, types)
@@ -136,7 +137,7 @@ def _defined(
     lowering = DefinitionLowering(types, keys, conditions, variables.runs, composites, has_ids=has_ids)
     matches = lowering.lowered(definition.pattern)
     _check_left(conditions.left, variables)
-    # what is about no variable is about the matches, and about nothing that is negated below
+    # a condition without a variable filters the matches, and not what they negate
     constant = [condition_on(c, {}, matches.schema, frozenset()) for c in conjuncts if not c.variables]
     stream = filter_stream(_living(matches, definition), constant)
     outputs = _outputs(read, matches, variables)
@@ -152,7 +153,7 @@ def _defined(
 
 
 def _events(whole: Part) -> dict[str, Type]:
-    """The types of events, by variable; one without a name has that of its type."""
+    """Return the types of events by variable; an event without a variable is called by its type."""
     events: dict[str, Type] = {}
     for name, part, kind in leaves(whole):
         if "." in name:
@@ -165,6 +166,7 @@ def _events(whole: Part) -> dict[str, Type]:
 
 
 def _check_types(definition: Definition, types: Mapping[str, EventType]) -> None:
+    """Raise Refusal for an unknown event type, for types on different axes, and for a scope that does not fit the axis."""
     for kind in _events(definition.pattern).values():
         if kind.name not in types:
             raise no_type(kind, types)
@@ -188,6 +190,7 @@ def _check_scopes(whole: Part, axis: str) -> None:
 
 
 def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
+    """Return the variables of events and of named sub-patterns; raise Refusal for one that stands for two patterns."""
     events = _events(whole)
     below: dict[str, frozenset[str]] = {name: frozenset({name}) for name in events}
     for part in parts_of(whole):
@@ -207,7 +210,7 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:
-    """Raise Refusal for a condition on a negated event and on events outside of what is negated with it."""
+    """Raise Refusal for a condition that no operator could apply: on negated and other events, or on repeated ones."""
     if left:
         repeated = sorted(left[0].variables & variables.repeated)
         if repeated:
@@ -221,7 +224,7 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
 
 
 def _living(matches: Matches, definition: Definition) -> Stream:
-    """The matches with their lifetimes, and what the slices leave of them."""
+    """Return the matches with their lifetimes, cut by the slices of the definition."""
     lasts = greatest_instant([matches.lasts, tick_count(1)])
     stream = with_lifetimes(matches.stream, Start(), Length(LengthKind.GIVEN, expr=lasts))
     axis = stream.schema.axis_type
@@ -240,7 +243,7 @@ def _living(matches: Matches, definition: Definition) -> Stream:
 
 
 def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
-    """The bounds of a slice as instants; raises Refusal for one that is none on the axis, and where nothing lies between."""
+    """Return the bounds of a slice as instants; raise Refusal for a bound of the wrong axis, and for an empty slice."""
     # both are numbers, or both are instants
     low: Any = None if cut.start is None else _bound(cut.start, axis)
     high: Any = None if cut.end is None else _bound(cut.end, axis)
@@ -250,6 +253,7 @@ def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
 
 
 def _bound(bound: syntax.Literal, axis: str) -> int | datetime:
+    """Return the bound of a slice as an instant of the axis; raise Refusal if it is none."""
     value, place = bound.value, bound.place
     if axis == INTEGER:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -269,7 +273,7 @@ def _bound(bound: syntax.Literal, axis: str) -> int | datetime:
 
 
 def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Conjunct]:
-    """What OUTPUT says, by the names of the columns."""
+    """Return the expressions of OUTPUT by the names of their columns."""
     outputs = {}
     for field in definition.output:
         place = field.expression.place
@@ -287,7 +291,7 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
 
 
 def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Variables) -> dict[str, Expr]:
-    """The columns of the result; without OUTPUT all fields of all events, each behind its variable, and the root."""
+    """Return the columns of the result: those of OUTPUT, else all fields of all events as ``x_v``, and the root."""
     if not outputs:
         lists = {(a.variable, a.column): Col(name) for name, a in _listed_runs(variables).items()}
         fields: dict[str, Expr] = {
@@ -300,16 +304,16 @@ def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Varia
 
 
 def _listed_runs(variables: Variables) -> dict[str, RunAggregate]:
-    """The lists that a match has without OUTPUT, for each field of an event that is repeated."""
+    """Return the lists that stand for the fields of repeated events where there is no OUTPUT."""
     events = [name for name in variables.fields if name in variables.repeated]
     lists = (RunAggregate("collect", v, field_column(v, f), NOWHERE) for v in events for f in variables.fields[v])
     return {aggregate.name: aggregate for aggregate in lists}
 
 
 def _mentions_ids(definition: Definition, fields: Mapping[str, Collection[str]]) -> bool:
-    """Return True if a definition asks for ids: for ``id`` or ``contributors``, and not for a field of the payload called so.
+    """Return True if a definition reads ``id`` or ``contributors``, and not a payload field of that name.
 
-    ``fields`` are those of the types that are known.
+    ``fields`` are those of the known types.
     """
     kinds = {name: kind.name for name, _, kind in leaves(definition.pattern)}
     waiting: list[object] = [*definition.where, *(f.expression for f in definition.output)]

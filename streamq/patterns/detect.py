@@ -1,7 +1,7 @@
-"""Detect: the matches of a pattern, as the user wrote it; the compiler puts the joins and scans that it means in its place.
+"""Detect: the node of a pattern as the user wrote it, which the compiler replaces by joins and scans.
 
-So whoever reads a plan, the oracle above all, can judge a pattern by its syntax. (Barga et al., Consistent Streaming Through
-Time: A Vision for Event Stream Processing, section 3.)
+Readers of a plan, the oracle above all, can so judge a pattern by its syntax. (Barga et al., Consistent Streaming Through Time:
+A Vision for Event Stream Processing, section 3.)
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Definitions:
 
     @classmethod
     def from_program(cls, program: Program, source: str | None = None) -> Definitions:
-        """Return a program's definitions; errors keep the places that they have in the user's own text, ``source``."""
+        """Return a program's definitions; errors show places in ``source``, the text that the user wrote."""
         definitions = cls(render(program))
         definitions.__dict__.update(program=program, source=source)
         return definitions
 
     @cached_property
     def source(self) -> str | None:
-        """The text that the user wrote; None where it is not known, or not all that is said."""
+        """The text that the user wrote; None if there is none, or if verbs have added to it."""
         return None
 
     @cached_property
@@ -50,7 +50,7 @@ class Definitions:
 
 @node
 class Detect(Node):
-    """``names`` are the event types that ``inputs`` stand for; ``conditions`` are more of the last definition, by ``x.field``.
+    """The matches of a pattern; ``names``: event types of ``inputs``; ``conditions``: more of the last definition, over ``x.v``.
 
     CTI: c, the least over the inputs; behind UNLESS the least start of a match whose scope c has not passed
     Final: as of the joins and scans that it consists of
@@ -86,14 +86,14 @@ class Detect(Node):
         return dict(zip(self.names, self.inputs, strict=True))
 
     def event_type(self, *, has_ids: bool) -> EventType:
-        """Return the matches as events of a type, with their roots, contributors and, where asked for, ids."""
+        """Return the matches as events of a type, with their roots and contributors, and with ids if asked."""
         if has_ids not in self._event_types:
             self._event_types[has_ids] = self._lowered(has_ids)
         return self._event_types[has_ids]
 
     @cached_property
     def _event_types(self) -> dict[bool, EventType]:
-        """The matches as they have been asked for, with ids or without."""
+        """The matches lowered so far: with ids, without ids, or both."""
         return {}
 
     def _lowered(self, has_ids: bool) -> EventType:
@@ -103,7 +103,7 @@ class Detect(Node):
         return matches_of(program, types, self._conjuncts, has_ids=has_ids)
 
     def _conjuncts(self, variables: Variables) -> Iterator[Conjunct]:
-        """The parts of the conditions that AND connects, each of which goes where its variables meet."""
+        """Yield the conditions that AND connects in those of functions."""
         return (variables.conjunct(part) for condition in self.conditions for part in conjuncts(condition))
 
     @property
@@ -119,7 +119,7 @@ class Detect(Node):
 
 
 def event_type(plan: Node, *, has_ids: bool) -> EventType:
-    """Return the rows of a plan as events of a type: those of a pattern are its matches, others single events."""
+    """Return the rows of a plan as events of a type: matches if the plan is a pattern, else single events."""
     if isinstance(plan, Detect):
         return plan.event_type(has_ids=has_ids)
     stream = Stream(plan, {})

@@ -1,4 +1,4 @@
-"""Patterns verb by verb: what the functions and verbs of the operators take, and what verbs of patterns give."""
+"""Arguments of the functions and verbs of patterns: counts, scopes, and negated patterns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_durati
 
 
 def count_of(count: Any, verb: str) -> int:
-    """Return a count that a user has given a verb; raise PlanError for what is none."""
+    """Return the count that a user passed to a verb; raise PlanError if it is no whole number."""
     number = plain_integer(count)
     if isinstance(number, bool) or not isinstance(number, int):
         observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
@@ -28,7 +28,7 @@ def count_of(count: Any, verb: str) -> int:
 
 
 def parse_scope(within: Duration, verb: str) -> syntax.Scope:
-    """Return a scope as texts have it; raise TimeError for what is no duration, PlanError for one that is not positive."""
+    """Return a scope as texts write it; raise TimeError if it is no duration, PlanError if it is not positive."""
     ticks = length(within, verb)
     if ticks <= 0:
         raise PlanError(sentence(verb, "a scope is positive", f"found {within!r}"))
@@ -38,11 +38,11 @@ def parse_scope(within: Duration, verb: str) -> syntax.Scope:
 
 
 class NegatingVerbs(Verbs):
-    """The base of the verbs that make a negation of a pattern."""
+    """The base class of verbs that negate another pattern."""
 
     @abstractmethod
     def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Self:
-        """Return the pattern that an operator makes of this one and another, which is negated."""
+        """Return the pattern of an operator over this pattern and a negated one."""
 
 
 __all__ = ["NegatingVerbs", "count_of", "parse_scope"]

@@ -1,4 +1,4 @@
-"""Ids of events and matches; events that are equal in start and payload are told apart by numbers."""
+"""Ids of events and matches; numbers tell events of equal start and payload apart."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from streamq.stream import Stream
 from streamq.time import TIMESTAMP, Duration
 
 ORDINAL = "@.ordinal"
-"""The column of that number."""
+"""The column of the number of an event among equal ones."""
 
 
 def number_points(points: Stream, to: str) -> Stream:
-    """Points with a number: those that are equal in start and payload get 0, 1, 2, ..."""
+    """Add a column ``to`` that numbers points of equal start and payload: 0, 1, 2, ..."""
     names = points.columns
     counted = points.group_by(*names).tumbling_window(_a_tick(points)).select(**{to: count()})
     ordinals = counted.with_columns(**{to: Call(SEQUENCE, (tick_count(0), Col(to) - tick_count(1)))})
@@ -34,9 +34,9 @@ def number_points(points: Stream, to: str) -> Stream:
 
 
 def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
-    """What tells an event of a type from all others: the type, its start, its payload and its number among equal ones.
+    """Return the id of an event: its type, start, payload and number among equal ones.
 
-    Texts have their lengths before them, and so has a name that is no plain word: no two events have one id.
+    The length of a text stands before it, and so does that of a name that is no plain word, so no two events have one id.
     """
     name = name if name.isidentifier() else f"{len(name)}:{name}"
     starts = instant_as_ticks(Lifetime("start"), schema.axis_type)
@@ -46,7 +46,7 @@ def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
 
 
 def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> None:
-    """Raise Refusal for a type with a field whose values cannot be told apart: ids are made of all fields."""
+    """Raise Refusal for a type with a field whose values have no equality, because ids are made of all fields."""
     for field in fields:
         if not has_equality(schema.type_of(field)):
             observed = f"found {schema.type_of(field).simpleString()} in {field!r}"
@@ -57,7 +57,7 @@ def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> No
 
 
 def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
-    """What tells a match of an operator from all others: the ids of its contributors; NULL where there is no match."""
+    """Return the id of a match: its operator and the ids of its contributors; NULL where there is no match."""
     listed = builder("concat_ws")(", ", *ids)
     return Call(
         function_of("nvl2"),
@@ -66,7 +66,7 @@ def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
 
 
 def placed_id(place: int, id: Expr) -> Expr:
-    """The id of a contributor behind the place of its part, from 1; NULL where the match has none there."""
+    """Return the id of a contributor with the number of its part, from 1; NULL where the match has none there."""
     return Call(function_of("concat"), (Lit(f"{place}: "), id))
 
 

@@ -1,4 +1,4 @@
-"""What an error calls the tokens of the grammar: what was found in a text, and what would be legal there."""
+"""Names for the tokens of the grammar in errors: the token that stands in a text, and those that would be legal there."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from streamq.patterns.operators import operators
 RESERVED: Final = (
     "EVENT", "WHEN", "WHERE", "OUTPUT", "AS", "AND", "OR", "NOT", "IS", "IN", "BETWEEN", "LIKE", "TRUE", "FALSE", "NULL",
 )  # fmt: skip
-"""Keywords that are no name anywhere but after a dot, unless in backticks."""
+"""Reserved keywords: names only after a dot or in backticks."""
 OTHERS: Final = (
     "EACH", "FIRST", "LAST", "REUSE", "CONSUME", "CorrelationKey", "EQUAL", "UNIQUE",
     "CASE", "THEN", "ELSE", "END", "CAST",
 )  # fmt: skip
-"""Keywords that are names wherever none of them can stand; so are those of operators."""
+"""Keywords that are names wherever the grammar expects no keyword; those of operators are of this kind, too."""
 
 
 @cache
 def keywords() -> tuple[str, ...]:
-    """Return all keywords, of which those of operators come from their rooms."""
+    """Return all keywords, with those of the operators."""
     return (*RESERVED, *(word for word in operators() if word not in RESERVED), *OTHERS)
 
 
 @cache
 def _spellings() -> Mapping[str, str]:
-    """Return the keywords by how they may be written, in upper case: those of operators with hyphens, too."""
+    """Return the keywords by their spellings in upper case; those of operators may have hyphens for underscores."""
     return {word.upper(): word for word in keywords()} | {word.replace("_", "-"): word for word in operators()}
 
 
@@ -59,7 +59,7 @@ _GROUPS: Final = (
     ({"NAME"}, "a unit of time"),
     ({"NUMBER"}, "a number"),
 )  # fmt: skip
-"""Tokens that are legal together, and what they are called; the first that fit count."""
+"""Names of sets of tokens; the first sets that are contained in the legal tokens count."""
 
 _SINGLE: Final = {
     "SELECTION": "EACH, FIRST, LAST", "CONSUMPTION": "REUSE, CONSUME", "EQUALITY": "EQUAL, UNIQUE",
@@ -75,12 +75,12 @@ _SIGN = re.compile(r"'[^']*(?:''[^']*)*'|`[^`]*`|[0-9][0-9.]*|[^\W\d]\w*|<>|!=|<
 
 
 def is_keyword(word: str) -> bool:
-    """Return whether a word is a keyword, in any case."""
+    """Return True if a word is a keyword, in upper or lower case."""
     return word.upper() in _spellings()
 
 
 def legal_sentence(tokens: Iterable[str]) -> str:
-    """Return what tokens are called, in one sentence, or nothing if there are none."""
+    """Return a sentence that names the legal tokens; empty if there are none."""
     left = set(tokens)
     words: list[str] = []
     for group, called in _GROUPS:
@@ -94,7 +94,7 @@ def legal_sentence(tokens: Iterable[str]) -> str:
 
 
 def sign_at(text: str, offset: int) -> str:
-    """Return what stands at an offset of a text: ``the name 'a'``, ``the keyword WHERE``, ``'('``."""
+    """Return a name for the token at an offset of a text: ``the name 'a'``, ``the keyword WHERE``, ``'('``."""
     hyphened = _WORD.match(text, offset)
     token = hyphened if hyphened and hyphened[0].upper() in _spellings() else _SIGN.match(text, offset)
     if token is None:
@@ -114,7 +114,7 @@ def sign_at(text: str, offset: int) -> str:
 
 
 def keyword_like(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the keyword nearest to a misspelt word, by a ``likeness`` of 1 for equal ones; nothing if the word is one itself."""
+    """Return the keyword nearest to a misspelt word; empty if none is as like as ``likeness`` (1: equal) or the word is one."""
     if not 3 <= len(word) <= 40 or word.upper() in _spellings():
         return ""
     upper = {_plain(keyword): keyword for keyword in words}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def load(shell: InteractiveShell) -> None:
     """Register ``%%cedr`` with a shell.
 
-    The event types of a cell are the streams that the notebook calls so. ``%%cedr risky`` calls the pattern ``risky`` in the
-    notebook; without a name the cell's result is the pattern.
+    The event types of a cell are the notebook's streams of these names. ``%%cedr risky`` binds the pattern to the name
+    ``risky``; without a name the pattern is the cell's result.
     """
 
     def magic(line: str, cell: str) -> Pattern | None:
@@ -37,7 +37,7 @@ def load(shell: InteractiveShell) -> None:
 
 
 def _streams(text: str, names: dict[str, Any]) -> dict[str, Stream]:
-    """The streams that a text's event types are in a notebook; raises CedrError for a type that is none."""
+    """Return the notebook's streams for a text's event types; raise CedrError for a type without a stream."""
     program = parse(text)
     streams: dict[str, Stream] = {}
     defined: set[str] = set()

@@ -1,7 +1,7 @@
-"""Matches of a pattern as a stream: points at their own starts, with the payloads of their contributors.
+"""Matches of a pattern as a stream: points at their own starts, with the payloads of their events.
 
-A column ``x.m`` is the field ``m`` of the variable ``x``, ``x.@`` the instant at which its event starts, NULL where the match has
-no such event; ``@.a`` is the value of a correlation key ``a``, which all events of a match share.
+The column ``x.m`` is the field ``m`` of the variable ``x``, and ``x.@`` the start of its event, NULL where the match has no such
+event; ``@.a`` is the value of the correlation key ``a``, which all events of a match share.
 """
 
 from __future__ import annotations
@@ -30,43 +30,43 @@ POINT = Length(LengthKind.FIXED, 1)
 
 
 def start_column(variable: str) -> str:
-    """The column of the instant at which a variable's event starts."""
+    """Return the column of the start of a variable's event."""
     return f"{variable}.@"
 
 
 def field_column(variable: str, name: str) -> str:
-    """The column of a variable's field."""
+    """Return the column of a variable's field."""
     return f"{variable}.{name}"
 
 
 def root_column(variable: str) -> str:
-    """The column of the root of a variable's match."""
+    """Return the column of the root of a variable's match."""
     return f"{variable}.@.root"
 
 
 def id_column(variable: str) -> str:
-    """The column of the id of a variable's match."""
+    """Return the column of the id of a variable's match."""
     return f"{variable}.@.id"
 
 
 def contributors_of(variable: str) -> str:
-    """The column of the ids of the contributors to a variable's match."""
+    """Return the column of the ids of the contributors to a variable's match."""
     return f"{variable}.@.contributors"
 
 
 def contributor_of(variable: str, number: int) -> str:
-    """The column of the instant at which a contributor of a variable's match starts."""
+    """Return the column of the start of a contributor to a variable's match."""
     return f"{variable}.@.{number}"
 
 
 def run_variable(variable: str) -> str:
-    """The variable that stands for all occurrences of another one in a run: it has their aggregates."""
+    """Return the variable for all occurrences of another one in a run; its columns are their aggregates."""
     return f"{variable}@"
 
 
 @dataclass(frozen=True)
 class RunAggregate:
-    """An aggregate of a ``column`` of the occurrences of a variable in a run, without one of the occurrences themselves."""
+    """An aggregate over the occurrences of a variable in a run: of a ``column``, or without one of the occurrences themselves."""
 
     function: str
     variable: str
@@ -81,12 +81,12 @@ class RunAggregate:
 
 
 def in_pattern_names(expr: Expr) -> Expr:
-    """An expression over columns of matches with the names that a text has for them: ``x.Vs``, ``x.id``, ``x.v``."""
+    """Return an expression over columns of matches with their names in a text: ``x.Vs``, ``x.id``, ``x.v``."""
     return rewrite(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
 
 
 def written_name(column: str) -> str:
-    """The name that a text has for a column of matches."""
+    """Return the name of a column of matches in a text."""
     variable, _, name = column.partition(".")
     if variable.endswith("@"):
         return name
@@ -94,7 +94,7 @@ def written_name(column: str) -> str:
 
 
 def key_column(name: str) -> str:
-    """The column of a correlation key's value."""
+    """Return the column of a correlation key's value."""
     return f"@.{name}"
 
 
@@ -102,7 +102,7 @@ def key_column(name: str) -> str:
 class VariableColumns:
     """The columns of a variable: its start, and its own columns as expressions, by name.
 
-    owners: of a column that is a field of a sub-pattern, the start of the event that has the field, NULL if there is none.
+    owners: for a field of a sub-pattern, by its column, the start of the event that has it, NULL where a match has none.
     """
 
     starts: Expr
@@ -114,11 +114,11 @@ class VariableColumns:
 class Matches:
     """The matches of a pattern.
 
-    variables: those that a condition may name; events: those of them that are events, in their order; optional: those of these
-    that a match may be without; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest
-    start of all events below; lasts: how long a match lives, in ticks; id, ids: that of a match, and those of its contributors,
-    NULL for one that it has not; where somebody asks for ids; listed_ids: the latter as a list, where their number differs from
-    match to match.
+    variables: those that a condition may name; events: those of them that are events, in the order of the text; optional: events
+    that a match may lack; contributors: the starts of the pattern's own inputs in the order of time; root: the earliest start of
+    all events below; lasts: the length of a match's life in ticks; id: that of a match; ids: those of its contributors, NULL for
+    one that it lacks; listed_ids: these as a list, where their number differs from match to match. Ids are there if something
+    reads them.
     """
 
     stream: Stream
@@ -141,7 +141,7 @@ class Matches:
     def named(self, variable: str, fields: Mapping[str, Sequence[str]]) -> VariableColumns:
         """Return the columns of a variable for these matches.
 
-        ``fields``: those of a sub-pattern, each with the variables of the events that may have it, of which a match has one.
+        ``fields`` are those of a sub-pattern, each with the events that may have it; a match has one of these at most.
         """
         columns = {start_column(variable): self.starts, root_column(variable): self.root}
         owners = {}
@@ -155,56 +155,56 @@ class Matches:
         return VariableColumns(self.starts, columns, owners)
 
     def ticks(self, instant: Expr) -> Expr:
-        """An instant of these matches in ticks."""
+        """Return an instant of these matches in ticks."""
         return instant_as_ticks(instant, self.schema.axis_type)
 
 
 def with_lifetimes(stream: Stream, start: Start, length: Length) -> Stream:
-    """A stream with other lifetimes."""
+    """Return a stream with other lifetimes."""
     return stream._derive(AlterLifetime(stream.plan, start, length))
 
 
 def filter_stream(stream: Stream, conditions: Iterable[Expr]) -> Stream:
-    """The events of a stream for which conditions hold."""
+    """Return the events of a stream for which all conditions hold."""
     condition = conjunction(conditions)
     return stream if condition is None else stream._derive(Where(stream.plan, condition))
 
 
 def open_matches(stream: Stream, scope: int) -> Stream:
-    """Matches that live while another event may follow: from behind their start, as long as any scope."""
+    """Return matches that live while another event may follow: from just after their start, for a whole scope."""
     return with_lifetimes(stream, Start(by=1), Length(LengthKind.FIXED, scope))
 
 
 def rest_of_scope(matches: Matches, first: Expr, scope: int) -> Expr:
-    """Return how much of the scope that begins at an instant lies behind a match's start, in ticks."""
+    """Return the rest of a scope at a match's start, in ticks; the scope begins at the instant ``first``."""
     return tick_count(scope) - (matches.ticks(Lifetime("start")) - matches.ticks(first))
 
 
 def elapsed_ticks(later: Matches, first: Expr) -> Expr:
-    """Return how long after an instant a later match starts, in ticks."""
+    """Return the ticks from an instant to the start of a later match."""
     return later.ticks(later.starts) - later.ticks(first)
 
 
 def id_list(ids: Sequence[Expr]) -> Expr:
-    """The list of some ids, of those that are there."""
+    """Return the list of the ids that are not NULL."""
     return Call(function_of("array_compact"), (Call(function_of("array"), tuple(ids)),))
 
 
 def least_instant(instants: Sequence[Expr]) -> Expr:
-    """The least of some instants, of those that are there."""
+    """Return the least of the instants that are not NULL."""
     return instants[0] if len(instants) == 1 else Call(function_of("least"), tuple(instants))
 
 
 def greatest_instant(instants: Sequence[Expr]) -> Expr:
-    """The greatest of some instants, of those that are there."""
+    """Return the greatest of the instants that are not NULL."""
     return instants[0] if len(instants) == 1 else Call(function_of("greatest"), tuple(instants))
 
 
 def sorted_starts(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
-    """The starts of a match's contributors in the order of time; they differ, and NULL are those that it has none of."""
+    """Return the starts of a match's ``count`` contributors in the order of time; they differ, and are NULL for absent parts."""
     if count == 1:
         return (greatest_instant(starts),)
-    # each is the least of those behind the one before
+    # each is the least of those after the one before
     ordered = [least_instant(starts)]
     for _ in range(count - 2):
         last = ordered[-1]
@@ -214,12 +214,12 @@ def sorted_starts(starts: Sequence[Expr], count: int) -> tuple[Expr, ...]:
 
 
 def tick_count(number: int) -> Expr:
-    """A number of ticks."""
+    """Return a number of ticks as an expression."""
     return Lit(number, LongType())
 
 
 def conjunction(conditions: Iterable[Expr]) -> Expr | None:
-    """The conjunction of some conditions; None of none."""
+    """Return the conjunction of conditions; None if there are none."""
     several = list(conditions)
     return reduce(lambda a, b: a & b, several) if several else None
 

@@ -1,4 +1,4 @@
-"""An operator of a pattern as a text writes it, ``WORD(arguments)``: read by the signature of its kind, argument by argument."""
+"""Read an operator of a text, ``WORD(arguments)``, argument by argument, by the signature of its kind."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ AMOUNTS = frozenset({ArgumentKind.COUNT, ArgumentKind.SCOPE})
 
 
 class MisplacedToken(Exception):
-    """A token that the grammar allows, and no argument of its operator; ``legal`` are those that can stand there."""
+    """A token that the grammar allows and the signature of its operator does not; ``legal`` are the tokens that fit."""
 
     def __init__(self, place: Place, legal: Iterable[str]) -> None:
         super().__init__()
@@ -39,23 +39,23 @@ class MisplacedToken(Exception):
 
 @dataclass(frozen=True)
 class Amount:
-    """A count or a scope, as written."""
+    """A count or a scope as its tokens."""
 
     tokens: tuple[Token, ...]
 
     @property
     def place(self) -> Place:
-        """The instant at which it begins."""
+        """The place of its first token."""
         return token_place(self.tokens[0])
 
     @property
     def is_number(self) -> bool:
-        """Return True if it is a number alone."""
+        """True if it is a number without a unit."""
         return self.tokens[-1].type == "NUMBER"
 
     @property
     def has_unit(self) -> bool:
-        """Return True if it is a number with a unit."""
+        """True if it is a number with a unit."""
         return self.tokens[-1].type == "NAME"
 
     def count(self) -> int:
@@ -75,7 +75,7 @@ class Amount:
 
 
 class OperatorCall:
-    """An operator with its arguments so far, and the ways in which its signature may go on."""
+    """An operator with the arguments read so far, and the ways in which its signature may continue."""
 
     def __init__(self, keyword: Token) -> None:
         self.keyword = keyword
@@ -84,7 +84,7 @@ class OperatorCall:
         self.ways: tuple[Way, ...] = (self.kind.signature,)
 
     def add(self, argument: Part | Amount, comma: Place) -> None:
-        """Take one more argument, behind a comma; raise Misplaced or Refusal where none can stand, or only another one."""
+        """Add an argument after a comma; raise Misplaced or Refusal where no argument, or another one, is legal."""
         if isinstance(argument, Amount) and not self._has_scope and not self.expects_count:
             observed = f"found {argument.scope()!r}"
             raise Refusal(argument.place, f"{self.keyword.upper()} has no scope", observed, self.kind.instead_of_scope)
@@ -101,23 +101,23 @@ class OperatorCall:
 
     @property
     def legal(self) -> frozenset[str]:
-        """The tokens with which the next argument may begin."""
+        """The tokens that may begin the next argument."""
         return frozenset(token for way in self.ways for expected, _ in _steps(way) for token in TOKENS[expected.form])
 
     @property
     def expects_count(self) -> bool:
-        """Return True if the next argument is a number and nothing else."""
+        """True if the next argument can only be a number."""
         return self.legal == NUMBERS
 
     def legal_behind(self, forms: Collection[ArgumentKind]) -> frozenset[str]:
-        """Return which of a comma and a bracket may stand behind an argument of some forms; a scope may still be missing."""
+        """Return the tokens, of comma and bracket, that may follow an argument of some forms, with or without the scope."""
         rests = [rest for way in self.ways for expected, rest in _steps(way) if expected.form in forms]
         may_end = any(all(a.is_optional or a.form == ArgumentKind.SCOPE for a in rest) for rest in rests)
         may_go_on = any(rests) or not self._has_scope
         return frozenset({*(["RPAR"] if may_end else []), *(["COMMA"] if may_go_on else [])})
 
     def operator(self, bracket: Place) -> PatternOperator:
-        """Return the operator, closed by a bracket; raise Misplaced or Refusal where arguments are missing."""
+        """Return the operator at its closing bracket; raise Misplaced or Refusal if arguments are missing."""
         missing = [[a for a in way if not a.is_optional] for way in self.ways]
         if all(missing):
             if missing[0][0].form != ArgumentKind.SCOPE:
@@ -149,9 +149,9 @@ class OperatorCall:
 
 
 def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | None, frozenset[str]]:
-    """Return which of the tokens that the grammar allows, behind what is on its stack, the innermost open operator does.
+    """Return the tokens, of those that the grammar allows, that the innermost open operator allows as well.
 
-    The offset is that of a unit where a number alone should stand; None if there is none.
+    ``stack`` is that of the parser. The offset is that of a unit behind a number that must have none, else None.
     """
     opening = next(
         (n for n in reversed(range(len(stack))) if isinstance(stack[n], OperatorCall) or _is(stack[n], "OPERATOR")),
@@ -172,7 +172,7 @@ def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | N
 
 
 def _is(one: Any, *types: str) -> bool:
-    """Return whether what is on the parser's stack is a token of some types."""
+    """Return True if an entry of the parser's stack is a token of one of some types."""
     return isinstance(one, Token) and one.type in types
 
 
@@ -181,7 +181,7 @@ Way = tuple[Argument, ...]
 
 
 def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
-    """Yield each argument of which the next one may be, and what may come behind it."""
+    """Yield each argument that may come next, with the way that remains after it."""
     for number, argument in enumerate(way):
         more = (replace(argument, is_optional=True),) if argument.form == ArgumentKind.PARTS else ()
         yield argument, (*more, *way[number + 1 :])
@@ -190,14 +190,14 @@ def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
 
 
 def _fits(argument: Part | Amount, form: ArgumentKind) -> bool:
-    """Return whether an argument is of a form."""
+    """Return True if an argument has a form."""
     if isinstance(argument, Part):
         return form not in AMOUNTS
     return form == ArgumentKind.SCOPE or (form == ArgumentKind.COUNT and argument.is_number)
 
 
 def _beginning(argument: Part | Amount) -> Place:
-    """Return where an argument begins."""
+    """Return the place of the first token of an argument."""
     return argument.place if isinstance(argument, Amount) else argument.pattern.place
 
 

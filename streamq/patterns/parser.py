@@ -1,4 +1,4 @@
-"""The parser of the CEDR language: LALR, so its time is linear in the text and its depth is no recursion."""
+"""The parser of the CEDR language: an LALR parser, which takes time linear in the text and does not recurse."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _WORD_BEFORE = re.compile(r"(?<![\w.`])([^\W\d][\w-]*)\s*\Z")
 def parse(text: str | bytes | SourceText) -> Program:
     """Return the definitions of a text in the CEDR language.
 
-    Bytes are UTF-8. Keywords count in any case; names count as written. Raises CedrError at the first place that is wrong,
-    with what would be legal there.
+    Bytes are UTF-8. Keywords may be in upper or lower case; names are case-sensitive. Raises CedrError at the first place that
+    is wrong, with the tokens that would be legal there.
 
     >>> from streamq.patterns.parser import parse
     >>> parse("EVENT Pair WHEN SEQUENCE(A, B, 5 minutes)").definitions[0].pattern.pattern.within
@@ -38,7 +38,7 @@ def parse(text: str | bytes | SourceText) -> Program:
 
     source = text if isinstance(text, SourceText) else source_text(text)
     try:
-        # the transformer has made a program of the tree that lark says it is
+        # lark declares a tree, which the transformer has turned into a program
         program = cast(Program, _language().parse(source.text))
         check_program(program)
     except Refusal as refusal:
@@ -64,7 +64,7 @@ def _language() -> Lark:
 
 
 def _unexpected_token(source: SourceText, unexpected: UnexpectedInput) -> CedrError:
-    """Return the error for a token that cannot stand where it stands, or for a character that begins none."""
+    """Return the error for a token at an illegal place, or for a character that begins no token."""
     tokens = frozenset(unexpected.interactive_parser.accepts())
     offset = cast(int, unexpected.pos_in_stream)
     if getattr(getattr(unexpected, "token", None), "type", "") == "$END":
@@ -76,7 +76,7 @@ def _unexpected_token(source: SourceText, unexpected: UnexpectedInput) -> CedrEr
 
 
 def _unexpected(source: SourceText, offset: int, tokens: frozenset[str]) -> CedrError:
-    """Return the error for what stands at an offset, where one of some tokens could."""
+    """Return the error for the text at an offset, where ``tokens`` are legal."""
     text = source.text
     if offset >= len(text.rstrip()):
         observed, word = "found the end of the text", None

@@ -1,22 +1,21 @@
-"""Parts that choose: which of the events that fit are in a match, FIRST or LAST, and which are consumed by one.
+"""Lower operators whose parts select (FIRST, LAST) or consume (CONSUME) events to one scan.
 
-The events of all parts are gone over in the order of (Vs, id). An id is the name of the type, then the payload; matches of
-patterns come after events of types, in the order of the parts, and go by their events. An event completes the matches of which
-it is the last. Of all whole matches that it completes, the parts select from the one before the last back to the first: one on
-FIRST or LAST keeps those whose event there is the least or the greatest by (Vs, id) among those that agree on the parts behind
-it. So a part never binds an event that no whole match has. Every event completes what it can, whatever the part selects that
-it is the last of.
+The scan visits the events of all parts in the order of (Vs, id). The id of an event is the name of its type, then its payload;
+matches of patterns come after events of types, in the order of the parts, and are ordered by their events. An event completes
+the matches of which it is the last. Among all whole matches that it completes, the parts select, from the one before the last
+back to the first: FIRST (LAST) keeps those with the least (greatest) event by (Vs, id) in that part, among those that have the
+same events in the parts after it. So a part never selects an event that no whole match has. The last part selects nothing:
+every event completes all matches that it can.
 
-In ATLEAST and ALL every part that has no event yet is tried at every place. So a match is a choice of parts in an order of
-time, and each part selects among the events before the one bound last. A match of ATLEAST(1, ...) and ANY is one event, which
-has its matches all at once, so every mode means EACH REUSE there. It does in UNLESS, NOT and CANCEL_WHEN as well: each match of
-their pattern stands for itself.
+In ATLEAST and ALL every part without an event is tried at every place. So a match is a choice of parts in an order of time, and
+each part selects among the events before the one chosen last. A match of ATLEAST(1, ...) or ANY is one event, so selection and
+consumption make no difference there; nor do they in UNLESS, NOT and CANCEL_WHEN, which judge each match of their pattern alone.
 
-In ATMOST an event is a match where few others crowd it: those of its scope, at its own start too, each once though it fits
-several parts. FIRST and LAST say nothing there, and what was consumed crowds no more.
+In ATMOST an event is a match if few events are in the scope that ends with it. Those at its own start count, and an event that
+fits several parts counts once. FIRST and LAST make no difference, and consumed events no longer count.
 
-What a match has consumed is gone once all matches of its last event are there: for the whole operator, and so for its other
-parts over events of the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
+Consumed events are gone after all matches of the event that completed theirs: for the whole operator, and so for its other parts
+over the same type. (Barga et al., Consistent Streaming Through Time, section 3.1.)
 """
 
 from __future__ import annotations
@@ -63,11 +62,11 @@ from streamq.runtime.candidates import ScannedPart
 from streamq.stream import Stream
 
 SOURCE = "@source"
-"""The column of the number of the input that an event is from."""
+"""The column of the number of an event's input."""
 
 
 def shared_events(parts: Sequence[Part], scan: type[PatternScan]) -> list[tuple[int, ...]]:
-    """Return the numbers of parts over the same events, where it matters that they share them: those of one type."""
+    """Return the numbers of parts over one type, type by type, if it matters that they share events."""
     if not scan.counts_others and all(p.consumption == Consumption.REUSE for p in parts):
         return []
     by_type: dict[str, list[int]] = {}
@@ -79,9 +78,9 @@ def shared_events(parts: Sequence[Part], scan: type[PatternScan]) -> list[tuple[
 
 @dataclass(frozen=True)
 class _Input:
-    """The events of a part, or of several over the same events.
+    """The events of a part, or of several parts over the same type.
 
-    columns: by the number of the part those of its events; fits: the column that says whether an event is one of its.
+    columns: those of a part's events, by its number; fits: the column that is true of the part's events, by its number.
     """
 
     stream: Stream
@@ -90,11 +89,11 @@ class _Input:
 
 
 class PartScan:
-    """The parts of an operator over the inputs from whose events they choose.
+    """The parts of an operator, and the inputs from whose events they choose.
 
-    matches: those of each part; of one that shares its events (``shared_events``) all events of its type, whatever the
-    conditions, which say of each event whether it is this part's. ``grouped`` are the correlation keys of which an event
-    has one value, whatever its part; ``others`` are conditions.
+    matches: those of each part; for a part that shares its events (``shared_events``) all events of the type, and the conditions
+    become a column that is true of the part's events. ``grouped`` are the correlation keys with one value an event, whatever its
+    part; ``others`` are checked as conditions.
     """
 
     def __init__(
@@ -105,6 +104,7 @@ class PartScan:
         correlation: CorrelationKeys,
         conditions: PendingConditions,
     ):
+        """Take the parts of an operator with their matches, and make the inputs of its scan."""
         self.parts, self.matches, self.scan = parts, matches, scan
         self.correlation, self.conditions = correlation, conditions
         self.shared = shared_events(parts, scan)
@@ -120,7 +120,7 @@ class PartScan:
         return all(len({fields[_variable(self.parts[n])] for n in numbers}) == 1 for numbers in self.shared)
 
     def _source(self, numbers: Sequence[int]) -> tuple[bool, str, int]:
-        """What orders inputs: types by their names, and then patterns as they stand."""
+        """Return the sort key of an input: types come by their names, then patterns as they stand."""
         pattern = self.parts[numbers[0]].pattern
         if isinstance(pattern, Type):
             return False, pattern.name, numbers[0]
@@ -129,7 +129,7 @@ class PartScan:
     # inputs
 
     def _input(self, numbers: Sequence[int]) -> _Input:
-        """The events of one part, or of several over the same events, with the columns of each of them."""
+        """Return the input of one part, or of several over the same events, with the columns of each."""
         first = self.matches[numbers[0]]
         columns: dict[str, Expr] = {key_column(k): Col(key_column(k)) for k in self.grouped}
         own: dict[int, tuple[str, ...]] = {}
@@ -151,7 +151,7 @@ class PartScan:
         return _Input(stream, own, fits)
 
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
-        """The value of a key in a part's events."""
+        """Return the value of a key in a part's events."""
         part = self.parts[number]
         if not isinstance(part.pattern, Type):
             return Col(key_column(name))
@@ -161,9 +161,9 @@ class PartScan:
     # matches
 
     def matched(self, count: int, within: int) -> Matches:
-        """The matches of ``count`` of the parts within a scope; but in ATMOST each of them has two events or more."""
+        """Return the matches of the scan, for ``count`` events within a scope."""
         whole = self._union()
-        # a NULL is equal to nothing
+        # a key that is NULL is equal to no other
         events = filter_stream(whole, [Col(key_column(k)).is_not_null() for k in self.grouped])
         lifetimes = instant_as_ticks(Lifetime("start"), events.schema.axis_type)
         keys = tuple(key_column(k) for k in self.grouped)
@@ -190,7 +190,7 @@ class PartScan:
         return replace(matches, stream=stream)
 
     def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
-        """The events of a part that have no key: they meet no others, nor themselves."""
+        """Return the events of a part without a key, which no other event is counted with."""
         source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
         conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key_column(k)).is_null() for k in self.grouped))]
         conditions += [Col(one.fits[number])] if number in one.fits else []
@@ -201,7 +201,7 @@ class PartScan:
         return there._derive(Select(there.plan, tuple((n, own[n] if n in own else absent[n]) for n in columns)))
 
     def _union(self) -> Stream:
-        """The events of all inputs in one stream; columns of other inputs are NULL."""
+        """Return the events of all inputs in one stream; the columns of the other inputs are NULL."""
         kinds = {f.name: f.type for i in self.inputs for f in i.stream.schema.fields}
         plans = []
         for number, one in enumerate(self.inputs):
@@ -212,7 +212,7 @@ class PartScan:
         return first._derive(Union(tuple(plans)) if others else plans[0], *others)
 
     def _named(self, events: Stream) -> Matches:
-        """What conditions may name of a match, over the columns of ``events``."""
+        """Return matches over the columns of ``events``, with the variables that conditions may name."""
         starts = [m.starts for m in self.matches]
         return Matches(
             stream=events,
@@ -226,10 +226,11 @@ class PartScan:
         )
 
     def _own(self, one: _Input) -> tuple[str, ...]:
-        """The columns of an input's events that a match can have."""
+        """Return the columns of an input's events."""
         return (*(name for names in one.columns.values() for name in names), *one.fits.values())
 
     def _scanned(self) -> Iterator[ScannedPart]:
+        """Yield the parts as the scan reads them: with their inputs, and the places of their columns in these."""
         inputs = {number: i for i, one in enumerate(self.inputs) for number in one.columns}
         for number, part in enumerate(self.parts):
             one = self.inputs[inputs[number]]
@@ -246,7 +247,7 @@ class PartScan:
             )
 
     def _requirements(self, matches: Matches) -> Iterator[PartCondition]:
-        """Yield the conditions between the parts; raises Refusal for one that only Spark can evaluate."""
+        """Yield the conditions between parts; raise Refusal for one that only Spark can evaluate."""
         for conjunct in self.conditions.taken(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
             where = on_matches(conjunct, matches)
@@ -258,18 +259,18 @@ class PartScan:
 
 
 def _variable(part: Part) -> str:
-    """The variable of a part that is a type."""
+    """Return the variable of a part that is a type."""
     assert isinstance(part.pattern, Type)
     return part.variable or part.pattern.name
 
 
 def _key_of(number: int, name: str) -> str:
-    """The column of a key's value in the events of one part."""
+    """Return the column of a key's value in the events of one part."""
     return f"{number}{key_column(name)}"
 
 
 def event_columns(matches: Matches) -> list[str]:
-    """The columns of matches but for the keys, event by event, each with its start first: in their order matches have theirs."""
+    """Return the columns of matches without keys, event by event, the start of each first; matches are ordered by them."""
     names = [n for n in matches.schema.names if not n.startswith(key_column(""))]
     owners = {
         name: at

@@ -44,18 +44,18 @@ from streamq.stream import Stream
 
 @dataclass(frozen=True)
 class PatternProgram:
-    """What a pattern says: definitions, the streams of its event types, and the conditions that are functions."""
+    """The contents of a pattern: definitions, the streams of its event types, and the conditions that are functions."""
 
     program: Program
     types: Mapping[str, Any]
     functions: tuple[Function, ...] = ()
 
     source: str | None = None
-    """The text that says all of the program, if there is one."""
+    """The text of the whole program; None if verbs made or changed it."""
 
     @classmethod
     def checked(cls, program: Program, types: Mapping[str, Any], functions: tuple[Function, ...]) -> PatternProgram:
-        """Return what verbs say; raises PlanError for a program that no operator could mean."""
+        """Return the contents of a pattern made by verbs; raise PlanError for a program that is wrong."""
         try:
             check_program(program)
         except Refusal as refusal:
@@ -68,19 +68,19 @@ class PatternProgram:
         return self.program.definitions[-1]
 
     def with_last(self, definition: Definition, **more: Any) -> PatternProgram:
-        """The same with another definition as the last."""
+        """Return the same with another last definition."""
         return replace(self, program=Program((*self.program.definitions[:-1], definition)), source=None, **more)
 
     @property
     def is_bare(self) -> bool:
-        """Whether it is one pattern with conditions and nothing else, so that it can be a part of another one."""
+        """True if it is one pattern with conditions and nothing else, so that it can be a part of another one."""
         last = self.last
         is_whole = not last.output and last.occurrence is None and last.validity is None
         return is_whole and len(self.program.definitions) == 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the event types that it uses; raises Refusal for one that has no stream."""
+        """The names of its event types; raises Refusal for one without a stream."""
         used = used_types(self.program)
         for kind in used:
             if kind.name not in self.types:
@@ -88,7 +88,7 @@ class PatternProgram:
         return tuple(kind.name for kind in used)
 
     def plan(self) -> Detect:
-        """Return the plan of its matches; raises Refusal at the place of what is wrong."""
+        """Return the plan of its matches, after warnings; raise Refusal at the place of an error."""
         names = self.names
         inputs = tuple(self.types[name].plan for name in names)
         primitive = {name for name, plan in zip(names, inputs, strict=True) if not isinstance(plan, Detect)}
@@ -99,7 +99,7 @@ class PatternProgram:
         )
 
     def _conditions(self, names: Sequence[str], inputs: Sequence[Node]) -> tuple[Expr, ...]:
-        """The conditions that its functions compute."""
+        """Return the conditions that its functions compute."""
         if not self.functions:
             return ()
         types = {name: event_type(plan, has_ids=False) for name, plan in zip(names, inputs, strict=True)}
@@ -108,14 +108,14 @@ class PatternProgram:
 
 
 class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream):
-    """The matches of a pattern, as a stream; it can become longer, by the verbs of patterns, and be a part of another one.
+    """The matches of a pattern, as a stream; the verbs of patterns extend it, and it can be a part of another one.
 
-    Every verb of streams goes on from the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,
+    Every verb of streams works on the matches: their columns are those of OUTPUT, else ``x_m`` for the field ``m`` of ``x``,
     and ``root``, the start of the earliest event below. (docs/patterns.md)
     """
 
     def __init__(self, written: PatternProgram, text: SourceText | None = None):
-        """What is wrong with it is said at its place in the ``text``, if it comes from one."""
+        """Take the contents, and the ``text`` that they come from, if any, at whose places errors are shown."""
         self.written, self._source = written, text
         with self._refusing():
             used = [written.types[name] for name in written.names]
@@ -123,13 +123,13 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
 
     @cached_property
     def plan(self) -> Node:  # type: ignore[override]  # nobody sets the plan of a stream
-        """The plan of its matches, made when somebody asks for it; raises PlanError for what does not fit the event types."""
+        """The plan of its matches, made on first use; raises PlanError if the pattern does not fit the event types."""
         with self._refusing():
             return self.written.plan()
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Turn a refusal into the error that it is for a user."""
+        """Turn a refusal into the error that users see."""
         try:
             yield
         except Refusal as refusal:
@@ -149,13 +149,13 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
 
     @property
     def text(self) -> str:
-        """The pattern in the CEDR language; of a condition that is a function only its variables, as a comment."""
+        """The pattern in the CEDR language; a condition that is a function is a comment with its variables."""
         text = render(self.written.program)
         variables = [f"-- where {inspect.signature(f)}: a function" for f in self.written.functions]
         return "\n".join([text, *variables])
 
     def alias(self, name: str) -> Contributor:
-        """The pattern as a part of another one, under a name."""
+        """Return the pattern as a part of another one, under a name."""
         return _contributor(self, name)
 
     def _negation(self, negated: Stream | Contributor, make: Callable[[Part, Part], PatternOperator]) -> Pattern:
@@ -163,9 +163,9 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return _pattern(make(this.part, other.part), [this, other])
 
     def consume(self) -> Pattern:
-        """Use up the events of runs: those of a run that is a match are in no later one, REPEAT(E CONSUME, ...).
+        """Use up the events of runs: those of a match are in no later one, as in REPEAT(E CONSUME, ...).
 
-        Raises PlanError for a pattern in which nothing repeats; as a part of another one it consumes by ``alias``.
+        Raises PlanError for a pattern that is no REPEAT; a part of another pattern consumes by ``alias(...).consume()``.
 
         >>> import streamq as sq
         >>> a = sq.events([(n, n + 1, {"v": n}) for n in range(1, 7)])
@@ -182,7 +182,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         return Pattern(self.written.with_last(replace(last, pattern=replace(last.pattern, pattern=tree.consuming()))))
 
     def where(self, condition: Any) -> Pattern:
-        """The matches for which a condition holds; one that names a negated variable says which events are looked for.
+        """Keep the matches for which a condition holds; one that names a negated variable restricts the negated events.
 
         ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
         variables, ``lambda x, y: x.m == y.m``.
@@ -208,9 +208,9 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
 def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.
 
-    Events of a pattern are points at their starts. Without OUTPUT the columns are all fields, each behind its variable, and
-    ``root``, the start of the earliest event below. Raises CedrError, with line, column and the source line, where the text is
-    wrong or names what there is not. (docs/patterns.md; Barga et al., Consistent Streaming Through Time, section 3.)
+    Events of a pattern are points at their starts. Without OUTPUT the columns are all fields as ``x_m``, ``m`` of the variable
+    ``x``, and ``root``, the start of the earliest event below. Raises CedrError, with line, column and the source line, if the
+    text is wrong or names something unknown. (docs/patterns.md; Barga et al., Consistent Streaming Through Time, section 3.)
 
     >>> import streamq as sq
     >>> installs = sq.events([(1, 2, {"machine": "a"}), (2, 3, {"machine": "b"})])
@@ -231,12 +231,12 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
             not_a_stream(f"cedr, {name}", given)
     source = source_text(text)
     pattern = Pattern(PatternProgram(parse(source), streams, source=source.text), source)
-    _ = pattern.plan  # a text says all of the pattern, so what is wrong with it is said at once
+    _ = pattern.plan  # a text is the whole pattern, so its errors are raised at once
     return pattern
 
 
 def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], PatternOperator]) -> Pattern:
-    """Return the pattern that an operator makes of streams and patterns; ``verb`` is what the user has called."""
+    """Return the pattern of an operator over streams and patterns; ``verb`` is the function that the user called."""
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
         raise PlanError(sentence(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").'))
@@ -244,7 +244,7 @@ def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part
 
 
 def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") -> Contributor:
-    """Return a stream or a pattern as a part: an event type of its name, or the pattern that it is."""
+    """Return a stream as a part that is an event type, and a pattern as a part that is that pattern."""
     if isinstance(stream, Contributor):
         return stream
     if not isinstance(stream, Stream):
@@ -258,7 +258,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 
 
 def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Pattern:
-    """Return the pattern of a tree over the event types, and with the conditions, of its parts."""
+    """Return the pattern of a tree, with the event types and the conditions of its parts."""
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()
     functions: tuple[Function, ...] = ()
@@ -274,7 +274,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
 
 
 def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
-    """Yield conditions over all variables of a pattern as conditions over these alone, once it is a part of another one."""
+    """Yield the conditions of a pattern that becomes a part: those over all variables name its own variables only."""
     names = variables_below(part)
     for condition in where:
         match condition:
@@ -316,7 +316,7 @@ def _check_named(function: Function, definition: Definition, verb: str) -> None:
 
 
 def _called(function: Function, variables: Variables) -> Expr:
-    """Return what a function of variables computes."""
+    """Return the expression that a function of variables computes."""
     return as_expr(function(*(_Variable(name, variables) for name in inspect.signature(function).parameters)))
 
 

@@ -1,4 +1,4 @@
-"""An operator of the pattern language: all that the parser, the checks, the compiler and explain ask of a kind of it."""
+"""An operator of the pattern language: the methods that the parser, the checks, the compiler and explain call."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 class PatternOperator(PatternTree):
     """A kind of operator, with a room in ``streamq/patterns/operators/``.
 
-    What a tree says of its parts and of its matches is in its base class; here are its joins and its picture.
+    The base class describes its parts and its matches; this one adds its joins and its picture.
     """
 
     is_ordered: ClassVar[bool] = False
     """True if its parts come one after the other."""
 
     instead_of_scope: ClassVar[str] = ""
-    """The words to write for a scope, where it has none."""
+    """The hint for a text that gives it a scope, if it has none."""
 
     @abstractmethod
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """Return its matches, by joins, anti joins and scans of those of its parts."""
+        """Return its matches, made of those of its parts by joins, anti joins and scans."""
 
     @property
     def title(self) -> str:
@@ -41,7 +41,7 @@ class PatternOperator(PatternTree):
         return "" if self.duration is None else words.scope(self.duration)
 
     def keeps(self, words: PictureWords) -> str:
-        """Return which events it keeps for how long, in words; nothing if it keeps none."""
+        """Return the events that it keeps, and for how long, in words; empty if it keeps none."""
         return ""
 
 

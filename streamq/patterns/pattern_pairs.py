@@ -1,4 +1,4 @@
-"""Two patterns whose matches meet: joins, and anti joins, with the conditions on both."""
+"""Join and anti-join the matches of two patterns, with the conditions on both."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.stream import Stream
 
 
 class Pair:
-    """Two patterns whose matches meet; ``keys`` are columns that both have, ``conjuncts`` the conditions on both."""
+    """Two patterns to be joined; ``keys`` are columns that both have, ``conjuncts`` the conditions on both."""
 
     def __init__(self, left: Matches, right: Matches, keys: Sequence[str], conjuncts: Sequence[Conjunct]):
         self.left, self.right = left, right
@@ -26,7 +26,7 @@ class Pair:
         self.conjuncts = conjuncts
 
     def joined(self, left: Stream, right: Stream, *more: Expr) -> Matches:
-        """The pairs that live at once and for which the conditions hold, and ``more`` conditions."""
+        """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions."""
         stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right
         return Matches(
@@ -41,10 +41,11 @@ class Pair:
         )
 
     def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
-        """The left matches with no right one that lives at once and for which the conditions hold."""
+        """Return the left matches with no right one that lives at once and fulfils the conditions."""
         return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
 
     def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:
+        """Return the join of both sides by the keys and by equations between columns, filtered by the other conditions."""
         columns = [(c, self._equal(c, left.schema, right.schema)) for c in self.conjuncts]
         equal = [pair for _, pair in columns if pair is not None]
         fields = (*left.schema.fields, *(f for f in right.schema.fields if f.name not in self.keys))
@@ -61,7 +62,7 @@ class Pair:
         )
 
     def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
-        """The columns, one of either side, that a condition says are equal; None for another condition."""
+        """Return the columns, one of either side, that a condition equates; None for another condition."""
         match conjunct.condition:
             case Call(function, (Col() as one, Col() as other)) if (
                 function is EQUAL and not conjunct.names & self.optional

@@ -1,4 +1,4 @@
-"""Programs as text in a normal form: ``parse(render(program)) == program`` for whatever the parser makes."""
+"""Write programs as text in a normal form: ``parse(render(program)) == program`` for every program of the parser."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streamq.patterns.syntax import (
 )
 
 OR, AND, NOT, COMPARISON, SUM, PRODUCT, SIGN, PRIMARY = range(8)
-"""How tightly an expression binds; an operand that binds less tightly than its place asks stands in parentheses."""
+"""The precedence of expressions; an operand of lower precedence than its place requires stands in parentheses."""
 
 _BINARY: Final = dict.fromkeys(("=", "<>", "<", "<=", ">", ">="), COMPARISON) | {
     "+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "%": PRODUCT,
@@ -50,6 +50,7 @@ def render(program: Program) -> str:
 
 
 def _definition(definition: Definition) -> str:
+    """Return the text of a definition, a line for each clause."""
     lines = [f"EVENT {_name(definition.name)}", f"WHEN {shown_part(definition.pattern)}"]
     if definition.where:
         least = OR if len(definition.where) == 1 else NOT
@@ -64,7 +65,7 @@ def _definition(definition: Definition) -> str:
 
 
 def shown_part(part: Part) -> str:
-    """Return a part as it is written."""
+    """Return the text of a part."""
     words = [shown_pattern(part.pattern)]
     if part.variable is not None:
         words += ["AS", _name(part.variable)]
@@ -76,7 +77,7 @@ def shown_part(part: Part) -> str:
 
 
 def shown_pattern(pattern: PatternTree) -> str:
-    """Return a pattern as it is written."""
+    """Return the text of a pattern."""
     if isinstance(pattern, Type):
         return _name(pattern.name)
     shown: list[str] = []
@@ -99,7 +100,7 @@ def _call(name: str, *arguments: str) -> str:
 
 
 def shown_expression(node: Condition) -> str:
-    """Return a condition or an expression as it is written."""
+    """Return the text of a condition or an expression."""
     return _expression(node, OR)
 
 
@@ -117,7 +118,7 @@ def _slice(bounds: Slice) -> str:
 
 
 def _expression(node: Condition, least: int) -> str:
-    """Return an expression, in parentheses if it binds less tightly than ``least``."""
+    """Return the text of an expression, in parentheses if its precedence is below ``least``."""
     match node:
         case EventField(variable, name):
             return _name(name) if variable is None else f"{_name(variable)}.{_word(name)}"
@@ -133,7 +134,7 @@ def _expression(node: Condition, least: int) -> str:
 
 
 def _operation(node: Apply) -> tuple[str, int]:
-    """Return a function of arguments as text, and how tightly that binds."""
+    """Return the text of a function call or operator, and its precedence."""
     match node.function, node.arguments:
         case "or", arguments:
             return " OR ".join(_expression(a, AND) for a in arguments), OR
@@ -174,7 +175,7 @@ def _comparison(node: Apply, inverse: str) -> str:
 
 
 def _is_positive_number(node: Expression) -> bool:
-    """True for what the parser would make a negative constant of, behind a sign."""
+    """Return True if the parser would read a sign before the expression as part of a constant."""
     match node:
         case Literal(int() | float() as value) if not isinstance(value, bool):
             return math.copysign(1, value) > 0
@@ -194,10 +195,10 @@ def _literal(node: Literal) -> str:
 
 
 def _name(name: str) -> str:
-    """Return a name, in backticks if it is a keyword or no plain word."""
+    """Return the text of a name, in backticks if it is a keyword or no plain word."""
     return f"`{name}`" if is_keyword(name) else _word(name)
 
 
 def _word(name: str) -> str:
-    """Return a name where no keyword can stand, in backticks if it is no plain word."""
+    """Return the text of a name where no keyword can stand, in backticks if it is no plain word."""
     return name if _PLAIN_NAME.fullmatch(name) else "`" + name.replace("`", "``") + "`"

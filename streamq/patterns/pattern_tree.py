@@ -1,7 +1,7 @@
-"""A pattern as a tree: an operator over its parts, or the events of a type, and what the trees of all kinds have in common.
+"""Patterns as trees: an operator over its parts, or the events of a type.
 
-An operator is a frozen dataclass. Its fields are its arguments; its ``signature`` says in which order a text has them, so that
-texts of all kinds are read, written and walked over in one way.
+An operator is a frozen dataclass. Its fields are its arguments; its ``signature`` gives their order in a text, so that the
+parser, the writer and all walks treat every kind in the same way.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from streamq.time import length
 
 
 class ArgumentKind(Enum):
-    """The kind of thing that stands at the place of an argument."""
+    """The syntax of an argument."""
 
     PART = auto()
-    """A pattern, with the variable that names its events and what is taken of them."""
+    """A pattern, with its variable, selection and consumption."""
     PARTS = auto()
     """One or more of those."""
     COUNT = auto()
@@ -32,9 +32,9 @@ class ArgumentKind(Enum):
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of an operator: the field that holds it, and what stands there.
+    """An argument of an operator: the field that holds it, and its syntax.
 
-    is_negated: no match has events of it.
+    is_negated: matches have no events of it.
     """
 
     field: str
@@ -52,10 +52,10 @@ NEGATED = Argument("negated", ArgumentKind.PART, is_negated=True)
 
 @dataclass(frozen=True)
 class Extent:
-    """The number of contributors of a pattern's match, and its reach in time, in ticks.
+    """The number of contributors of a pattern's match, and bounds of its times, in ticks.
 
-    span: how far before its start its root lies at most; lives: how much longer than its span its lifetime may be; waits: how
-    long after its start it may be taken back.
+    span: the greatest distance from its root to its start; lives: the most by which its lifetime exceeds its span; waits: the
+    greatest time after its start at which it may be retracted.
     """
 
     contributors: int = 1
@@ -68,21 +68,21 @@ SINGLE = Extent()
 """The extent of a single event."""
 
 Extents = Mapping[str, Extent]
-"""Extents by the names of types; a type that is not there has single events."""
+"""Extents by the names of types; a type without one has single events."""
 
 
 @dataclass(frozen=True)
 class PatternTree(SyntaxNode, ABC):
     """A pattern: one kind of operator over its parts, or the events of a type.
 
-    places: where its counts and its scope stand in the text, by their fields.
+    places: those of its counts and its scope in the text, by their fields.
     """
 
     keyword: ClassVar[str]
     signature: ClassVar[tuple[Argument, ...]]
 
     bounds_negation: ClassVar[bool] = False
-    """True if its contributors lie within a scope of its own, so that NOT can look between the first and the last."""
+    """True if its contributors lie within a scope of its own, so that NOT can look between the first and the last of them."""
 
     repeats: ClassVar[bool] = False
     """True if a match has several events of a part, so that above it the variables of that take aggregates."""
@@ -144,21 +144,21 @@ class PatternTree(SyntaxNode, ABC):
         """The place of its scope in the text."""
         return self.places.get(SCOPE.field, NOWHERE)
 
-    # what is asked of it
+    # its extent, checks and keys
 
     @abstractmethod
     def extent(self, types: Extents) -> Extent:
-        """Return how many contributors its matches have, and how far they reach."""
+        """Return the number of contributors of its matches, and the bounds of their times."""
 
     def check(self, types: Extents) -> None:
-        """Raise Refusal for arguments that it could not mean; its parts are right by themselves."""
+        """Raise Refusal for arguments that are wrong together; its parts have been checked before."""
 
     def advice(self, primitive: Collection[str]) -> Iterator[str]:
-        """Yield what to warn of, though it could mean it; ``primitive`` are the types of single events."""
+        """Yield warnings about legal arguments that are likely mistakes; ``primitive`` are the types of single events."""
         return iter(())
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """Return whether it takes the same events key by key as by the equations, of two variables each, that make the key."""
+        """Return True if it matches the same events key by key as by the equations, of two variables each, that make the key."""
         return True
 
 
@@ -188,31 +188,31 @@ def parts_of(whole: Part) -> Iterator[Part]:
 
 
 def leaves(whole: Part) -> Iterator[tuple[str, Part, Type]]:
-    """Yield the parts below one that are types, each with what its events are called: by its variable, or else by the type."""
+    """Yield the parts below one that are types, each with the name of its events: its variable, or else its type."""
     for part in parts_of(whole):
         if isinstance(part.pattern, Type):
             yield part.variable or part.pattern.name, part, part.pattern
 
 
 def variables_below(whole: Part) -> list[str]:
-    """Return what the events below a part are called, in the order of the text."""
+    """Return the names of the events below a part, in the order of the text."""
     return [name for name, _, _ in leaves(whole)]
 
 
 def negated_below(whole: Part) -> frozenset[str]:
-    """Return what the events are called that no match of a part has."""
+    """Return the names of the events below a part that are negated."""
     negatives = (other for part in parts_of(whole) for other in part.pattern.negatives)
     return frozenset(name for other in negatives for name in variables_below(other))
 
 
 def optional_below(whole: Part) -> frozenset[str]:
-    """Return what the events are called that a match of a part may be without."""
+    """Return the names of the events below a part that a match may lack."""
     several = (p for part in parts_of(whole) if part.pattern.lacks_events for p in part.pattern.positive)
     return frozenset(name for part in several for name in variables_below(part))
 
 
 def repeated_below(whole: Part) -> frozenset[str]:
-    """Return the variables, of events and of patterns, that stand for several of their matches in one of a part's."""
+    """Return the variables, of events and of patterns, below a part that may stand for several matches in one of the part."""
     several = (
         p for part in parts_of(whole) if part.pattern.repeats for one in part.pattern.positive for p in parts_of(one)
     )
@@ -221,20 +221,20 @@ def repeated_below(whole: Part) -> frozenset[str]:
 
 
 def has_choice(parts: Iterable[Part]) -> bool:
-    """Return whether a part does not just take each event, again and again."""
+    """Return True if a part selects or consumes."""
     return any(p.selection != Selection.EACH or p.consumption != Consumption.REUSE for p in parts)
 
 
 def extent_of(definition: Definition, types: Extents) -> Extent:
-    """Return the extent of a definition's matches, as of events of a type."""
+    """Return the extent of a definition's matches when it is used as a type."""
     extent = definition.pattern.pattern.extent(types)
-    # where lifetimes are cut, matches may start as late as they end
+    # a slice of validity may move a start up to the end of the lifetime
     moves = extent.lives if definition.validity is not None and definition.validity.start is not None else 0
     return Extent(extent.contributors, extent.span + moves, waits=extent.waits)
 
 
 def extents_of(definitions: Iterable[Definition], types: Extents) -> dict[str, Extent]:
-    """Return the extents of types and of definitions, of which later ones use earlier ones, by name."""
+    """Return the extents of types and of definitions by name; later definitions use earlier ones."""
     extents = dict(types)
     for definition in definitions:
         extents[definition.name] = extent_of(definition, extents)

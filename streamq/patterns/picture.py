@@ -1,6 +1,6 @@
-"""A picture of a pattern, for explain: its operators as a tree of lines or as boxes of a page, each with what it keeps.
+"""Draw a pattern for explain: its operators as a tree of lines or as boxes of a page, each with the events that it keeps.
 
-What an operator keeps is bounded by its scope: an event stays until nothing that may still come can make a match with it.
+An operator keeps an event as long as its scope: until no later event can make a match with it.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ ARROW: Final = "<span>&#8594;</span>"
 
 @dataclass(frozen=True)
 class Box:
-    """An operator of a pattern, or the events of a type: what it is, what it keeps, and its parts.
+    """An operator of a pattern, or the events of a type: its title, the events that it keeps, and its parts.
 
-    negated: whether it must not be there; is_ordered: whether its parts come one after the other.
+    negated: True if it must not occur; is_ordered: True if its parts come one after the other.
     """
 
     title: str
@@ -45,7 +45,7 @@ class Box:
 
 
 def picture_section(program: Program, text: str) -> Section:
-    """The pattern, which is written so, as a part of an explanation."""
+    """Return the part of an explanation that shows a pattern; ``text`` is the pattern as text."""
     definitions = {d.name: d for d in program.definitions}
     words = PictureWords(definitions)
     lines: list[str] = []
@@ -84,10 +84,11 @@ def _boxes(box: Box) -> str:
     return f'<div class="{kind}">{no}{escape(box.title)}{below}{keeps}</div>'
 
 
-# what is shown
+# boxes of parts
 
 
 def _box(part: Part, words: PictureWords, *, negated: bool = False) -> Box:
+    """Return the box of a part, with those of its own parts."""
     pattern = part.pattern
     negatives = set(map(id, pattern.negatives))
     parts = tuple(_box(p, words, negated=id(p) in negatives) for p in pattern.children)

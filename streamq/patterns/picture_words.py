@@ -1,4 +1,4 @@
-"""The words of a picture: what parts are called, and lengths of time."""
+"""The words of a picture: names of parts, and lengths of time."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from streamq.time import TIMESTAMP, show_duration
 
 
 class PictureWords:
-    """The names of the parts of some definitions, and how far they reach; in units where scopes have such, else in ticks."""
+    """The names of parts and lengths of time in some definitions: in units if the scopes have units, else in ticks."""
 
     def __init__(self, definitions: Mapping[str, Definition]) -> None:
         self.definitions = definitions
         self.extents = extents_of(definitions.values(), {})
 
     def extent(self, part: Part) -> Extent:
-        """Return how far the matches of a part reach."""
+        """Return the extent of a part's matches."""
         return part.pattern.extent(self.extents)
 
     def names(self, parts: Sequence[Part]) -> str:
-        """Return what parts are called, as an enumeration."""
+        """Return the names of parts as an enumeration."""
         names = [p.variable or _called(p) for p in parts]
         return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
@@ -30,7 +30,7 @@ class PictureWords:
         return f"{within} ticks" if isinstance(within, int) else shown_duration(within)
 
     def amount(self, ticks: int, part: Part) -> str:
-        """Return a number of ticks in words, as the scopes of a part and of what it uses have them."""
+        """Return a number of ticks in words, in units if a scope below the part, or in a definition that it uses, has units."""
         scopes = (p.pattern.duration for p in self._all_parts(part))
         return show_duration(ticks, TIMESTAMP) if any(isinstance(s, str) for s in scopes) else self.scope(ticks)
 
@@ -43,7 +43,7 @@ class PictureWords:
 
 
 def _called(part: Part) -> str:
-    """Return what a part without a variable is called."""
+    """Return the name of a part without a variable."""
     return part.pattern.name if isinstance(part.pattern, Type) else f"matches of {part.pattern.keyword}"
 
 

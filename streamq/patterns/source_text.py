@@ -1,4 +1,4 @@
-"""The text that is parsed: where its characters stand, what is too much of it, and how errors show it."""
+"""The text to parse: the places of its characters, its limits, and its excerpts in errors."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_VALUES: Final = 5_000
 """The greatest number of values that IN lists."""
 
 MAX_DEPTH: Final = 64
-"""How deep brackets, and operators of an expression, may be nested."""
+"""The greatest depth of nested brackets, and of operators in an expression."""
 SHOWN_WIDTH: Final = 76
-"""How much of a line an error shows, around its caret."""
+"""The number of characters of a line that an error shows around its caret."""
 
 _FORBIDDEN = re.compile("[\0\ud800-\udfff]")
 _SIGNS = re.compile(r"'[^']*'|`[^`]*`|--[^\n]*|//[^\n]*|/\*.*?\*/|/\*|\w+|[^\w\s]", re.DOTALL)
@@ -33,7 +33,7 @@ _OPENED = {
 
 
 class Refusal(Exception):
-    """What is wrong at a place, in the words of :func:`streamq.errors.sentence`; the parser makes a CedrError of it."""
+    """An error at a place, in the words of :func:`streamq.errors.sentence`; users see it as a CedrError or PlanError."""
 
     def __init__(self, place: Place, wrong: str, observed: str = "", hint: str = "") -> None:
         super().__init__(wrong)
@@ -41,7 +41,7 @@ class Refusal(Exception):
 
 
 class SourceText:
-    """A text with its places."""
+    """A text whose characters have places."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -51,14 +51,14 @@ class SourceText:
         return Place(self.text.count("\n", 0, offset) + 1, offset - (self.text.rfind("\n", 0, offset) + 1) + 1)
 
     def offset(self, place: Place) -> int:
-        """Return where the character at a place is."""
+        """Return the offset of the character at a place."""
         start = 0
         for _ in range(place.line - 1):
             start = self.text.index("\n", start) + 1
         return start + place.column - 1
 
     def end(self) -> Place:
-        """Return the place behind the last character that is not blank."""
+        """Return the place after the last character that is not blank."""
         return self.place(len(self.text.rstrip()))
 
     def error(self, place: Place, wrong: str, observed: str = "", hint: str = "") -> CedrError:
@@ -67,7 +67,7 @@ class SourceText:
         return CedrError(f"{message}\n{self._excerpt(place)}", place.line, place.column)
 
     def refused(self, refusal: Refusal) -> CedrError:
-        """Return the error that a refusal is in this text."""
+        """Return a refusal as an error of this text."""
         return self.error(refusal.place, refusal.wrong, refusal.observed, refusal.hint)
 
     def _excerpt(self, place: Place) -> str:
@@ -83,8 +83,8 @@ class SourceText:
 def source_text(text: str | bytes) -> SourceText:
     """Return a text that can be parsed in bounded time.
 
-    Raises CedrError for a text that is too long, is not UTF-8, has a character that no text has, nests its brackets too
-    deep, or has a string, a name or a comment without an end; PlanError for anything but text.
+    Raises CedrError for a text that is too long, is not UTF-8, has an illegal character, nests its brackets too deep, or has a
+    string, a name or a comment without an end; PlanError for anything but text.
     """
     if not isinstance(text, str | bytes):
         raise PlanError(sentence("cedr", "the text is a string, or bytes in UTF-8", f"found {kind_of(text)}"))
@@ -114,7 +114,7 @@ def _decoded(text: bytes) -> str:
 
 
 def _check_signs(source: SourceText) -> None:
-    """Raise CedrError for too many signs, for brackets that are nested too deep, and for what is opened and never closed."""
+    """Raise CedrError for too many signs, for brackets nested too deep, and for a string, name or comment without an end."""
     depth = prefixes = 0
     for number, sign in enumerate(_SIGNS.finditer(source.text)):
         prefixes = prefixes + 1 if sign[0].upper() in ("-", "NOT") else 0

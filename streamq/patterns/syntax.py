@@ -1,7 +1,7 @@
-"""The syntax tree of the CEDR language: what a text says, without its layout.
+"""The syntax tree of the CEDR language: the contents of a text without its layout.
 
-Trees are values: two are equal if they say the same, wherever that stands. ``place`` says where it stands in the text.
-A variable, a type and a field are names as written; what they stand for is not known here.
+Trees are values: two are equal if their contents are, whatever their places. ``place`` is that of the node in the text.
+Variables, types and fields are names as written; they are resolved later (``definitions.py``).
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Apply(SyntaxNode):
     function: str
     arguments: tuple[Expression, ...]
     depth: int = field(init=False, compare=False, repr=False)
-    """How many functions stand in each other, this one counted."""
+    """The depth of nested functions, this one counted."""
 
     def __post_init__(self) -> None:
         depth = 1 + max((a.depth for a in self.arguments if isinstance(a, Apply)), default=0)
@@ -110,18 +110,18 @@ _PLAIN_DURATION = re.compile(r"[0-9]+(\.[0-9]+)? [a-z]+( [0-9]+(\.[0-9]+)? [a-z]
 
 
 def shown_duration(within: Scope) -> str:
-    """Return a scope as it is written."""
+    """Return the text of a scope."""
     return str(within) if isinstance(within, int) or _PLAIN_DURATION.fullmatch(within) else shown_text(within)
 
 
 def shown_text(value: str) -> str:
-    """Return a string as it is written, in quotes."""
+    """Return the text of a string, in quotes."""
     return "'" + value.replace("'", "''") + "'"
 
 
 @dataclass(frozen=True)
 class Part(SyntaxNode):
-    """A part of an operator: a pattern, the variable that names its events, and which of them the operator takes."""
+    """A part of an operator: a pattern, the variable that names its matches, its selection and its consumption."""
 
     pattern: PatternTree
     variable: str | None = None

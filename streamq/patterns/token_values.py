@@ -1,4 +1,4 @@
-"""The numbers, counts, scopes and strings of a text, from their tokens, and where they stand."""
+"""Read the numbers, counts, scopes and strings of a text from their tokens."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MAX_DIGITS = 100
 
 
 def token_place(token: Token) -> Place:
-    """Return where a token begins."""
+    """Return the place of a token."""
     return Place(token.line or 0, token.column or 0)
 
 
@@ -23,12 +23,12 @@ def unquoted(token: Token) -> str:
 
 
 def token_text(tokens: list[Token]) -> str:
-    """Tokens as a text has them: a sign before its number, else with blanks between."""
+    """Return tokens as text: a sign stands before its number, other tokens are separated by blanks."""
     return " ".join(tokens).replace("- ", "-")
 
 
 def parse_number(tokens: list[Token]) -> int | float:
-    """The number of a token, behind a sign or not."""
+    """Return the number that tokens are, with or without a sign."""
     digits = tokens[-1]
     if len(digits) > MAX_DIGITS:
         raise Refusal(token_place(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
@@ -46,7 +46,7 @@ def parse_whole_number(tokens: list[Token], what: str) -> int:
 
 
 def parse_duration(tokens: list[Token]) -> Scope:
-    """A duration in one form: a number of ticks, or a string in lower case with single blanks."""
+    """Return a duration in normal form: a number of ticks, or a string in lower case with single blanks."""
     if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
         raise Refusal(token_place(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
     if tokens[0].type == "STRING":

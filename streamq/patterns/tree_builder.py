@@ -31,7 +31,7 @@ from streamq.patterns.token_values import parse_number, token_place, unquoted
 
 
 class TreeBuilder(Transformer[Token, Program]):
-    """Makes the nodes; refuses what the grammar allows and no text means."""
+    """The callbacks that make the nodes and refuse texts that the grammar allows but that mean nothing."""
 
     def start(self, definitions: list[Definition]) -> Program:
         return Program(tuple(definitions), place=Place(1, 1))
@@ -50,7 +50,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def name(self, token: Token) -> Token:
-        """A name as a token without its backticks."""
+        """Return a name as a token without its backticks."""
         plain = token[1:-1].replace("``", "`") if token.startswith("`") else token
         return Token.new_borrow_pos(token.type, plain, token)
 
@@ -226,7 +226,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
 
 def function_call(function: str, arguments: tuple[Expression, ...], place: Place) -> Apply:
-    """Return a function of some arguments; refuse one that is nested too deep for those who walk over trees."""
+    """Return a function of some arguments; raise Refusal if it is nested too deep for walks over the tree."""
     node = Apply(function, arguments, place=place)
     if node.depth > MAX_DEPTH:
         raise Refusal(place, f"an expression nested more than {MAX_DEPTH} deep")
@@ -234,7 +234,7 @@ def function_call(function: str, arguments: tuple[Expression, ...], place: Place
 
 
 def flat_call(function: str, operands: list[Expression]) -> Apply:
-    """AND or OR of operands; those that are the same function themselves give their arguments."""
+    """Return AND or OR of operands; an operand that is the same function is replaced by its arguments."""
     arguments: list[Expression] = []
     for operand in operands:
         match operand:
@@ -246,7 +246,7 @@ def flat_call(function: str, operands: list[Expression]) -> Apply:
 
 
 def perhaps_inverted(function: str, children: list[Any]) -> Apply:
-    """A comparison whose second child is the token NOT, or None."""
+    """Return a comparison, negated if its second child is the token NOT and not None."""
     operand, inverse, *others = children
     comparison = function_call(function, (operand, *others), operand.place)
     return function_call("not", (comparison,), operand.place) if inverse is not None else comparison

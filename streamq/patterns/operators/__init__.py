@@ -1,6 +1,6 @@
 """The operators of the pattern language, a room each: its arguments, checks, joins and scans, its picture, and its verb.
 
-The rooms need no list: what a module of this package defines is an operator of the language.
+There is no list of rooms: every operator that a module of this package defines is in the language.
 """
 
 from __future__ import annotations

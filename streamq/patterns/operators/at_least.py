@@ -1,6 +1,6 @@
-"""ATLEAST(n, A, B, C, w): events of n of the parts, at different instants, in any order, within w; ALL and ANY are of that kind.
+"""ATLEAST(n, A, B, C, w): events of n of the parts, at different instants, in any order, within w.
 
-ALL(A, B, w) takes one of each, ANY(A, B) an event of any, alone.
+ALL(A, B, w) matches an event of each part, ANY(A, B) an event of one part alone.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from streamq.stream import Stream
 
 MANY_ORDERS = 24
-"""In how many orders events of one type may be a match without a warning: four of them in any order are as many."""
+"""The number of matches of the same events, one for each order, from which on there is a warning; four events have as many."""
 
 OTHER = "~"
-"""The suffix of the right side's columns where events of the parts are joined with others of the same parts."""
+"""Suffix of the right side's columns when the events of the parts are joined with themselves."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class UnorderedOperator(PatternOperator):
     @property
     @abstractmethod
     def needed(self) -> int:
-        """Return the number of parts of which a match has events."""
+        """The number of parts of which a match has events."""
 
     @property
     def several(self) -> tuple[Part, ...]:
@@ -94,7 +94,7 @@ class UnorderedOperator(PatternOperator):
                 )
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """Return whether equations connect any two parts that are chosen, which may be bound alone."""
+        """Return True if equations connect every two parts, because any two may be chosen before the others."""
         if not self.is_scanned:
             return True
         pairs = combinations([frozenset(variables_below(part)) for part in self.several], 2)
@@ -106,7 +106,7 @@ class UnorderedOperator(PatternOperator):
         return has_choice(self.several)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """Joins of the events of all parts with themselves; or one scan, where a part selects or consumes."""
+        """Join the events of all parts with themselves; or scan them once, if a part selects or consumes."""
         count, scope = self.needed, self.scope
         if count > 1 and self.is_scanned:
             parts, matches = lowering.scanned(self.several, AtLeastScan, count=count, within=scope)
@@ -211,7 +211,7 @@ class AtLeastScan(PatternScan):
 
 
 def _any_of(parts: Sequence[Matches]) -> Matches:
-    """Return the matches of any of some patterns, with NULL for what the others have."""
+    """Return the matches of several patterns in one stream; the columns of the other patterns are NULL."""
     kinds = {f.name: f.type for p in parts for f in p.schema.fields}
     plans = []
     for part in parts:
@@ -255,7 +255,7 @@ def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, p
 
 @accepts_placeholders
 def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
-    """Events of ``count`` of the parts, in any order, within a scope: ATLEAST; what a match has not is NULL.
+    """Match events of ``count`` of the parts, in any order, within a scope: ATLEAST. Fields of the other parts are NULL.
 
     >>> import streamq as sq
     >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -274,7 +274,7 @@ def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Patter
 
 @accepts_placeholders
 def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
-    """One event of each part, in any order, within a scope: ALL.
+    """Match one event of each part, in any order, within a scope: ALL.
 
     >>> import streamq as sq
     >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -290,7 +290,7 @@ def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
 
 @accepts_placeholders
 def any_of(*parts: Stream | Contributor) -> Pattern:
-    """An event of any part: ANY.
+    """Match an event of any part: ANY.
 
     >>> import streamq as sq
     >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -55,11 +55,11 @@ class AtMost(PatternOperator):
         return Extent(1, max(e.span for e in below), self.scope, max(e.waits for e in below))
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """It counts events, whatever others of their part are equal to."""
+        """Return False: it counts all events of its parts, also those that an equation would leave out."""
         return False
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """One scan."""
+        """Scan the events of all parts once."""
         parts, matches = lowering.scanned(self.parts, AtMostScan, count=self.count, within=self.scope)
         optional = frozenset(matches.events) if self.lacks_events else parts[0].optional
         lasts = tick_count(self.scope)
@@ -76,7 +76,7 @@ class AtMost(PatternOperator):
 
 @dataclass(frozen=True, eq=False)
 class AtMostScan(PatternScan):
-    """The events that few others crowd."""
+    """The scan that keeps events with few others in the scope before them."""
 
     keyword = AtMost.keyword
     counts_others = True
@@ -87,7 +87,7 @@ class AtMostScan(PatternScan):
 
 @accepts_placeholders
 def at_most(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
-    """An event of any part, with at most ``count`` of all parts in the scope that ends with it, itself among them: ATMOST.
+    """Match an event of any part, if the scope that ends with it has at most ``count`` events of all parts: ATMOST.
 
     >>> import streamq as sq
     >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -42,7 +42,7 @@ class CancelWhen(PatternOperator):
         return replace(pattern, waits=max(pattern.waits, negated.waits))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """An anti join with the negated events since the root."""
+        """Anti-join the matches with the negated events after their root."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         return lowering.without_between(matches, negated, matches.root, lowering.extent(self.pattern).span)
 
@@ -55,7 +55,7 @@ class CancelWhenVerbs(NegatingVerbs):
     """``cancel_when``."""
 
     def cancel_when(self, negated: Stream | Contributor) -> Self:
-        """The matches with no event of ``negated`` strictly between their root and their start: CANCEL_WHEN(pattern, negated).
+        """Keep the matches with no event of ``negated`` strictly between their root and start: CANCEL_WHEN(pattern, negated).
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -44,7 +44,7 @@ class Not(PatternOperator):
         return replace(pattern, waits=max(pattern.waits, negated.waits))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """An anti join with the negated events in the scope of the pattern."""
+        """Anti-join the matches with the negated events in the scope of the pattern."""
         negated, matches = lowering.lowered(self.negated), lowering.lowered(self.pattern)
         return lowering.without_between(matches, negated, matches.contributors[0], self.pattern.pattern.scope)
 
@@ -58,7 +58,7 @@ class NotVerbs(NegatingVerbs):
     """``without``."""
 
     def without(self, negated: Stream | Contributor) -> Self:
-        """The matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
+        """Keep the matches with no event of ``negated`` strictly between their first and last contributor: NOT(negated, pattern).
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -1,7 +1,7 @@
 """REPEAT(E AS e, n, w) and REPEAT(E AS e, n, m, w): runs of n occurrences of E or more, of m at most, within less than w.
 
-A run ends with each occurrence; on CONSUME what was in a run is in none that ends later. Above it a variable of E stands for all
-occurrences of the run, so it takes aggregates: ``count(e)``, ``sum(e.v)``.
+A run ends with each occurrence. With CONSUME the occurrences of a run are in no later run. Above a REPEAT a variable of E stands
+for all occurrences of the run, so it takes aggregates: ``count(e)``, ``sum(e.v)``.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ if TYPE_CHECKING:
     from streamq.stream import Stream
 
 MATCH, NUMBER = "@match", "@n"
-"""The columns of an occurrence in a run: which of the runs that end at one instant it is in, and its number there, from 0."""
+"""Columns of an occurrence in a run: the number of the run among those that end at its instant, and its own number, from 0."""
 START, ROOT, ID, IDS = "@start", "@root", "@id", "@ids"
-"""Where an occurrence starts, its root and id; and the ids of its whole run in one text."""
+"""Columns of an occurrence in a run: its start, root and id, and the ids of the whole run in one text."""
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Repeat(PatternOperator):
         return Extent(self.count, self.scope + below.span, waits=below.waits)
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """A run goes by what CorrelationKey names, whatever its occurrences are equal to."""
+        """Return False: a run has the occurrences that CorrelationKey lets in, also those that an equation would leave out."""
         return False
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """A scan gives the occurrences of each run, which are then aggregated."""
+        """Scan for the occurrences of each run, and aggregate them."""
         one = lowering.lowered(self.pattern)
         first = one.events[0]
         asked = [a for a in lowering.runs.values() if a.variable in one.variables]
@@ -144,7 +144,7 @@ class Repeat(PatternOperator):
         return replace(matches, id=match_id(operator, (Col(ids),), starts), ids=(Col(ids),), listed_ids=Col(id))
 
     def _occurrences(self, lowering: DefinitionLowering, one: Matches, columns: Collection[str]) -> Stream:
-        """Return the occurrences of all runs, as points where their runs end, with those of their columns that are asked for."""
+        """Return the occurrences of all runs as points at the ends of their runs, with the columns that are asked for."""
         own = {name: expr for named in one.variables.values() for name, expr in named.columns.items()}
         values: dict[str, Expr] = {k: Col(k) for k in lowering.keys}
         values |= {name: Col(name) for name in event_columns(one)}
@@ -174,9 +174,9 @@ class Repeat(PatternOperator):
 
 @dataclass(frozen=True, eq=False)
 class RunScan(EventOperator):
-    """The occurrences of each run that an event ends: its ``columns``, which run it is of, and its number there.
+    """The scan that yields the occurrences of each run: their ``columns``, the number of the run, and their own.
 
-    The arguments are an event's start in ticks and the values of the columns.
+    Its arguments are an event's start in ticks and the values of the columns.
     """
 
     columns: tuple[Field, ...]
@@ -187,7 +187,7 @@ class RunScan(EventOperator):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The operator of the language."""
+        """The name of the operator in the language."""
         return f"REPEAT {self.count}" if self.most is None else f"REPEAT {self.count} to {self.most}"
 
     @property
@@ -222,12 +222,12 @@ Occurrences = tuple[tuple[int, tuple[Any, ...]], ...]
 """Events with their starts in ticks, in the order of (Vs, id)."""
 
 RunScanState = tuple[int, int, Occurrences]
-"""The start of the last event, how many had that start, and the events that may still be in a run."""
+"""The start of the last event, the number of that event among those of the same start, and the events of the current run."""
 
 
 @dataclass(frozen=True)
 class RunStep:
-    """Goes from event to event and gives the occurrences of the run that each ends; ``names`` are those of the events' values."""
+    """The step of the scan from event to event, each of which may end a run; ``names`` are those of the events' values."""
 
     names: tuple[str, ...]
     count: int
@@ -253,18 +253,18 @@ class RunStep:
         return (start, number, () if self.consumes else run), rows
 
     def needed_until(self, state: RunScanState) -> int:
-        """Return the last start of an event that a state makes a difference to."""
+        """Return the last start at which an event could still use the state."""
         last, _, run = state
         return max(last, run[-1][0] + self.within - 1) if run else last
 
 
 @accepts_placeholders
 def repeat(part: Stream | Contributor, count: int, most: int | None = None, *, within: Length) -> Pattern:
-    """Runs of a part: ``count`` of its events or more, ``most`` at most, within less than a scope: REPEAT.
+    """Match runs of a part: ``count`` of its events or more, ``most`` at most, within less than a scope: REPEAT.
 
-    With each event a run ends that has all events of the scope before it; with ``consume()`` of the part, an event that was in a
-    match is in no later one. The lifetime is from the last one's start to the end of the scope, which begins with the first. The
-    columns are lists.
+    Each event ends a run, which has it and all events of the part in the scope before it. With ``consume()`` of the part, events
+    of a match are in no later one. A match lives from the start of its last event to the end of the scope, which begins with the
+    first. Its columns are lists.
 
     >>> import streamq as sq
     >>> fails = sq.events([(n, n + 1, {"user": u}) for n, u in ((1, "a"), (2, "a"), (3, "b"), (5, "a"), (6, "a"))])

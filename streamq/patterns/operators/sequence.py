@@ -48,14 +48,14 @@ class Sequence(PatternOperator):
         return Extent(len(self.parts), self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
 
     def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
-        """Each part is bound beside those behind it, so equations among just these must connect them."""
+        """Return True if equations connect each part with those after it, because a part is chosen when only these are known."""
         if not has_choice(self.parts):
             return True
         bound = [frozenset(variables_below(part)) for part in self.parts]
         return all(are_connected(frozenset().union(*bound[at:]), equations) for at in range(len(bound) - 1))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """A chain of joins; or one scan, where a part selects or consumes."""
+        """Join the parts in a chain; or scan them once, if a part selects or consumes."""
         if has_choice(self.parts):
             parts, matches = lowering.scanned(self.parts, SequenceScan, count=len(self.parts), within=self.scope)
         else:
@@ -72,7 +72,7 @@ class Sequence(PatternOperator):
         return lowering.identified(matches, f"SEQUENCE {self.scope}", (p.id for p in parts))
 
     def _followed(self, lowering: DefinitionLowering, before: Matches, later: Matches, first: Expr) -> Matches:
-        """Return matches of the parts so far with those of another that come later, within the scope that ``first`` begins."""
+        """Join the matches so far with later ones of the next part, within the scope that begins at the instant ``first``."""
         pair = lowering.pair(before, later)
         is_within = [] if first is before.starts else [elapsed_ticks(later, first) <= tick_count(self.scope)]
         return pair.joined(open_matches(before.stream, self.scope), later.stream, *is_within)
@@ -84,7 +84,7 @@ class Sequence(PatternOperator):
 
 @dataclass(frozen=True, eq=False)
 class SequenceScan(PatternScan):
-    """The matches of one event of each part, in their order."""
+    """The scan for matches of one event of each part, in their order."""
 
     keyword = Sequence.keyword
     in_order = True
@@ -95,9 +95,9 @@ class SequenceScan(PatternScan):
 
 @accepts_placeholders
 def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
-    """Events one strictly after the other, within a scope: SEQUENCE.
+    """Match one event of each part, each strictly after the one before, within a scope: SEQUENCE.
 
-    The lifetime is from the last one's start to the end of the scope, which begins with the first.
+    A match lives from the start of its last event to the end of the scope, which begins with the first.
 
     >>> import streamq as sq
     >>> a, b = sq.events([(1, 2, {"v": 1})]), sq.events([(4, 5, {"v": 2})])

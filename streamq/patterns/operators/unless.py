@@ -50,7 +50,7 @@ class Unless(PatternOperator):
         return Extent(1, pattern.span, self.scope, max(pattern.waits, negated.waits) + self.scope)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """An anti join with the negated events that begin within the scope."""
+        """Anti-join the matches with the negated events that start within the scope."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         contributor = matches.starts if self.nth is None else matches.contributors[self.nth - 1]
         is_own = contributor is matches.starts
@@ -60,7 +60,7 @@ class Unless(PatternOperator):
             span = lowering.extent(self.pattern).span
             stream = with_lifetimes(stream, Start(expr=matches.ticks(contributor), within=span), POINT)
         if self.scope > 1:
-            # an instant is followed by an event within the scope where it lies among those that such an event follows
+            # a negated event lives over all instants that it follows within the scope
             follows = with_lifetimes(negated.stream, Start(by=1 - self.scope), Length(LengthKind.FIXED, self.scope - 1))
             stream = pair.without(stream, follows)
         if not is_own:
@@ -83,9 +83,9 @@ class UnlessVerbs(NegatingVerbs):
     """``unless``."""
 
     def unless(self, negated: Stream | Contributor, within: time.Duration, *, nth: int | None = None) -> Self:
-        """The matches that no event of ``negated`` follows ``within`` a scope, from the match on, or from its nth contributor.
+        """Keep the matches that no event of ``negated`` follows ``within`` a scope, from the match or its nth contributor on.
 
-        UNLESS(pattern, negated, within) in the CEDR language; the lifetime is ``[start, start + within)``.
+        UNLESS(pattern, negated, within) in the CEDR language. A match lives in ``[start, start + within)``.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -37,7 +37,7 @@ class UnlessBefore(PatternOperator):
         return Extent(1, pattern.span, waits=max(pattern.waits, negated.waits))
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """An anti join with the negated events, which live from behind their start to the end of the scope."""
+        """Anti-join the matches with the negated events, which live from just after their start to the end of the scope."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         pair = lowering.pair(matches, negated)
         lasting = with_lifetimes(negated.stream, Start(by=1), Length(LengthKind.FIXED, self.scope))
@@ -53,10 +53,10 @@ class UnlessBeforeVerbs(NegatingVerbs):
     """``unless_before``."""
 
     def unless_before(self, negated: Stream | Contributor, within: time.Duration) -> Self:
-        """The matches that no event of ``negated`` comes before, ``within`` a scope that ends with the match's start.
+        """Keep the matches with no event of ``negated`` before them, ``within`` a scope that ends with the match's start.
 
         UNLESS_BEFORE(pattern, negated, within) in the CEDR language: the scope is ``[start - within, start)``, so an event at the
-        match's own start is not before it. The lifetime is a tick.
+        match's own start is not before it. A match lives for a tick.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (6, 7, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])

@@ -1,1 +1,1 @@
-"""Patterns as the oracle has them: by their syntax, match by match in plain Python, and by nothing of what the compiler makes."""
+"""The oracle of patterns: it reads their syntax and computes match by match in plain Python, without the compiler."""

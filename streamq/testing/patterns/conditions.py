@@ -1,4 +1,4 @@
-"""The conditions of the CEDR language over events in plain Python, with three truth values."""
+"""Evaluate conditions of the CEDR language over events in plain Python, with three truth values."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from streamq.testing.patterns.trees import joint_names
 
 
 class Unjudged(Exception):
-    """A pattern says what these rules do not evaluate; its text says what."""
+    """A pattern has something that these rules do not evaluate; the message names it."""
 
 
 INTEGERS = 2**31
-"""Integers below it are exact in every type; sums beyond it may fail by Spark's rules, which these do not know."""
+"""Integers below it are exact in every type; larger results may overflow in Spark, which these rules do not model."""
 
 Bound = dict[str, dict[str, Any] | None]
-"""Fields by variable; of an absent one None."""
+"""Fields by variable; None for an absent one."""
 
 
 Owned = tuple[str, str]
@@ -49,7 +49,7 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
     "avg": lambda there: sum(there) / len(there) if there else None,
     "collect": list,
 }
-"""Aggregates of what is not NULL in a run."""
+"""Aggregates of the values of a run that are not NULL."""
 
 
 def aggregate_run(function: str, values: list[Any]) -> Any:
@@ -63,7 +63,7 @@ def aggregate_run(function: str, values: list[Any]) -> Any:
 
 
 def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[str, str | None] | None:
-    """The repeated variable that an aggregate is of, and its field, if there is one; None for another expression."""
+    """Return the repeated variable of an aggregate, and its field, if it has one; None for another expression."""
     match expression:
         case s.Apply(function, (s.EventField(variable, name),)) if function.lower() in (*RUNS, "first", "last"):
             if variable in repeated:
@@ -81,8 +81,7 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
         if run is None:
             return None
         one = [
-            evaluate(s.EventField(None, of[1]), {"": fields}, functions) if of[1] else True
-            for fields in run["@run"]
+            evaluate(s.EventField(None, of[1]), {"": fields}, functions) if of[1] else True for fields in run["@run"]
         ]
         return aggregate_run(expression.function.lower(), one)
     match expression:
@@ -143,7 +142,7 @@ def apply_function(function: str, values: list[Any], functions: Mapping[str, Any
 
 
 def _family(value: Any) -> type:
-    """The type of values that may be compared with each other; raises Unjudged for values that are compared in parts."""
+    """Return the type that stands for all types comparable with a value's; raise Unjudged for arrays, structs and maps."""
     if isinstance(value, bool | str | bytes | Decimal):
         return type(value)
     if isinstance(value, int | float):
@@ -154,7 +153,7 @@ def _family(value: Any) -> type:
 
 
 def order_key(value: Any) -> Any:
-    """What a value is compared by: NaN is equal to itself and greater than any number, and -0.0 is 0.0."""
+    """Return the sort key of a value: NaN is equal to itself and greater than any number, and -0.0 is 0.0."""
     if isinstance(value, float) and not isinstance(value, bool):
         return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -173,7 +172,7 @@ COMPARED: Mapping[str, Callable[..., Any]] = {
 }
 
 CASTS: Mapping[Any, Callable[[int], Any]] = {"string": str, "double": float, "bigint": int}
-"""What an integer is in other types."""
+"""Casts of integers, by type."""
 
 STRICT: Mapping[str, Callable[..., Any]] = {
     **COMPARED,
@@ -188,10 +187,7 @@ STRICT: Mapping[str, Callable[..., Any]] = {
 def conditions(
     where: Sequence[s.Condition], events: Sequence[str], repeated: Mapping[str, int], sub_patterns: Collection[str]
 ) -> Iterator[Condition]:
-    """Yield the conditions of WHERE.
-
-    A variable that is repeated is ``f@`` in those of its runs, and ``f`` in those of each event.
-    """
+    """Yield the conditions of WHERE; a repeated variable is ``f@`` in those on its runs, and ``f`` in those on each event."""
     for condition in where:
         match condition:
             case s.AttributeEquals(attribute, literal):
@@ -213,7 +209,7 @@ def conditions(
 def fields_of(
     expression: s.Expression, sub_patterns: Collection[str], repeated: Collection[str] = ()
 ) -> frozenset[Owned]:
-    """Return the fields of sub-patterns in an expression, but for those that an aggregate of a run is of."""
+    """Return the fields of sub-patterns in an expression, without those inside aggregates of runs."""
     match expression:
         case _ if run_argument(expression, repeated) is not None:
             return frozenset()

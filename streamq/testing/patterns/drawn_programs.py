@@ -57,6 +57,7 @@ def build_call(function: str, *arguments: Expression) -> Apply:
 
 
 def functions(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    """Return draws of functions and operators over drawn operands."""
     binary = ["=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "and", "or", "in", "like"]
     negated = inner.filter(lambda e: not (isinstance(e, Literal) and type(e.value) in (int, float)))
     return st.one_of(
@@ -80,7 +81,7 @@ CONJUNCTS = (
 
 
 def variables(draw: Draw) -> Iterator[str]:
-    """Names, each once."""
+    """Yield names, each once."""
     used: set[str] = set()
     for number in count():
         name = draw(NAMES)
@@ -91,7 +92,7 @@ def variables(draw: Draw) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ProgramDrawing:
-    """The drawing of an operator's arguments: variables each once, patterns at most so many operators deep."""
+    """Draws an operator's arguments: each variable once, patterns at most ``depth`` operators deep."""
 
     draw: Draw
     names: Iterator[str]
@@ -109,7 +110,7 @@ class ProgramDrawing:
         return tuple(self.part() for _ in range(self.number(least, most)))
 
     def pattern(self) -> PatternTree:
-        """Return a pattern that is drawn: events of a type, or an operator, which is drawn in its room."""
+        """Draw a pattern: events of a type, or an operator, which its room draws."""
         if not self.depth or not self.draw(st.integers(0, 6)):
             return Type(self.draw(NAMES))
         return self._operator(list(rooms().values()))

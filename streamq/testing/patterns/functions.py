@@ -1,4 +1,4 @@
-"""Conditions of a pattern that are functions, as the conditions of a text that say the same."""
+"""Translate conditions of a pattern that are functions to the conditions of a text."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ IN_TEXTS: Mapping[str, str] = {
     "==": "=", "!=": "<>", "<": "<", "<=": "<=", ">": ">", ">=": ">=", "+": "+", "-": "-", "*": "*",
     "and": "and", "or": "or", "not": "not", "isin": "in", "isnull": "is null", "negative": "negative",
 }  # fmt: skip
-"""What the language calls the operators of expressions."""
+"""Operators of the language by those of expressions."""
 
 OWN = {"@": "@Vs", "@.root": "@root"}
-"""What the rules call the columns that a variable has beside its payload."""
+"""Names in the rules of a variable's built-in columns."""
 
 
 def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
-    """Yield the conditions that AND connects, each of which is checked where its variables are decided."""
+    """Yield the conditions that AND connects; each is checked as soon as its variables are bound."""
     match in_text(condition):
         case s.Apply("and", parts):
             for part in parts:
@@ -38,7 +38,7 @@ def _flatten(part: s.Expression) -> Iterator[s.Expression]:
 
 
 def in_text(expr: Expr) -> s.Expression:
-    """An expression over columns ``x.field`` as the language has it; raises Unjudged for what it has not."""
+    """Translate an expression over columns ``x.field`` to the language; raise Unjudged for one that it cannot say."""
     match expr:
         case Col(name=name):
             variable, _, field = name.partition(".")

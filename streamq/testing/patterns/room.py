@@ -1,4 +1,4 @@
-"""The room of an operator of patterns: its rule and its set definition for the oracle, its draws, its verb read a second time."""
+"""The room of an operator of patterns in tests: its rule and set definition for the oracle, its draws, its verb once more."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ class Drawing(Protocol):
     """Draws the arguments of an operator."""
 
     def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
-        """Return a part that is drawn, with a pattern of its own; ``may_repeat``: whether there may be a REPEAT in it."""
+        """Draw a part with a pattern of its own; ``may_repeat``: True if there may be a REPEAT in it."""
 
     def parts(self, least: int, most: int) -> tuple[Part, ...]:
-        """Return some parts that are drawn."""
+        """Draw ``least`` parts or more, ``most`` at most."""
 
     def bounding(self) -> Part:
-        """Return a part with an operator of two contributors or more within a scope."""
+        """Draw a part with an operator of two contributors or more within a scope."""
 
     def scope(self) -> Scope:
-        """Return a scope that is drawn."""
+        """Draw a scope."""
 
     def number(self, least: int, most: int) -> int:
-        """Return a number that is drawn."""
+        """Draw a number."""
 
     def contributors(self, part: Part) -> int:
-        """Return how many contributors a match of a part has."""
+        """Return the number of contributors of a part's match."""
 
 
 class Reading(Protocol):
     """The matches of a pattern in the second reading of the verbs."""
 
     def with_tree(self, make: Callable[[Any], Any]) -> Any:
-        """Return the matches of what is made of the last definition's operator."""
+        """Return the matches after ``make`` has changed the last definition's operator."""
 
     def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Any:
-        """Return the matches of an operator over this pattern and another, which is negated."""
+        """Return the matches of an operator over this pattern and a negated one."""
 
 
 class OperatorRoom(TreeRoom[O]):
@@ -62,29 +62,29 @@ class OperatorRoom(TreeRoom[O]):
     """True if a NOT may be drawn over it."""
 
     functions: ClassVar[Mapping[str, Callable[..., tuple[Sequence[Any], Make]]]] = {}
-    """The functions that make it, read a second time: of what they are called with, the parts and what makes the operator."""
+    """Second readings of the functions that make it: from a call's arguments to the parts and the maker of the operator."""
 
     verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """The verbs of patterns that make it, read a second time."""
+    """Second readings of the verbs of patterns that make it."""
 
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
-    """Draws of the arguments of those, by verb and name."""
+    """Draws of the arguments of functions and verbs, by verb and name."""
 
     @abstractmethod
     def matches(self, tree: O, evaluation: Evaluation) -> list[Match]:
-        """Return its matches, one by one, as its rule says it."""
+        """Return its matches, one by one, by its rule."""
 
     @abstractmethod
     def relation(self, tree: O, query: Query) -> Relation:
-        """Return its matches as SQL, but where parts select or consume."""
+        """Return its matches as SQL; only for parts that neither select nor consume."""
 
     @abstractmethod
     def drawn(self, drawing: Drawing) -> O:
-        """Return an operator that is legal."""
+        """Draw a legal operator."""
 
     @abstractmethod
     def contributors(self, tree: O, drawing: Drawing) -> int:
-        """Return how many contributors a match has."""
+        """Return the number of contributors of a match."""
 
 
 def rooms() -> dict[type[PatternOperator], OperatorRoom[Any]]:
@@ -98,7 +98,7 @@ def room_of(tree: Any) -> OperatorRoom[Any]:
 
 
 def scope_read(within: Any) -> Scope:
-    """Return a scope as a text has it: with its unit, or as so many ticks."""
+    """Return a scope as a text writes it: with its unit, or as a number of ticks."""
     if isinstance(within, dt.timedelta):
         return show_duration(length(within), TIMESTAMP)
     return within if isinstance(within, str) else length(within)
@@ -109,7 +109,7 @@ SCOPES = lengths_of_time(1, 9)
 
 
 def counts(least: int, most: int) -> Argument:
-    """Return how a count of a verb is drawn, on any axis."""
+    """Return the draw of a count of a verb, on any axis."""
     return lambda axis: st.integers(least, most)
 
 

@@ -1,7 +1,7 @@
-"""The CEDR language over lists of events in plain Python: match by match as its rules say it, selection and consumption too.
+"""The CEDR language over lists of events in plain Python: match by match by its rules, with selection and consumption.
 
-A condition is checked whenever all its variables are decided, each being bound to an event or known to be absent. So it holds
-for what is bound together, in the test for non-existence as in a match, and an operator that selects sees all that it can.
+A condition is checked as soon as each of its variables is bound to an event or known to be absent. So it holds for events of one
+match and for events of a test for non-existence, and an operator selects among matches that fulfil all conditions checked so far.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from streamq.time import INTEGER, ticks
 
 
 class Undetermined(Unjudged):
-    """Composite events of one instant, among which the rules name no order, would have to be chosen from."""
+    """The answer depends on the order of composite events of one instant, which the rules do not define."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match:
-    """An event, or what matched a pattern. ``id`` is equal for equal occurrences; ``rank`` orders those of one instant."""
+    """An event, or a match of a pattern. ``id`` is equal for equal occurrences; ``rank`` orders those of one instant."""
 
     id: tuple[Any, ...]
     rank: tuple[Any, ...] | None
@@ -55,7 +55,7 @@ Chain = tuple[tuple[int, Match], ...]
 
 @dataclass(frozen=True)
 class EventType:
-    """The fields of a type, and its events; what is bound to the variable "" are their fields."""
+    """The fields of a type, and its events, whose fields are bound to the variable ""."""
 
     fields: tuple[str, ...]
     events: Sequence[Match]
@@ -75,7 +75,7 @@ class Evaluation:
         self.types, self.where, self.functions, self.keys, self.axis = types, where, functions, keys, axis
 
     def holds(self, bound: Bound) -> bool:
-        """Whether no condition that is decided fails; what names an absent variable says nothing."""
+        """Return True unless a condition on bound variables fails; one on an absent variable or field is skipped."""
         for condition in self.where:
             if condition.variables <= bound.keys() and all(bound[v] is not None for v in condition.variables):
                 if any(name in (bound[v] or {})["@absent"] for v, name in condition.fields):
@@ -85,7 +85,7 @@ class Evaluation:
         return True
 
     def agree(self, one: Bound, other: Bound) -> bool:
-        """Whether all events of two matches, which may be of the same variables, have equal keys."""
+        """Return True if all events of two matches, which may have the same variables, have equal keys."""
         for key in self.keys:
             left, right = ([f[key] for f in bound.values() if f is not None and key in f] for bound in (one, other))
             if any(a is None or a != b for a in left for b in right):
@@ -95,6 +95,7 @@ class Evaluation:
     # --- patterns
 
     def part(self, part: s.Part) -> list[Match]:
+        """Return the matches of a part that fulfil the conditions on them, with its variable bound."""
         if isinstance(part.pattern, Type):
             name = part.variable or part.pattern.name
             events = [
@@ -118,7 +119,7 @@ class Evaluation:
         return [e for e in events if self.holds(e.bound)]
 
     def composite(self, part: s.Part, bound: Bound) -> dict[str, Any]:
-        """Return the fields of a match of a sub-pattern: those that one of its events has, and NULL for those that none has."""
+        """Return the fields of a sub-pattern's match: those that one of its events has, and NULL for those that none has."""
         events = {name: self.types[kind.name].fields for name, kind in seen_events(part) if name in bound}
         fields = {field for names in events.values() for field in names if field.lower() not in EVERY_HAS}
         absent = {f for f in fields if all(bound[v] is None for v, names in events.items() if f in names)}
@@ -130,10 +131,11 @@ class Evaluation:
         return values
 
     def ticks(self, within: s.Scope) -> int:
-        """A scope in ticks."""
+        """Return a scope in ticks."""
         return ticks(within, self.axis)
 
     def matches_without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
+        """Return the positive matches for which no negated one between two instants fulfils the conditions on both."""
         """Return the positive matches for which no negated one between two instants fulfils the conditions on both."""
         others = self.part(negated)
         return [
@@ -169,7 +171,7 @@ class Evaluation:
         within: int,
         consumed: set[Any],
     ) -> Iterator[Chain]:
-        """All the chains that end as this one does."""
+        """Yield the chains that end with this one and have events of the parts in ``left`` before it."""
         if not left:
             yield chain
             return
@@ -183,7 +185,7 @@ class Evaluation:
 def instants(
     events: list[tuple[int, Match]], parts: Sequence[s.Part], *, are_ordered: bool = False
 ) -> list[list[tuple[int, Match]]]:
-    """The events of all inputs in (Vs, id) order: one occurrence each, with the inputs that it comes from."""
+    """Return the events of all inputs in (Vs, id) order: each occurrence once, with all inputs that have it."""
     occurrences: dict[Any, list[tuple[int, Match]]] = {}
     for i, e in events:
         occurrences.setdefault(e.id, []).append((i, e))
@@ -215,7 +217,7 @@ def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
 
 
 def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match:
-    """The least or the greatest event by (Vs, id)."""
+    """Return the least or the greatest event by (Vs, id)."""
     vs = least_or_greatest(e.vs for e in events)
     tied = {e.id: e for e in events if e.vs == vs}
     return next(iter(tied.values())) if len(tied) == 1 else least_or_greatest(tied.values(), key=rank)
@@ -228,6 +230,7 @@ def rank(e: Match) -> tuple[Any, ...]:
 
 
 def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
+    """Return the match of a chain of events; ``operator`` tells its id from those of other operators."""
     """Return the match of a chain of events; ``operator`` tells its id from those of other operators."""
     bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
     times = tuple(e.vs for _, e in chain)
@@ -287,7 +290,7 @@ def define_type(
 
 
 def bound_of(literal: s.Literal | None, otherwise: int, axis: str) -> int:
-    """The bound of a slice in ticks."""
+    """Return the bound of a slice in ticks."""
     if literal is None:
         return otherwise
     if axis == INTEGER:
@@ -301,12 +304,12 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 
 def moment(instant: int, axis: str) -> Any:
-    """An instant as conditions and OUTPUT have it."""
+    """Return an instant as a value of conditions and OUTPUT."""
     return instant if axis == INTEGER else EPOCH + dt.timedelta(microseconds=instant)
 
 
 def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
-    """The events of a stream's history; equal ones are told apart by how many came before."""
+    """Return the events of a stream's history; an ordinal tells equal ones apart."""
     numbers: dict[Any, int] = {}
     fields = tuple(n for n in history.column_names if n not in ("start", "end"))
     events = []
@@ -324,7 +327,7 @@ def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
 def matches_by_rules(
     program: s.Program, types: Mapping[str, EventType], axis: str = INTEGER, functions: Mapping[str, Any] | None = None
 ) -> EventType:
-    """The events of a program's last definition; raises Unjudged for what these rules do not evaluate."""
+    """Return the events of a program's last definition; raise Unjudged for expressions that these rules do not evaluate."""
     every = dict(types)
     for definition in program.definitions:
         every[definition.name] = define_type(definition, every, functions or {}, axis)
@@ -332,7 +335,7 @@ def matches_by_rules(
 
 
 def rows_of(matches: EventType) -> list[dict[str, Any]]:
-    """Matches as rows of a history: ``start`` and ``end`` in ticks, and the fields."""
+    """Return matches as rows of a history: ``start`` and ``end`` in ticks, and the fields."""
     return [
         {"start": e.vs, "end": e.till, **{n: (e.bound[""] or {})[n] for n in matches.fields}} for e in matches.events
     ]
@@ -341,6 +344,6 @@ def rows_of(matches: EventType) -> list[dict[str, Any]]:
 def brute_force(
     text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The events of a text's last definition over histories on an integer axis, as rows of a history."""
+    """Return the events of a text's last definition over histories on an integer axis, as rows of a history."""
     types = {name: primitives(name, history) for name, history in histories.items()}
     return rows_of(matches_by_rules(parse(text), types, functions=functions))

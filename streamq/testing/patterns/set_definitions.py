@@ -1,9 +1,9 @@
-"""The set definitions of the CEDR language as SQL for DuckDB, written from the tree of a text and from nothing that compiles it.
+"""The set definitions of the CEDR language as SQL for DuckDB, written from the tree of a text, independently of the compiler.
 
-A sub-pattern is a relation of a WITH clause. Its columns: ``_id``, ``_vs``, ``_till`` (the end of its lifetime), ``_root``,
-``_contributors`` (their Vs, in order), and of each variable, sub-patterns' ones too, ``"x."`` (is it there), ``"x.Vs"``,
-``"x._root"`` and ``"x.field"``. A condition stands at the lowest operator that sees all its variables: in the NOT EXISTS of
-a negation if one of them is of what is negated, else as a filter. Selection and consumption are no sets: see brute_force.
+A sub-pattern is a relation of a WITH clause. Its columns are ``_id``, ``_vs``, ``_till`` (the end of its lifetime), ``_root``,
+``_contributors`` (their Vs, in order), and for each variable, also of sub-patterns, ``"x."`` (true if it is there), ``"x.Vs"``,
+``"x.root"`` and ``"x.field"``. A condition stands at the lowest operator that sees all its variables: in the NOT EXISTS of a
+negation if one of them is negated there, else as a filter. Selection and consumption have no set definition: see brute_force.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from streamq.testing.patterns.trees import event_types, sub_patterns
 
 HEADER = ("_id", "_vs", "_till", "_root", "_contributors")
 HEADS = {"_vs": "Vs", "_root": "root"}
-"""What every variable has beside its fields, which may hide it."""
+"""Built-in fields of every variable, by column; a field of the same name hides one."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """A relation of the WITH clause: fields by variable, and which variables are those of events, in the text's order."""
+    """A relation of the WITH clause: fields by variable, and the variables of events in the order of the text."""
 
     name: str
     fields: Mapping[str, tuple[str, ...]]
@@ -61,7 +61,7 @@ class Query:
     composites: frozenset[Owned] = frozenset()
     """The fields of sub-patterns that conditions and OUTPUT name."""
     keys: tuple[str, ...] = ()
-    """The attributes in which all events agree that are looked at together: those of one variable as well."""
+    """The attributes of CorrelationKey(..., EQUAL), in which events of one variable agree as well where they are counted."""
 
     def relation(self, body: str, fields: Mapping[str, tuple[str, ...]], events: tuple[str, ...]) -> Relation:
         name = f"r{len(self.clauses)}"
@@ -79,6 +79,7 @@ class Query:
     # --- patterns
 
     def part(self, part: s.Part) -> Relation:
+        """Return the matches of a part that fulfil the conditions on them, with columns of its variable."""
         if isinstance(part.pattern, Type):
             return self.primitive(part.pattern, part.variable or part.pattern.name)
         relation: Relation = room_of(part.pattern).relation(part.pattern, self)
@@ -157,6 +158,7 @@ class Query:
     # --- definitions
 
     def definition(self, definition: s.Definition) -> None:
+        """Add the relation of a definition, and make it a type."""
         kinds = {name: self.types[kind.name][1] for name, kind in event_types(definition.pattern)}
         self.conditions = list(conjuncts(definition, tuple(kinds)))
         self.keys = equal_keys(definition)
@@ -206,7 +208,7 @@ def absent_column(column: str) -> str:
 
 
 def ticks_of(within: s.Scope) -> int:
-    """A scope on the integer axis."""
+    """Return a scope on the integer axis."""
     assert isinstance(within, int)
     return within
 
@@ -220,12 +222,12 @@ def within_slice(bounds: s.Slice | None, instant: str) -> list[str]:
 
 @functools.cache
 def database() -> duckdb.DuckDBPyConnection:
-    """One for all: to open one takes longer than most answers."""
+    """Return the one connection, because opening one takes longer than most answers."""
     return duckdb.connect(config={"threads": 1})
 
 
 def set_answer(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """The matches of a text's last definition over histories, ``start, end, payload...`` each; likewise a history."""
+    """Return the matches of a text's last definition over histories, all of them tables ``start, end, payload...``."""
     connection = database()
     query = Query({})
     for name, table in tables.items():

@@ -1,4 +1,4 @@
-"""The conditions of the CEDR language as SQL for DuckDB, over columns ``"x.field"``; and which variables see each other."""
+"""Translate conditions of the CEDR language to SQL for DuckDB, over columns ``"x.field"``."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ INFIX = {name: name for name in ("=", "<>", "<", "<=", ">", ">=", "+", "-", "*",
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition of WHERE; it does not say anything of a match without one of its variables, or of its ``fields``.
-
-    fields: those of sub-patterns that stand in it.
-    """
+    """A condition of WHERE, which is skipped for a match without one of its variables, or of its ``fields`` of sub-patterns."""
 
     expression: s.Expression
     variables: frozenset[str]
@@ -71,7 +68,7 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
 
 
 def equal_keys(definition: s.Definition) -> tuple[str, ...]:
-    """The attributes in which all variables are said to agree."""
+    """Return the attributes of CorrelationKey(..., EQUAL)."""
     keys = [c.attributes for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal]
     return tuple(key for attributes in keys for key in attributes)
 
@@ -93,10 +90,11 @@ OF_LISTS = {
     "last": "({})[-1]",
     "collect": "list_filter({}, lambda v: v IS NOT NULL)",
 }
-"""The aggregates of a run as functions of the list of its values."""
+"""Aggregates of a run as functions of the list of its values."""
 
 
 def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
+    """Return an expression as SQL; ``visible`` are the aliases of the relations with its variables."""
     if (of := run_argument(expression, [v[:-1] for v in visible if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
         run = f"{of[0]}@"
@@ -105,7 +103,7 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
         case s.EventField(variable, name):
             assert variable is not None
             if variable.endswith("@"):
-                # what is equal in all of a run
+                # a key, which all events of a run share
                 return f'{visible[variable]}."{variable}.{name}"[1]'
             return f'{visible[variable]}."{variable}.{name}"'
         case s.Literal():
@@ -123,6 +121,7 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
 
 
 def apply_function(function: str, values: Sequence[str]) -> str:
+    """Return a function of SQL values as SQL."""
     """Return a function of SQL values as SQL."""
     match function, values:
         case ("and" | "or") as word, _:

@@ -1,4 +1,4 @@
-"""The trees of patterns as the oracle walks over them: which parts of an operator are positive, and which are negated."""
+"""Walks of the oracle over trees of patterns, with its own reading of positive and negated parts."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ O = TypeVar("O", bound=PatternOperator)
 
 
 class TreeRoom(ABC, Generic[O]):
-    """The parts of one kind of operator; a subclass is registered by being there."""
+    """The parts of one kind of operator; every subclass with a ``kind`` is registered."""
 
     kind: ClassVar[type[PatternOperator]]
 
@@ -26,7 +26,7 @@ class TreeRoom(ABC, Generic[O]):
         """Return the parts whose events a match has."""
 
     repeats: ClassVar[bool] = False
-    """Whether a match has several events of its positive parts, which then take aggregates."""
+    """True if a match has several events of its positive parts, which then take aggregates."""
 
     def negated(self, tree: O) -> tuple[Part, ...]:
         """Return the parts of which no event must be there."""
@@ -52,7 +52,7 @@ def tree_rooms() -> dict[type[Any], TreeRoom[Any]]:
 
 
 def positive(part: Part) -> tuple[Part, ...]:
-    """Return the positive parts of a part's operator; there are none of events of a type."""
+    """Return the positive parts of a part's operator; a type has none."""
     return () if isinstance(part.pattern, Type) else tree_rooms()[type(part.pattern)].positive(part.pattern)
 
 
@@ -107,7 +107,7 @@ def repeated_variables(whole: Part) -> dict[str, int]:
 
 
 def sub_patterns(whole: Part) -> frozenset[str]:
-    """Return the variables of the parts below a part, itself too, that are patterns and not the events of a type."""
+    """Return the variables of named sub-patterns in a part, itself counted."""
     parts = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
     return frozenset(part.variable for part in parts if part.variable is not None)
 

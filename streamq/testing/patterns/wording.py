@@ -1,4 +1,4 @@
-"""The words of a pattern's text: whether reading it has lost, added or changed one."""
+"""Compare the words of a pattern's text with those of its normal form, to see if the parser lost, added or changed one."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ _WORDS = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _KEYWORDS = {word.upper() for word in keywords()} - {"AS", "EACH", "REUSE"}
-"""Those that are not said where they go without saying."""
+"""Keywords to be compared; the others are defaults, which a normal form leaves out."""
 _SIGNS = {"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "@", "#"}
 _SAME = {"!=": "<>"} | _HYPHENED
 
 
 def misread(source: str, shown: str) -> str | None:
-    """What a text and the same in normal form do not have in common, of keywords, signs and numbers; None: nothing.
+    """Return the difference between a text and its normal form in keywords, signs and numbers; None if there is none.
 
-    What is called by AS is no part of it, as a normal form need not repeat it, nor is the order of keywords and signs.
+    Names after AS are not compared, because a normal form may repeat none, nor is the order of keywords and signs.
     """
     (words, numbers), (words_shown, numbers_shown) = _words(source), _words(shown)
     if numbers != numbers_shown:
@@ -34,7 +34,7 @@ def misread(source: str, shown: str) -> str | None:
 
 
 def _words(text: str) -> tuple[Counter[str], list[float]]:
-    """The keywords and signs of a text, and its numbers in order; of what stands in quotes the words as well."""
+    """Return the keywords and signs of a text, and its numbers in order; words in quotes count as well."""
     words: Counter[str] = Counter()
     numbers = []
     for found in _WORDS.finditer(re.sub("['`]", " ", text)):

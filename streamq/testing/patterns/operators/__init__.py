@@ -1,4 +1,4 @@
-"""The operators of patterns as tests know them: a room each, with its rule, its set definition, how it is drawn and written.
+"""The operators of patterns in tests: a room each, with its rule, its set definition, its draws and its verb.
 
 The rooms need no list: each module of this package is imported with it, and registers what it says of its operator.
 """

@@ -14,7 +14,7 @@ from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 
 def orders(parts: Sequence[Part], count: int) -> list[tuple[int, ...]]:
-    """Return in which orders events of so many parts may come."""
+    """Return the orders in which events of ``count`` parts may come."""
     return list(permutations(range(len(parts)), count))
 
 

@@ -1,4 +1,4 @@
-"""ATMOST: an event of any part around which no more than so many events of all parts end their scope."""
+"""ATMOST: an event of any part, with at most so many events of all parts in the scope that ends with it."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ class AtMostRoom(OperatorRoom[AtMost]):
         return tree.parts
 
     def matches(self, tree: AtMost, evaluation: Evaluation) -> list[Match]:
+        """Return each event that has few enough events in the scope before it, without consumed ones."""
         parts, within = tree.parts, evaluation.ticks(tree.within)
         inputs = [evaluation.part(part) for part in parts]
         matches: list[Match] = []
@@ -67,6 +68,7 @@ class AtMostRoom(OperatorRoom[AtMost]):
         return matches
 
     def relation(self, tree: AtMost, query: Query) -> Relation:
+        """Return a union over the parts: each event for which a subquery counts few enough events."""
         inputs, within = [query.part(part) for part in tree.parts], ticks_of(tree.within)
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         conditions = [c for c in query.conditions if c.variables <= set(fields)]

@@ -1,4 +1,4 @@
-"""REPEAT: runs of occurrences within a scope, one that ends with each of them."""
+"""REPEAT: runs of occurrences within a scope; a run ends with each of them."""
 
 from __future__ import annotations
 
@@ -39,6 +39,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return (tree.pattern,)
 
     def matches(self, tree: Repeat, evaluation: Evaluation) -> list[Match]:
+        """Return the run that ends with each occurrence, if it has the right length, without consumed ones."""
         within = evaluation.ticks(tree.within)
         matches: list[Match] = []
         gone: set[Any] = set()
@@ -70,6 +71,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return matches
 
     def relation(self, tree: Repeat, query: Query) -> Relation:
+        """Return the occurrences joined with those before them and grouped: a row a run, with lists for columns."""
         one, scope = query.part(tree.pattern), ticks_of(tree.within)
         assert len(one.events) == 1 or not query.keys, "the keys of an event that a match lacks are not known here"
         columns = [(v, f) for v, names in one.fields.items() for f in ("Vs", *names)]
