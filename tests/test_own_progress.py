@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -46,8 +46,8 @@ class LeastOfLanes(ProgressPolicy):
             zip(map(str, greatest.column(self.lane).to_pylist()), greatest.column(f"{LE}_max").to_pylist(), strict=True)
         )
 
-    def keep(self, state: dict[str, Any], part: Any) -> None:
-        for lane, start in part.items():
+    def keep(self, state: dict[str, Any], parts: Sequence[Any]) -> None:
+        for lane, start in (pair for part in parts for pair in part.items()):
             state[lane] = max(start, state.get(lane, start))
 
     def cti_of_state(self, state: Mapping[str, Any]) -> int:

@@ -164,11 +164,16 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
 
 
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
-    """The stream's schema: the payload, checked for names that clash with the lifetime's, and for ids that can be compared."""
+    """The stream's schema: the payload, checked for names that clash with the lifetime's.
+
+    Ids, and columns that its progress reads, are checked for being there and for values that can be compared.
+    """
     check_names([f.name for f in node.payload], verb)
     schema = Schema(node.payload, axis, shape, node.consumed)
     for name in node.ids:
         check_key(schema.require(name, verb), name, verb, "match")
+    for name in node.policy.progress.columns:
+        check_key(schema.require(name, verb), name, verb, "partition")
     return schema
 
 

@@ -28,13 +28,13 @@ def ctis_for_silent(
 
     ``allowed`` is how long each source may be silent, in microseconds; ``since`` is when the run began, before which nobody
     listened; ``since`` and ``now`` are in milliseconds since 1970. A silent source gets the least CTI of those that are not.
-    Where all are silent nothing more is waited for: each gets the greatest start of all. ``followers`` have the progress of
-    another source: they neither speak nor are silent.
+    Where all are silent nothing more is waited for: each gets the greatest start of all, or what a policy makes of that.
+    ``followers`` have the progress of another source: they neither speak nor are silent.
     """
     leaders = {relation: source for relation, source in sources.items() if relation not in followers}
     silent = silent_sources(leaders, allowed, since, now)
     ctis = [source.cti for relation, source in leaders.items() if relation not in silent]
-    starts = [source.watermark for source in leaders.values() if source.watermark != MINUS_INFINITY]
+    starts = [s.progress.cti_at_rest(s.watermark) for s in leaders.values() if s.watermark != MINUS_INFINITY]
     cti = min(ctis) if ctis else max(starts, default=MINUS_INFINITY)
     if cti in (INFINITY, MINUS_INFINITY):
         return {}

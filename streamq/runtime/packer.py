@@ -137,11 +137,12 @@ class Packer:
             promises.append(progress.cti_of_item(pc.max(ctis).as_py()))
         if len(starts):
             message.w = max(message.w, pc.max(starts).as_py())
-            promises.append(progress.cti_of_start(message.w, INTEGERS))
+            if progress.columns:
+                carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
+                message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))
+            else:
+                promises.append(progress.cti_of_start(message.w, INTEGERS))
         message.c = max([message.c, *(c for c in promises if c is not None)])
-        if progress.columns and len(starts):
-            carried = {name: batch.column(column) for name, column in progress.carried_columns.items()}
-            message.parts.append(progress.part(items.starting(pa.table({**_marks(batch, items), **carried}))))
 
 
 def _announce(

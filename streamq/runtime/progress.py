@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
+from streamq.runtime.arithmetic import INTEGERS
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.starts import StartSummary, merge_summaries
@@ -103,6 +104,7 @@ class RelationClock:
         unheard = dict.fromkeys(("c", "w", "promise", "reach"), MINUS_INFINITY)
         self.held = values.setdefault(relation, {**unheard, "by": {}, "until": None})
         self.senders, self.policy = senders, policy
+        self._parts: list[Any] = []
 
     @property
     def c(self) -> int:
@@ -114,8 +116,11 @@ class RelationClock:
 
     @property
     def promise(self) -> int:
-        """The greatest finite CTI that has arrived."""
-        return int(self.held["promise"])
+        """The greatest finite CTI that has arrived, or that a source has once no part of it is waited for."""
+        by_start = None
+        if self.policy is not None and self.w != MINUS_INFINITY:
+            by_start = self.policy.cti_of_start(self.w, INTEGERS)
+        return max(int(self.held["promise"]), MINUS_INFINITY if by_start is None else by_start)
 
     @property
     def reach(self) -> int:
@@ -155,13 +160,12 @@ class RelationClock:
         if message.until is not None:
             self.held["until"] = message.until
         self.held["w"] = max(self.held["w"], message.w)
-        self.held["promise"] = max(self.promise, message.finite_c)
+        self.held["promise"] = max(self.held["promise"], message.finite_c)
         # the c and W that a stage speaks of are those of the level of consistency
         self.reach_at_least(message.reach if self.policy is None else message.furthest)
         if self.policy is not None:
             self.held["c"] = max(self.held["c"], message.c)
-            for part in message.parts:
-                self.policy.keep(self.held.setdefault("parts", {}), part)
+            self._parts += message.parts
             return
         by = self.held["by"]
         by[str(message.sender)] = max(by.get(str(message.sender), MINUS_INFINITY), message.c)
@@ -171,4 +175,7 @@ class RelationClock:
     def take_promise(self) -> None:
         """Take the CTI that a source's policy makes of all that it keeps, once every task of a micro-batch has been heard."""
         assert self.policy is not None
-        self.held["c"] = max(self.held["c"], self.policy.cti_of_state(self.held.get("parts", {})))
+        if self.policy.columns:
+            state = self.held.setdefault("parts", {})
+            self.policy.keep(state, self._parts)
+            self.held["c"] = max(self.held["c"], self.policy.cti_of_state(state))

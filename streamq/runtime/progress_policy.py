@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
@@ -47,7 +47,10 @@ class ProgressPolicy(ABC):
     # a micro-batch
 
     def cti_of_start(self, start: Number, arithmetic: Arithmetic) -> Number | None:
-        """Return the CTI that the greatest start of a source makes, an integer or a column; None: starts make none."""
+        """Return the CTI that the greatest start of a source makes, an integer or a column; None: starts make none.
+
+        If the policy reads columns, the source has it only once no part of it is waited for: until then the state says its CTI.
+        """
         return None
 
     def cti_of_item(self, cti: Number) -> Number | None:
@@ -60,6 +63,10 @@ class ProgressPolicy(ABC):
 
     # state
 
+    def cti_at_rest(self, start: int) -> int:
+        """Return the CTI of the greatest start among sources once all of them are silent: by default no delay is waited for."""
+        return start
+
     def part(self, items: pa.Table) -> Any:
         """Return what a task's items that start events say beside their greatest start, as JSON has it.
 
@@ -67,8 +74,12 @@ class ProgressPolicy(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} reads no columns")
 
-    def keep(self, state: dict[str, Any], part: Any) -> None:
-        """Put what ``part`` has returned in one task into the state, which goes from micro-batch to micro-batch as JSON."""
+    def keep(self, state: dict[str, Any], parts: Sequence[Any]) -> None:
+        """Put what ``part`` has returned in the tasks of a micro-batch into the state.
+
+        The state goes from micro-batch to micro-batch as JSON. It is called once a micro-batch, with no parts where the source
+        has brought nothing.
+        """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
     def cti_of_state(self, state: Mapping[str, Any]) -> int:
