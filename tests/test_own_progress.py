@@ -46,7 +46,7 @@ class LeastOfLanes(ProgressPolicy):
             zip(map(str, greatest.column(self.lane).to_pylist()), greatest.column(f"{LE}_max").to_pylist(), strict=True)
         )
 
-    def keep(self, state: dict[str, Any], parts: Sequence[Any]) -> None:
+    def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
         for lane, start in (pair for part in parts for pair in part.items()):
             state[lane] = max(start, state.get(lane, start))
 

@@ -22,10 +22,11 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Message, decode_messages, merge_messages
-from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
-from streamq.runtime.result_rows import split_ctis
+from streamq.runtime.progress import Message, decode_messages, together
+from streamq.runtime.readings import NO_READINGS, Reading, Readings, combined
 from streamq.time import INFINITY, MINUS_INFINITY
+
+_NOTHING_IDLE: Mapping[str, int] = {}
 
 
 @dataclass
@@ -72,14 +73,15 @@ class LocalRun:
         ctis: Iterable[tuple[str | None, int]] = (),
         until: int | None = None,
         wall: int = 0,
+        idle_before: Mapping[str, int] = _NOTHING_IDLE,
     ) -> pa.Table:
         """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``.
 
         Returns the deltas of the first result. ``wall`` is the time of day, in milliseconds since 1970, of which only the
-        readings tell.
+        readings tell. ``idle_before``: by table the round before which its idle parts were last heard of.
         """
         envelopes: list[Envelope] = []
-        columns: list[dict[str, int]] = []
+        columns: list[dict[str, Reading]] = []
         result: dict[int, list[pa.Table]] = {r.number: [] for r in self.program.results}
         for relation in self.program.sources:
             assert relation.source is not None
@@ -87,6 +89,8 @@ class LocalRun:
             spoken = [
                 Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)
             ]
+            if relation.source.table in idle_before:
+                spoken.append(Message(relation.name, idle_before=idle_before[relation.source.table]))
             if table is None and not spoken:
                 continue
             packer = self.program.packer([relation])

@@ -22,7 +22,7 @@ from streamq.plan.lowering import as_key, end_column, ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
-from streamq.runtime.readings import OBSERVED, CombineRule, columns_of, combine_of
+from streamq.runtime.readings import OBSERVED, CombineRule, columns_of, combine_of, is_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,8 +52,8 @@ def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: I
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
     a column each, ``Result.column``.
 
-    ``control`` holds ``source string, cti bigint, until bigint`` rows; None where nobody can
-    write any. ``identity`` is kept beside the state. What the stages say of themselves is in Spark's reports, under OBSERVED.
+    ``control`` holds rows of CONTROL_DDL; None where nobody can write any. ``identity`` is kept beside the state. What the stages
+    say of themselves is in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
 
@@ -85,11 +85,13 @@ def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
     aggregates = {CombineRule.MAX: F.max, CombineRule.MIN: F.min, CombineRule.SUM: F.sum}
     sources = [r.name for r in program.sources]
     kernels = {h.name: {c.port for c in h.channels} for stage in program.stages for h in stage.hosted}
-    readings = F.from_json(F.col("__body").cast("string"), "map<string,bigint>")
+    readings = F.from_json(F.col("__body").cast("string"), "map<string,string>")
     read = df.withColumn("__read", F.when(F.col("__channel") == READINGS, readings))
-    observed = [
-        aggregates[combine_of(column)](F.col("__read")[column]).alias(column) for column in columns_of(sources, kernels)
-    ]
+    parted = {r.name for r in program.sources if r.source and r.source.policy.progress.columns}
+    observed = []
+    for column in columns_of(sources, kernels, parted):
+        text = F.col("__read")[column]
+        observed.append(aggregates[combine_of(column)](text if is_text(column) else text.cast("bigint")).alias(column))
     return read.observe(OBSERVED, *observed).drop("__read")
 
 

@@ -13,8 +13,8 @@ from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity, identity_differences, read_identity, refuse_other
-from streamq.runtime.readings import LATEST, NO_READINGS, Readings, combine_readings
+from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
+from streamq.runtime.readings import LATEST, NO_READINGS, Reading, Readings, combined
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Checkpoint:
         if not path_exists(self.spark, f"{self.path}/commits/*"):
             return EarlierRuns()
         late: dict[str, int] = {}
-        columns: list[dict[str, int]] = []
+        columns: list[dict[str, Reading]] = []
         reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         for stage in program.stages:
             state = reader.option("operatorId", stage.number).load(self.path)

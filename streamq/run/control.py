@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.time import INFINITY, instant_ticks
+from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from streamq.compiler.staged_plan import StagedPlan
 
-CONTROL_DDL = "source string, cti bigint, until bigint"
+CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint"
 """The columns of the folder's rows; a NULL source stands for every source."""
 
 
@@ -22,12 +22,14 @@ CONTROL_DDL = "source string, cti bigint, until bigint"
 class OutsideCti:
     """A CTI that somebody outside the sources sends: ``table`` is that of its source (None: of every source).
 
-    ``until`` bounds the windows that are reported for lifetimes without an end, where the CTI ends the input.
+    ``until`` bounds the windows that are reported for lifetimes without an end, where the CTI ends the input. Parts of the source
+    that were last heard of before the round ``idle_before`` are idle.
     """
 
     table: str | None
-    cti: int
+    cti: int = MINUS_INFINITY
     until: int | None = None
+    idle_before: int = 0
 
 
 END_OF_INPUT = OutsideCti(None, INFINITY)
@@ -50,7 +52,8 @@ class ControlFolder:
 
     def send(self, spark: SparkSession, message: OutsideCti) -> None:
         """Write a CTI; the query reads it in its next micro-batch."""
-        rows = spark.createDataFrame([(message.table, message.cti, message.until)], CONTROL_DDL)
+        row = (message.table, message.cti, message.until, message.idle_before)
+        rows = spark.createDataFrame([row], CONTROL_DDL)
         rows.coalesce(1).write.mode("append").parquet(self.path)
 
     def has_end(self, spark: SparkSession) -> bool:

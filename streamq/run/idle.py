@@ -1,17 +1,25 @@
 """CTIs for silent sources: after ``idle_after`` by the wall clock a source's progress follows that of the others.
 
+Silent parts of a source are idle after that time, where its policy keeps parts apart: they are told by rounds, the micro-batches
+in which the source has brought any, so that a micro-batch that is repeated after a crash finds the same ones idle.
+
 What no source says needs a way into the checkpoint: such CTIs go through the control folder.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from streamq.run.control import OutsideCti
+from streamq.run.micro_batches import RunHistory
 from streamq.run.progress_log import LOGGER
-from streamq.run.source_status import SourceStatus
+from streamq.run.source_status import SourceStatus, allowed_silence, followers, source_statuses, tables_of
 from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.compiler.program import Program
 
 CHECKS = 4
 """How often a silence is looked at, in the time that a source may be silent."""
@@ -50,20 +58,73 @@ def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, in
     }
 
 
+class RoundLog:
+    """The times at which the rounds of a source were heard, as somebody tells them who looks at its run now and then.
+
+    A round that nobody has seen counts as heard with the next one that somebody has: nothing is idle too early.
+    """
+
+    def __init__(self) -> None:
+        self._seen: list[tuple[int, int]] = []
+
+    def see(self, round: int, heard_at: int) -> None:
+        """Note a round, and when it was heard."""
+        if not self._seen or self._seen[-1][0] < round:
+            self._seen.append((round, heard_at))
+
+    def first_after(self, moment: int) -> int:
+        """Return the number of the first round that was heard after a moment; 0 if none was heard up to then."""
+        while len(self._seen) > 1 and self._seen[1][1] <= moment:
+            del self._seen[0]
+        return self._seen[0][0] + 1 if self._seen and self._seen[0][1] <= moment else 0
+
+
+class Listener:
+    """Somebody with a clock, who knows from a run's history which of its sources, and which parts of them, are silent.
+
+    ``since`` is when it began to listen, in milliseconds since 1970.
+    """
+
+    def __init__(self, program: Program, since: int):
+        self._program, self._since = program, since
+        self._rounds = {relation: RoundLog() for relation in allowed_silence(program)}
+
+    def messages(self, history: RunHistory, now: int) -> list[OutsideCti]:
+        """Return what is to be said now on behalf of silent sources, one message for each."""
+        allowed = allowed_silence(self._program)
+        sources = source_statuses(self._program, history)
+        ctis = ctis_for_silent(sources, allowed, self._since, now, followers(self._program))
+        messages = []
+        for relation, table in tables_of(self._program).items():
+            idle_before = self._idle_before(relation, sources[relation], allowed, now)
+            if relation in ctis or idle_before:
+                messages.append(OutsideCti(table, ctis.get(relation, MINUS_INFINITY), idle_before=idle_before))
+        return messages
+
+    def _idle_before(self, relation: str, source: SourceStatus, allowed: Mapping[str, int], now: int) -> int:
+        """Return the round before which the parts of a source that are idle now were last heard of; 0 if none is idle."""
+        if relation not in allowed or source.quiet_round is None:
+            return 0
+        log = self._rounds[relation]
+        log.see(source.round, max(source.heard_at or 0, self._since))
+        first = log.first_after(now - allowed[relation] // 1_000)
+        return first if source.quiet_round < first else 0
+
+
 class IdleWatch:
     """Looks at a run from time to time, in a thread of its own, and sends CTIs for its silent sources.
 
-    ``look`` returns those CTIs by their sources' tables, and None once the run is over.
+    ``look`` returns what is to be said on behalf of those, and None once the run is over.
     """
 
     def __init__(
         self,
         allowed: Mapping[str, int],
-        look: Callable[[], Mapping[str, int] | None],
+        look: Callable[[], Sequence[OutsideCti] | None],
         send: Callable[[OutsideCti], None],
     ):
         self._look, self._send = look, send
-        self._sent: dict[str, int] = {}
+        self._sent: dict[str | None, tuple[int, int]] = {}
         self._over = threading.Event()
         self._every = min(allowed.values()) / 1e6 / CHECKS
         self._thread = threading.Thread(target=self._run, name="streamq idle sources", daemon=True)
@@ -78,13 +139,14 @@ class IdleWatch:
     def _run(self) -> None:
         while not self._over.wait(self._every):
             try:
-                ctis = self._look()
-                if ctis is None:
+                messages = self._look()
+                if messages is None:
                     return
-                for table, cti in ctis.items():
-                    if self._sent.get(table, MINUS_INFINITY) < cti:
-                        self._send(OutsideCti(table, cti))
-                        self._sent[table] = cti
+                for message in messages:
+                    cti, idle_before = self._sent.get(message.table, (MINUS_INFINITY, 0))
+                    if cti < message.cti or idle_before < message.idle_before:
+                        self._send(message)
+                        self._sent[message.table] = max(cti, message.cti), max(idle_before, message.idle_before)
             except Exception:
                 # nobody waits for this thread; where the run itself has stopped meanwhile there is nothing to tell
                 if not self._over.is_set():

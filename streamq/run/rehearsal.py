@@ -14,14 +14,13 @@ from streamq.run import metrics as reports
 from streamq.run.answers import in_user_form
 from streamq.run.control import END_OF_INPUT, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
-from streamq.run.idle import ctis_for_silent
+from streamq.run.idle import Listener
 from streamq.run.micro_batches import MicroBatch, RunHistory
-from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
-from streamq.runtime.readings import NO_READINGS, count_weights
 from streamq.runtime.result_rows import changelog_rows, upsert_rows
-from streamq.time import TIMESTAMP
+from streamq.runtime.readings import NO_READINGS, weighed
+from streamq.time import MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -79,7 +78,7 @@ class Rehearsal:
         self._arrived = {r.source.table: 0 for r in self.program.sources if r.source}
         self._named = {r.source.shown_name(): r.source.table for r in self.program.sources if r.source}
         self._clock = clock or (lambda: dt.datetime.now(dt.UTC))
-        self._begun: int | None = None
+        self._listener: Listener | None = None
         self.history = RunHistory()
         self._state = RunState.RUNNING
 
@@ -138,20 +137,20 @@ class Rehearsal:
         """The last micro-batch, as ``run.progress`` has it; ``spark`` is empty."""
         return reports.progress_record(self.program, self.history)
 
-    def _ctis_for_silent(self, now: int) -> list[OutsideCti]:
-        """Return the CTIs that silent sources get by their ``idle_after``."""
-        self._begun = now if self._begun is None else self._begun
-        sources, allowed = source_statuses(self.program, self.history), allowed_silence(self.program)
-        ctis = ctis_for_silent(sources, allowed, self._begun, now, followers(self.program))
-        tables = tables_of(self.program)
-        return [OutsideCti(tables[relation], cti) for relation, cti in ctis.items()]
+    def _for_silent(self, now: int) -> list[OutsideCti]:
+        """Return what is said on behalf of sources that are silent by their ``idle_after``."""
+        if self._listener is None:
+            self._listener = Listener(self.program, now)
+        return self._listener.messages(self.history, now)
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
         now = self._clock()
         milliseconds = int(now.timestamp() * 1000)
-        ctis = [*ctis, *self._ctis_for_silent(milliseconds)]
-        deltas = self._local.batch(rows, [(message.table, message.cti) for message in ctis], wall=milliseconds)
-        inserted, retracted = count_weights(deltas)
+        ctis = [*ctis, *self._for_silent(milliseconds)]
+        sent = [(message.table, message.cti) for message in ctis if message.cti != MINUS_INFINITY]
+        idle_before = {message.table: message.idle_before for message in ctis if message.table and message.idle_before}
+        deltas = self._local.batch(rows, sent, wall=milliseconds, idle_before=idle_before)
+        inserted, retracted = weighed(deltas)
         late = dict(sum((Counter(totals) for totals in self._local.totals.values()), Counter[str]()))
         micro_batch = MicroBatch(
             number=self.history.number + 1,

@@ -96,7 +96,7 @@ class Run:
         allowed = allowed_silence(self._program)
         if not allowed or self._launch.trigger.available_now:
             return None
-        return IdleWatch(allowed, lambda: self._watcher.ctis_for_silent_sources(self.query), self._send)
+        return IdleWatch(allowed, lambda: self._watcher.messages_for_silent_sources(self.query), self._send)
 
     def _drain(self, claim: Claim) -> None:
         """Process all that there is; where the input has ended, or is to end now, flush the last windows, too."""

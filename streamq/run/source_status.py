@@ -31,6 +31,10 @@ class SourceStatus:
     and ``heard_at`` are when its CTI last moved and when it last brought events, in milliseconds since 1970. ``late`` counts
     rows by reason. ``progress`` is its policy, ``leader`` the name of the source whose progress it has, if it has not its own.
     ``moved_by`` is what a user calls an item that moves its watermark.
+
+    Of a source whose policy keeps parts of it apart: ``round`` is the number of the last micro-batch in which one was heard of,
+    ``quiet_round`` the one in which that part was last heard of that has been silent for longest, and ``straggler`` the part that
+    holds its CTI back, by its own, ``straggler_cti``.
     """
 
     name: str
@@ -46,6 +50,10 @@ class SourceStatus:
     late: Mapping[str, int] = field(default_factory=dict)
     leader: str | None = None
     moved_by: str = "row"
+    round: int = 0
+    quiet_round: int | None = None
+    straggler: str | None = None
+    straggler_cti: int | None = None
 
     @property
     def events(self) -> int:
@@ -114,6 +122,10 @@ def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> Sou
         late={reason: history.late.get(f"{name}|{reason}", 0) for reason in reasons},
         leader=next(iter(leaders), None),
         moved_by=relation.source.items.mover,
+        round=readings.round or 0,
+        quiet_round=readings.quiet_round,
+        straggler=readings.straggler,
+        straggler_cti=readings.straggler_cti,
     )
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from streamq.errors import CodeLine
 from streamq.run.checkpoint import Checkpoint, EarlierRuns
-from streamq.run.idle import ctis_for_silent
-from streamq.run.metrics import progress_line
+from streamq.run.control import OutsideCti
+from streamq.run.idle import Listener
+from streamq.run.metrics import line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.oddities import warn_of_units
-from streamq.run.source_status import allowed_silence, followers, source_statuses, tables_of
+from streamq.run.source_status import source_statuses
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -46,6 +47,7 @@ class Watcher:
 
     def __post_init__(self) -> None:
         self._history = RunHistory(late={} if self.earlier is None else self.earlier.late)
+        self._listener = Listener(self.program, self.begun)
         self._has_warned = False
         self._lock = threading.RLock()
 
@@ -72,15 +74,11 @@ class Watcher:
                 self._warn_of_units()
             return self._history
 
-    def ctis_for_silent_sources(self, query: StreamingQuery) -> Mapping[str, int] | None:
-        """Return the CTIs to send on behalf of sources that are silent, by their tables; None once the query has stopped."""
+    def messages_for_silent_sources(self, query: StreamingQuery) -> Sequence[OutsideCti] | None:
+        """Return what to send on behalf of sources that are silent; None once the query has stopped."""
         if not query.isActive:
             return None
-        sources = source_statuses(self.program, self.own_micro_batches(query))
-        allowed = allowed_silence(self.program)
-        ctis = ctis_for_silent(sources, allowed, self.begun, milliseconds_now(), followers(self.program))
-        tables = tables_of(self.program)
-        return {tables[relation]: cti for relation, cti in ctis.items()}
+        return self._listener.messages(self.own_micro_batches(query), milliseconds_now())
 
     def _add(self, micro_batch: MicroBatch) -> None:
         """Add a micro-batch to the history and, if it is new, write its line to the progress log."""

@@ -205,7 +205,7 @@ def source_packer(
 def control_packer(
     sources: dict[str, str], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Control rows ``source string (NULL: all), cti bigint, until bigint`` as progress for every bucket.
+    """Control rows ``source string (NULL: all), cti bigint, until bigint, idle_before bigint`` as progress for every bucket.
 
     ``sources`` leads from a source's name to its relation.
     """
@@ -215,7 +215,7 @@ def control_packer(
         for batch in batches:
             for row in batch.to_pylist():
                 messages += [
-                    Message(r, c=row["cti"], until=row["until"])
+                    Message(r, c=row["cti"], until=row["until"], idle_before=row["idle_before"] or 0)
                     for name, r in sources.items()
                     if row["source"] in (None, name)
                 ]

@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-from streamq.runtime.arithmetic import INTEGERS
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.starts import StartSummary, merge_summaries
@@ -37,7 +36,7 @@ class Message:
     """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
 
     starts: of a source, those of its rows; reach: how far it has come, where c and W do not say so; parts: what its policy takes
-    of its rows besides.
+    of its rows besides; idle_before: parts last heard of before this round are idle.
     """
 
     relation: str
@@ -50,6 +49,7 @@ class Message:
     starts: StartSummary | None = None
     reach: int = MINUS_INFINITY
     parts: list[Any] = field(default_factory=list)
+    idle_before: int = 0
 
     @property
     def finite_c(self) -> int:
@@ -80,6 +80,7 @@ def merge_messages(a: Message, b: Message) -> Message:
         starts=merge_summaries(a.starts, b.starts),
         reach=max(a.furthest, b.furthest),
         parts=[*a.parts, *b.parts],
+        idle_before=max(a.idle_before, b.idle_before),
     )
 
 
@@ -105,6 +106,7 @@ class RelationClock:
         self.held = values.setdefault(relation, {**unheard, "by": {}, "until": None})
         self.senders, self.policy = senders, policy
         self._parts: list[Any] = []
+        self._idle_before = 0
 
     @property
     def c(self) -> int:
@@ -116,11 +118,8 @@ class RelationClock:
 
     @property
     def promise(self) -> int:
-        """The greatest finite CTI that has arrived, or that a source has once no part of it is waited for."""
-        by_start = None
-        if self.policy is not None and self.w != MINUS_INFINITY:
-            by_start = self.policy.cti_of_start(self.w, INTEGERS)
-        return max(int(self.held["promise"]), MINUS_INFINITY if by_start is None else by_start)
+        """The greatest finite CTI that has arrived, or that it has once no part of it is waited for."""
+        return int(self.held["promise"])
 
     @property
     def reach(self) -> int:
@@ -160,12 +159,13 @@ class RelationClock:
         if message.until is not None:
             self.held["until"] = message.until
         self.held["w"] = max(self.held["w"], message.w)
-        self.held["promise"] = max(self.held["promise"], message.finite_c)
+        self.held["promise"] = max(self.promise, message.finite_c)
         # the c and W that a stage speaks of are those of the level of consistency
         self.reach_at_least(message.reach if self.policy is None else message.furthest)
         if self.policy is not None:
             self.held["c"] = max(self.held["c"], message.c)
             self._parts += message.parts
+            self._idle_before = max(self._idle_before, message.idle_before)
             return
         by = self.held["by"]
         by[str(message.sender)] = max(by.get(str(message.sender), MINUS_INFINITY), message.c)
@@ -177,5 +177,6 @@ class RelationClock:
         assert self.policy is not None
         if self.policy.columns:
             state = self.held.setdefault("parts", {})
-            self.policy.keep(state, self._parts)
+            self.policy.keep(state, self._parts, self._idle_before)
             self.held["c"] = max(self.held["c"], self.policy.cti_of_state(state))
+            self.held["promise"] = max(self.promise, self.policy.greatest_cti(state))

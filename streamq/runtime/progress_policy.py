@@ -74,17 +74,26 @@ class ProgressPolicy(ABC):
         """
         raise NotImplementedError(f"{type(self).__name__} reads no columns")
 
-    def keep(self, state: dict[str, Any], parts: Sequence[Any]) -> None:
+    def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
         """Put what ``part`` has returned in the tasks of a micro-batch into the state.
 
         The state goes from micro-batch to micro-batch as JSON. It is called once a micro-batch, with no parts where the source
-        has brought nothing.
+        has brought nothing. Micro-batches with parts are its rounds, numbered from 1 on: what was last heard of before the round
+        ``idle_before`` is idle, as somebody with a clock says, who knows of rounds by ``readings``; 0: nothing is.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
     def cti_of_state(self, state: Mapping[str, Any]) -> int:
         """Return the CTI by all that is kept, once every task of a micro-batch has been heard."""
         return MINUS_INFINITY
+
+    def greatest_cti(self, state: Mapping[str, Any]) -> int:
+        """Return the CTI by all that is kept if no part of the source is waited for: how far its progress has come."""
+        return MINUS_INFINITY
+
+    def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return what is reported of the parts of a source: ``round`` to ``straggler_cti`` of ``SourceReadings``, by name."""
+        return {}
 
     # what is said of it
 

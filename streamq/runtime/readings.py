@@ -1,4 +1,4 @@
-"""What a stage reports of itself in every micro-batch, as plain numbers: readings of its sources and of its kernels.
+"""What a stage reports of itself in every micro-batch, as plain numbers and texts: readings of its sources and of its kernels.
 
 Each reading is a running total or an instant, so that the latest one is enough. All of them are read off what the stage has in
 its hands anyway. Spark observes each as a column called ``reading|relation``.
@@ -6,7 +6,7 @@ its hands anyway. Spark observes each as a column called ``reading|relation``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -28,6 +28,8 @@ LATEST = "latest_readings"
 TALLIES = "tallies"
 """The name, before the stage's number, under which a bucket's state has the running totals of sources and kernels."""
 
+Reading = int | str
+
 ARRIVED = "arrived"
 """The reading of a kernel's port, before the port's number: the deltas that have reached it."""
 
@@ -43,15 +45,11 @@ class CombineRule(StrEnum):
     """Each bucket reads of its own rows."""
 
 
-_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[int]], int]] = {
-    CombineRule.MAX: max,
-    CombineRule.MIN: min,
-    CombineRule.SUM: sum,
-}
+_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {CombineRule.MAX: max, CombineRule.MIN: min, CombineRule.SUM: sum}
 
 
-def _reading(combine: CombineRule) -> Any:
-    return field(default=None, metadata={"combine": combine})
+def _reading(combine: CombineRule, **others: bool) -> Any:
+    return field(default=None, metadata={"combine": combine, **others})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +69,14 @@ class SourceReadings:
     least_start: int | None = _reading(CombineRule.MIN)
     middle_start: int | None = _reading(CombineRule.MAX)
     """A start in the middle of the last rows."""
+    round: int | None = _reading(Combine.MAX, of_parts=True)
+    """The number of the last micro-batch in which a policy that keeps parts of it apart has heard of one, from 1 on."""
+    quiet_round: int | None = _reading(Combine.MIN, of_parts=True)
+    """The round in which the part was last heard of that has been silent for longest."""
+    straggler: str | None = _reading(Combine.MAX, of_parts=True, is_text=True)
+    """The part that holds its CTI back, as people call it."""
+    straggler_cti: int | None = _reading(Combine.MAX, of_parts=True)
+    """The CTI that this part makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +106,8 @@ _COMBINE: Mapping[str, CombineRule] = {
     ARRIVED: CombineRule.SUM,
     **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
+_TEXTS = {f.name for f in fields(SourceReadings) if f.metadata.get("is_text")}
+_OF_PARTS = [f.name for f in fields(SourceReadings) if f.metadata.get("of_parts")]
 _OF_SOURCES = [f.name for f in fields(SourceReadings)]
 _OF_KERNELS = [f.name for f in fields(KernelReadings) if f.name != ARRIVED]
 
@@ -122,9 +130,9 @@ class Readings:
         """Return the readings of a kernel; empty ones where it has none."""
         return self.of_kernels.get(relation, KernelReadings())
 
-    def columns(self) -> dict[str, int]:
+    def columns(self) -> dict[str, Reading]:
         """Return the readings as columns ``reading|relation``, those that are None left out."""
-        columns: dict[str, int] = {}
+        columns: dict[str, Reading] = {}
         named: list[tuple[str, Any, list[str]]] = [
             (name, source, _OF_SOURCES) for name, source in self.of_sources.items()
         ]
@@ -137,9 +145,9 @@ class Readings:
         return columns
 
     @staticmethod
-    def from_columns(columns: Mapping[str, int | None]) -> Readings:
+    def from_columns(columns: Mapping[str, Any]) -> Readings:
         """Return the readings that stand in columns ``reading|relation``."""
-        by_source: dict[str, dict[str, int]] = {}
+        by_source: dict[str, dict[str, Any]] = {}
         by_kernel: dict[str, dict[str, int]] = {}
         arrived: dict[str, dict[int, int]] = {}
         for column, value in columns.items():
@@ -163,9 +171,9 @@ NO_READINGS = Readings()
 """What stages report before their first micro-batch."""
 
 
-def combine_readings(columns_of_buckets: Iterable[Mapping[str, int]]) -> Readings:
+def combined(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:
     """Return the readings of several buckets, each given as columns, as one."""
-    values: dict[str, list[int]] = {}
+    values: dict[str, list[Reading]] = {}
     for columns in columns_of_buckets:
         for column, value in columns.items():
             values.setdefault(column, []).append(value)
@@ -177,10 +185,21 @@ def combine_of(column: str) -> CombineRule:
     return _COMBINE[column.partition("|")[0].partition(" ")[0]]
 
 
-def columns_of(sources: Iterable[str], ports: Mapping[str, Iterable[int]]) -> list[str]:
-    """Return all columns that stages over these sources, and with these ports of kernels, by kernel, can have."""
+def is_text(column: str) -> bool:
+    """Return True if a column's values are texts, not numbers."""
+    return column.partition("|")[0] in _TEXTS
+
+
+def columns_of(
+    sources: Iterable[str], ports: Mapping[str, Iterable[int]], parted: Container[str] = frozenset()
+) -> list[str]:
+    """Return all columns that stages over these sources, and with these ports of kernels, by kernel, can have.
+
+    ``parted`` are the sources whose progress policies keep parts of them apart.
+    """
+    names = {source: [n for n in _OF_SOURCES if source in parted or n not in _OF_PARTS] for source in sources}
     return [
-        *(f"{name}|{source}" for source in sources for name in _OF_SOURCES),
+        *(f"{name}|{source}" for source, some in names.items() for name in some),
         *(f"{name}|{kernel}" for kernel in ports for name in _OF_KERNELS),
         *(f"{ARRIVED} {port}|{kernel}" for kernel, numbers in ports.items() for port in numbers),
     ]
@@ -199,11 +218,12 @@ def source_columns(
     starts: StartSummary | None,
     refused: int,
     now: int,
-) -> dict[str, int]:
+    of_parts: Mapping[str, Reading],
+) -> dict[str, Reading]:
     """Return the readings of a source in a micro-batch as columns; ``tally`` keeps totals and instants from one to the next.
 
     ``starts`` are those of the events it has brought, ``refused`` counts its rows that are no events, and ``now`` is the time
-    of day in milliseconds.
+    of day in milliseconds. ``of_parts`` are readings of the parts that its policy keeps apart.
     """
     new_rows = refused
     if has_moved:
@@ -214,7 +234,7 @@ def source_columns(
         tally |= {"heard_at": now, "least_start": least, "middle_start": starts.middle}
     if new_rows:
         tally["rows"] = tally.get("rows", 0) + new_rows
-    readings = {"cti": cti, "watermark": watermark, "new_rows": new_rows, **tally}
+    readings = {"cti": cti, "watermark": watermark, "new_rows": new_rows, **tally, **of_parts}
     return {f"{name}|{relation}": value for name, value in readings.items()}
 
 

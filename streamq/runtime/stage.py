@@ -24,8 +24,8 @@ from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import LevelProgress, Message, RelationClock, decode_messages, encode_messages
 from streamq.runtime.progress_map import ProgressMap, map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.readings import LATEST, TALLIES, kernel_columns, source_columns
-from streamq.runtime.starts import merge_summaries
+from streamq.runtime.readings import LATEST, TALLIES, Reading, kernel_columns, source_columns
+from streamq.runtime.starts import joined
 from streamq.time import INFINITY
 
 
@@ -316,11 +316,11 @@ class Stage:
 
     # readings
 
-    def _readings(self, turn: _BucketRun, wall: int) -> dict[str, int]:
+    def _readings(self, turn: _Turn, wall: int) -> dict[str, Reading]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
         # every bucket hears the same of the sources, so one of them reports it
         tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
-        columns: dict[str, int] = {}
+        columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if turn.bucket == 0 else ():
             messages = [message for message in turn.messages if message.relation == source]
             columns |= source_columns(
@@ -332,6 +332,7 @@ class Stage:
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
+                of_parts=self.sources[source].readings(turn.clocks[source].held.get("parts", {})),
             )
         for hosted, arrivals, output in turn.outputs:
             scopes = [turn.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]

@@ -174,7 +174,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
     start()
     for until in last if control else ():
         spark = next(iter(query.tables.values())).sparkSession
-        row = (None, INFINITY, instant_ticks(until, query.plan.schema.axis))
+        row = (None, INFINITY, instant_ticks(until, query.plan.schema.axis), None)
         spark.createDataFrame([row], CONTROL_DDL).coalesce(1).write.mode("append").parquet(control)
         start()
 
