@@ -1,15 +1,30 @@
-"""CTIs that follow from the greatest start: ``cti(greatest start - delay)``, in steps."""
+"""CTIs that follow from the greatest start, of a source or of each partition: ``cti(greatest start - delay)``, in steps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
-from streamq.errors import PlanError, sentence
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.errors import PlanError, column_names, sentence
 from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
+from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.event import LE
+from streamq.runtime.partition_starts import (
+    ROUND,
+    as_text,
+    from_text,
+    furthest_behind,
+    greatest_starts,
+    heard_in,
+    without_idle,
+)
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import Arithmetic, Number
-from streamq.time import TIMESTAMP, Duration, length, show_duration, ticks
+from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_duration, ticks
 
 
 @dataclass(frozen=True)
@@ -40,6 +55,7 @@ class GeneratedCtis(ProgressPolicy):
     def shown(self, axis: str) -> str:
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0, "max_ahead": self.max_ahead}
         shown = [f"{name}={show_duration(n, axis)}" for name, n in lengths.items() if n]
+        shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
         return f"generate({', '.join(shown)})"
 
@@ -61,10 +77,79 @@ class GeneratedCtis(ProgressPolicy):
         )
 
 
+@dataclass(frozen=True)
+class PartitionCtis(GeneratedCtis):
+    """The least over partitions, the rows of equal columns ``per``, of the CTI that the greatest start of each makes.
+
+    Idle partitions are forgotten; once all are, the CTI is that of the greatest start. The state has the number of rounds and the
+    greatest start, and of the other partitions their table, the least start, whose that is, and the longest silence.
+    """
+
+    per: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        return self.per
+
+    def cti_at_rest(self, start: int) -> int:
+        return self._cti(start)
+
+    def part(self, items: pa.Table) -> str:
+        return as_text(greatest_starts(items, self.per))
+
+    def keep(self, state: dict[str, Any], parts: Sequence[str], idle_before: int) -> None:
+        if state.get("per") != [*self.per]:
+            # an earlier run may have had other partitions, or none
+            state.clear()
+            state |= {"per": [*self.per], "round": 0, "greatest": None, **_NO_PARTITIONS}
+        if parts:
+            kept = [] if state["starts"] is None else [from_text(state["starts"])]
+            state["round"] += 1
+            starts = heard_in(state["round"], [from_text(part) for part in parts], kept, self.per)
+            latest = pc.max(starts.column(LE)).as_py()
+            state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
+        elif state["starts"] is None or idle_before <= state["quiet_round"]:
+            return
+        else:
+            starts = from_text(state["starts"])
+        self._set_partitions(state, without_idle(starts, idle_before))
+
+    def _set_partitions(self, state: dict[str, Any], starts: pa.Table) -> None:
+        """Put the partitions that are not idle into the state, and what is asked of them after each micro-batch."""
+        state |= _NO_PARTITIONS
+        if starts.num_rows:
+            state |= {
+                "starts": as_text(starts),
+                "least": pc.min(starts.column(LE)).as_py(),
+                "quiet_round": pc.min(starts.column(ROUND)).as_py(),
+                "straggler": furthest_behind(starts, self.per),
+            }
+
+    def cti_of_state(self, state: Mapping[str, Any]) -> int:
+        return self.greatest_cti(state) if state["least"] is None else self._cti(state["least"])
+
+    def greatest_cti(self, state: Mapping[str, Any]) -> int:
+        return MINUS_INFINITY if state["greatest"] is None else self._cti(state["greatest"])
+
+    def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
+        readings = {"round": state["round"]}
+        if state["least"] is not None:
+            readings |= {name: state[name] for name in ("quiet_round", "straggler")}
+            readings["straggler_cti"] = self._cti(state["least"])
+        return readings
+
+    def _cti(self, start: int) -> int:
+        return int(self.cti_of_start(start, INTEGERS))
+
+
+_NO_PARTITIONS: Mapping[str, Any] = {"starts": None, "least": None, "quiet_round": None, "straggler": None}
+
+
 def generate(
     delay: Duration = 0,
     *,
     every: Duration | None = None,
+    per: str | Sequence[str] | None = None,
     idle_after: Duration | None = None,
     max_ahead: Duration | None = None,
 ) -> ProgressArgument:
@@ -74,11 +159,22 @@ def generate(
     source is; what comes later than that is *late*. ``every``: CTIs at whole multiples only, for fewer of them.
     ``idle_after``: a source that has brought no row for so long, by the wall clock, in a run that goes on, holds nobody back
     any more: it has the CTI of those that do speak, and where none does, the greatest start of all; what it
-    says behind that is late. It is a time by the clock, as "1 minute", on any axis. ``max_ahead``:
-    in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's ``invalid``),
-    for one such row would drag progress along and make all others late; timestamps only. Raises TimeError for what is no
-    duration, PlanError for a negative ``delay`` or ``max_ahead`` and for an ``every`` or ``idle_after`` that is not positive; the
-    source raises TimeError for a unit that does not fit its time axis.
+    says behind that is late. It is a time by the clock, as "1 minute", on any axis.
+
+    ``per``: columns whose values tell partitions of the source apart, as the devices that send its rows: each is in order
+    within ``delay``, while one may be far behind another. The CTI is ``cti(greatest start - delay)`` of the partition that is
+    furthest behind. NULLs are equal, as in keys. A partition counts from its first row on: what it brings behind the CTI is late,
+    and the CTI stays where it is until the partition has come so far. One that has brought no row for ``idle_after`` is idle: it
+    holds nobody back and is forgotten, so it comes back as a new one. The run looks at its clock four times in ``idle_after``,
+    so that is up to half as long again; in a ``writeStream`` of your own nobody looks. Once all are idle, the CTI is
+    ``cti(greatest start of all - delay)``.
+
+    ``max_ahead``: in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's
+    ``invalid``), for one such row would drag progress along and make all others late; timestamps only.
+
+    Raises TimeError for what is no duration, PlanError for a negative ``delay`` or ``max_ahead`` and for an ``every`` or ``idle_after`` that is not positive; the
+    source raises TimeError for a unit that does not fit its time axis, UnknownColumn for a column that it has not, or takes its
+    times from, and TypeMismatch for one of maps.
     """
     rest = {"every": every, "idle_after": idle_after, "max_ahead": max_ahead}
     durations = {"delay": delay, **{name: duration for name, duration in rest.items() if duration is not None}}
@@ -87,20 +183,25 @@ def generate(
         if length(duration, "generate") < least:
             wrong = f"{name} is {'no length of time' if least else 'negative'}"
             raise PlanError(sentence("generate", wrong, f"found {duration!r}"))
+    partitions = None if per is None else column_names(per, "generate", "per")
+    if partitions is not None and (not partitions or len({*partitions}) < len(partitions)):
+        raise PlanError(sentence("generate", "per takes different columns, one at least", f"found {per!r}"))
     silence = None if idle_after is None else ticks(idle_after, TIMESTAMP, "generate")
 
     def policy(axis: str) -> ProgressPolicy:
         if max_ahead is not None and axis != TIMESTAMP:
             wrong = "max_ahead goes by the wall clock, which takes timestamps"
             raise PlanError(sentence("generate", wrong, f"the axis is {axis}"))
-        return GeneratedCtis(
+        of_source = GeneratedCtis(
             delay=ticks(delay, axis, "generate"),
             every=1 if every is None else ticks(every, axis, "generate"),
             max_ahead=None if max_ahead is None else ticks(max_ahead, axis, "generate"),
             idle_after=silence,
         )
+        return of_source if partitions is None else PartitionCtis(**asdict(of_source), per=partitions)
 
     shown = [f"{name}={duration!r}" for name, duration in durations.items() if duration]
+    shown += [] if per is None else [f"per={per!r}"]
     return ProgressArgument(f"generate({', '.join(shown)})", policy)
 
 

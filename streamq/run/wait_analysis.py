@@ -332,7 +332,7 @@ class WaitAnalysis:
     def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
         """Return the row of a source that has it come as far as ``t``, and why that one."""
         starts: list[int] = []
-        policy = ""
+        policy = place = ""
         if t is not None and not until_final:
             starts = [t + (self.level.block or 0)]
         elif t is not None:
@@ -343,8 +343,10 @@ class WaitAnalysis:
                 starts.append(start)
                 lengths = source.progress.lengths(self.axis)
                 policy = f" ({lengths})" if lengths and start == min(starts) else ""
+                if source.straggler is not None and start == min(starts):
+                    place = f" in {source.straggler}, and in any other partition that is behind"
         if starts:
-            return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}"
+            return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}{place}"
         if source.progress.lag == INFINITY and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {instant_text(t, self.axis)} or later")
         return f"a {source.moved_by} of {source.name}"

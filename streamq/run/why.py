@@ -60,6 +60,8 @@ class Why:
             "proviso": wait.proviso or None,
             "source": None if wait.source is None else wait.source.name,
             "since": None if wait.source is None else iso_time_of_day(wait.source.moved_at),
+            "partition": None if wait.source is None else wait.source.straggler,
+            **instant_fields("partition_cti", None if wait.source is None else wait.source.straggler_cti, self.axis),
             "release": list(wait.release),
         }
 
@@ -95,8 +97,12 @@ class Why:
         if source.moved_at is not None:
             at = moment_of(source.moved_at)
             moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
-        cti, watermark = instant_text(source.cti, self.axis), instant_text(source.watermark, self.axis)
-        return f"{source.name}: CTI {cti}, greatest start {watermark}{moved}"
+        held = ""
+        if source.straggler_cti is not None:
+            held = f"; furthest behind is {source.straggler}, with CTI {shown(source.straggler_cti, self.axis)}"
+            held += "" if source.progress.allowed_silence else " (idle_after in sq.generate lets a silent one pass)"
+        stands = f"CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}"
+        return f"{source.name}: {stands}{moved}{held}"
 
     def __str__(self) -> str:
         return "\n".join(self._lines())

@@ -1,0 +1,56 @@
+"""The greatest start of each partition of a source, as a table of a row a partition that travels as text.
+
+All of it is Arrow: there may be tens of thousands of partitions, and every bucket keeps them.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode, b64encode
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.columnar import concat, decode_small, encode_small, group, ints, with_column
+from streamq.runtime.event import LE
+from streamq.runtime.rendering import python_rows
+
+ROUND = "__round"
+"""The column of the round in which a partition was last heard of."""
+
+
+def greatest_starts(items: pa.Table, per: Sequence[str]) -> pa.Table:
+    """Return the greatest start of each partition of some items: the columns ``per`` and ``__le``."""
+    # rebuilt, for tables of several tasks are put together and must agree in what they say of NULLs
+    columns = pa.table({name: items.column(name) for name in (*per, LE)})
+    return group(columns, per, {LE: (LE, "max")})
+
+
+def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
+    """Return the partitions that are kept with those heard of in a round, which are in ``starts``."""
+    heard = [with_column(table, ROUND, pa.array([round] * table.num_rows, pa.int64())) for table in starts]
+    # a session of another time zone has other types of instants
+    together = concat([*heard, *(table.cast(heard[0].schema) for table in kept)])
+    return group(together, per, {LE: (LE, "max"), ROUND: (ROUND, "max")})
+
+
+def without_idle(starts: pa.Table, idle_before: int) -> pa.Table:
+    """Return the partitions that were heard of in a round or later."""
+    return starts.filter(pc.greater_equal(starts.column(ROUND), idle_before))
+
+
+def furthest_behind(starts: pa.Table, per: Sequence[str]) -> str:
+    """Return the values of the partition with the least start, as people read them: ``device='d7'``."""
+    at = int(ints(starts, LE).argmin())
+    (row,) = python_rows(starts.select(per).slice(at, 1))
+    return ", ".join(f"{name}={value!r}" for name, value in row.items())
+
+
+def as_text(starts: pa.Table) -> str:
+    """Return a table as text."""
+    return b64encode(encode_small(starts)).decode("ascii")
+
+
+def from_text(text: str) -> pa.Table:
+    """Return the table of :func:`as_text`."""
+    return decode_small(b64decode(text))
