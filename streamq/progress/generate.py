@@ -172,9 +172,9 @@ def generate(
     ``max_ahead``: in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's
     ``invalid``), for one such row would drag progress along and make all others late; timestamps only.
 
-    Raises TimeError for what is no duration, PlanError for a negative ``delay`` or ``max_ahead`` and for an ``every`` or ``idle_after`` that is not positive; the
-    source raises TimeError for a unit that does not fit its time axis, UnknownColumn for a column that it has not, or takes its
-    times from, and TypeMismatch for one of maps.
+    Raises TimeError for what is no duration, PlanError for a negative ``delay`` or ``max_ahead``, for an ``every`` or
+    ``idle_after`` that is not positive, and for a ``per`` without columns. The source raises TimeError for a unit that does not
+    fit its time axis, UnknownColumn for a column that it has not, or takes its times from, and TypeMismatch for one of maps.
     """
     rest = {"every": every, "idle_after": idle_after, "max_ahead": max_ahead}
     durations = {"delay": delay, **{name: duration for name, duration in rest.items() if duration is not None}}

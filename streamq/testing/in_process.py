@@ -22,6 +22,8 @@ from streamq.errors import PlanError
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
 from streamq.plan.node import nodes
 from streamq.policies import Level
+from streamq.run.idle import Listener
+from streamq.run.micro_batches import RunHistory
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.arrival import is_event
@@ -29,8 +31,9 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
-from streamq.testing.expectation import Expectation, expectation, promises
-from streamq.testing.late_output import check_set_aside
+from streamq.testing.expectation import Expectation, count_key, expectation, promises
+from streamq.testing.late_output import check_late_output
+from streamq.testing.progress.room import MINUTE
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits
 from streamq.testing.timeline import interval, shown
@@ -84,8 +87,14 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     run = LocalRun(next(programs), static=case.static)
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
-    for batch, ctis in zip(case.batches, promised, strict=True):
-        out.append(_checked(run, case.axis, partial(run.batch, batch, ctis)))
+    listener = Listener(compiled[0], since=0)
+    for number, (batch, ctis) in enumerate(zip(case.batches, promised, strict=True)):
+        wall = number * MINUTE // 1_000
+        # of a source that is silent as a whole the others' rows say nothing here
+        messages = listener.messages(RunHistory(readings=run.readings), wall)
+        idle_before = {message.table: message.idle_before for message in messages if message.table}
+        step = partial(run.batch, batch, ctis, wall=wall, idle_before=idle_before)
+        out.append(_checked(run, case.axis, step))
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(_checked(run, case.axis, partial(run.finish, case.until)))

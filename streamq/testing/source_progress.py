@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from streamq.operators import Source
+from streamq.plan.folding import fold
+from streamq.plan.node import Node
 from streamq.testing.arrival import Item, brings_start, is_event, start_of
 from streamq.testing.case import Case
 from streamq.testing.progress.room import leader_of, room_of
@@ -55,13 +58,13 @@ def source_reaches(
     sources = case.sources
     w = dict.fromkeys(sources, MINUS_INFINITY)
     own = dict.fromkeys(sources, MINUS_INFINITY)
-    brought: dict[str, list[Item]] = {name: [] for name in sources}
+    brought: dict[str, list[list[Item]]] = {name: [] for name in sources}
     counts = dict.fromkeys(sources, MINUS_INFINITY)
     reaches = [{name: Reach() for name in sources}]
     for batch, ctis, most in zip(batches, promises, itertools.cycle(remember), strict=False):
         for name, source in sources.items():
             items = [item for of, item in batch if of == name and is_event(item)]
-            brought[name] += items
+            brought[name].append(items)
             w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
             derived = room_of(source).cti_after(source.policy.progress, brought[name])
             sent = [c for of, c in ctis if of in (None, name)]
@@ -81,10 +84,22 @@ def source_reaches(
     return reaches
 
 
+def timeless(case: Case) -> Case:
+    """Return a case whose sources make progress as they do while no time passes by the clock."""
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        if not isinstance(node, Source):
+            return node.with_children(inputs)
+        progress = room_of(node).timeless(node.policy.progress)
+        return replace(node, policy=replace(node.policy, progress=progress))
+
+    return replace(case, plan=fold(case.plan, visit))
+
+
 def _leader(sources: Mapping[str, Source], name: str) -> str:
     """The source at the end of the chain of ``follow``: the one whose progress a source has."""
     leader = leader_of(sources[name])
     return name if leader is None else _leader(sources, leader)
 
 
-__all__ = ["Promises", "limits", "micro_batches", "source_reaches"]
+__all__ = ["Promises", "limits", "micro_batches", "source_reaches", "timeless"]

@@ -17,8 +17,12 @@ class GenerateRoom(ProgressRoom[GeneratedCtis]):
         return None if start is None else (start - policy.delay) // policy.every * policy.every
 
     def written(self, policy: GeneratedCtis, axis: str) -> str:
+        return f"sq.generate({', '.join(self.arguments(policy, axis))})"
+
+    def arguments(self, policy: GeneratedCtis, axis: str) -> list[str]:
+        """Return the arguments that a user writes, those left out that have their defaults."""
         arguments = [duration(policy.delay, axis)] if policy.delay else []
         arguments += [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
         arguments += [] if policy.idle_after is None else [f"idle_after={duration(policy.idle_after, TIMESTAMP)}"]
         arguments += [] if policy.max_ahead is None else [f"max_ahead={duration(policy.max_ahead, axis)}"]
-        return f"sq.generate({', '.join(arguments)})"
+        return arguments

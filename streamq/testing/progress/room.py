@@ -14,6 +14,9 @@ from streamq.testing.arrival import Item, brings_start, start_of
 
 P = TypeVar("P", bound=ProgressPolicy)
 
+MINUTE = 60_000_000
+"""Microseconds that pass by the clock with each micro-batch in-process."""
+
 
 class ProgressRoom(ABC, Generic[P]):
     """One progress policy, from docs/concepts.md; a subclass is registered by being there."""
@@ -28,11 +31,19 @@ class ProgressRoom(ABC, Generic[P]):
     def cti(self, policy: P, start: int | None, cti: int | None) -> int | None:
         """Return the CTI made of the greatest start and the greatest CTI so far, each None if there was none."""
 
-    def cti_after(self, policy: P, items: Sequence[Item]) -> int | None:
-        """Return the CTI that a source makes of the items that it has brought so far, all of which are events or CTIs."""
+    def cti_after(self, policy: P, micro_batches: Sequence[Sequence[Item]]) -> int | None:
+        """Return the CTI that a source makes of what it has brought so far, items that are events or CTIs.
+
+        One that it has made before may be greater, and stays.
+        """
+        items = [item for items in micro_batches for item in items]
         starts = [start_of(item) for item in items if brings_start(item)]
         ctis = [start_of(item) for item in items if item.kind == CTI]
         return self.cti(policy, max(starts, default=None), max(ctis, default=None))
+
+    def timeless(self, policy: P) -> P:
+        """Return the policy as it is while no time passes by the clock: nothing is ever idle."""
+        return policy
 
     @abstractmethod
     def written(self, policy: P, axis: str) -> str:
