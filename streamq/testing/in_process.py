@@ -87,14 +87,15 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     run = LocalRun(next(programs), static=case.static)
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
-    listener = Listener(compiled[0], since=0)
+    listener, history = Listener(compiled[0], since=0), RunHistory()
     for number, (batch, ctis) in enumerate(zip(case.batches, promised, strict=True)):
         wall = number * MINUTE // 1_000
         # of a source that is silent as a whole the others' rows say nothing here
-        messages = listener.messages(RunHistory(readings=run.readings), wall)
+        messages = listener.messages(history, wall)
         idle_before = {message.table: message.idle_before for message in messages if message.table}
         step = partial(run.batch, batch, ctis, wall=wall, idle_before=idle_before)
         out.append(_checked(run, case.axis, step))
+        history = RunHistory(readings=run.readings or history.readings)
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(_checked(run, case.axis, partial(run.finish, case.until)))

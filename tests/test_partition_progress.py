@@ -1,0 +1,219 @@
+"""Progress per partition: the CTI is that of the partition furthest behind, those left out that are idle."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.errors import PlanError, TypeMismatch, UnknownColumn
+from streamq.plan.node import numbered
+from streamq.run.idle import Listener, RoundLog
+from streamq.run.micro_batches import RunHistory
+from streamq.run.rehearsal import Rehearsal
+from streamq.runtime.event import LE
+from streamq.time import MINUS_INFINITY
+from tests.programs import compiled
+
+SCHEMA = pa.schema([("at", pa.int64()), ("d", pa.float64()), ("zone", pa.string())])
+Row = tuple[int, float | None, str | None]
+DEVICES = [(d, zone) for d in (0.0, -0.0, 1.5, math.nan, None) for zone in ("x", None)]
+
+
+def cars(**arguments: Any) -> sq.Stream:
+    progress = sq.generate(2, per=["d", "zone"], **arguments)
+    return sq.points(SCHEMA.empty_table(), time="at", name="cars", progress=progress)
+
+
+def table(rows: list[Row]) -> pa.Table:
+    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(SCHEMA.names)}, schema=SCHEMA)
+
+
+def key(row: Row) -> Any:
+    """A partition, as Python compares it."""
+    _, d, zone = row
+    return "nan" if d is not None and math.isnan(d) else d, zone
+
+
+def run_of(query: sq.Stream, buckets: int = 1) -> LocalRun:
+    return LocalRun(compiled(numbered(query.plan)[0], OutputForm.FINAL, buckets=buckets))
+
+
+ROWS = st.tuples(st.integers(-5, 60), st.sampled_from(DEVICES)).map(lambda drawn: (drawn[0], *drawn[1]))
+
+
+@given(
+    batches=st.lists(st.lists(ROWS, max_size=4), min_size=1, max_size=8),
+    silence=st.sampled_from([None, 1, 2, 3]),
+    every=st.sampled_from([1, 7]),
+    buckets=st.sampled_from([1, 3]),
+    restarts=st.booleans(),
+)
+def test_the_cti_and_what_is_late_are_as_defined(
+    batches: list[list[Row]], silence: int | None, every: int, buckets: int, restarts: bool
+) -> None:
+    idle_after = None if silence is None else f"{silence} minutes"
+    query = cars(every=every, idle_after=idle_after).snapshot_window().select(n=sq.count())
+    run = run_of(query, buckets)
+    listener = Listener(run.program, since=0)
+    readings = run.readings
+    greatest: dict[Any, int] = {}
+    heard: dict[Any, int] = {}
+    c, late, latest = MINUS_INFINITY, 0, None
+    for minute, rows in enumerate(batches):
+        messages = listener.messages(RunHistory(readings=readings), minute * 60_000)
+        idle_before = {message.table: message.idle_before for message in messages if message.table is not None}
+        run.batch({"cars": table(rows)}, wall=minute * 60_000, idle_before=idle_before)
+        readings = run.readings or readings
+        run = run.restart() if restarts else run
+        late += sum(row[0] < c for row in rows)
+        for row in rows:
+            latest = row[0] if latest is None else max(latest, row[0])
+            greatest[key(row)] = max(row[0], greatest.get(key(row), row[0]))
+            heard[key(row)] = minute
+        for partition in [p for p, last in heard.items() if silence is not None and minute - last >= silence]:
+            del greatest[partition], heard[partition]
+        least = min(greatest.values(), default=latest)
+        c = c if least is None else max(c, (least - 2) // every * every)
+        if readings:
+            assert readings.source("source:cars").cti == c
+    counted = sum(n for totals in run.totals.values() for n in totals.values())
+    assert counted == late
+
+
+@pytest.mark.parametrize("buckets", [1, 3])
+def test_a_new_partition_holds_progress_where_it_is(buckets: int) -> None:
+    run = run_of(cars().tumbling_window(10).select(n=sq.count()), buckets)
+    assert run.batch({"cars": table([(35, 1.0, "x"), (24, 2.0, "x")])}).column(LE).to_pylist() == [], "cti(22)"
+    assert run.batch({"cars": table([(33, 2.0, "x")])}).column(LE).to_pylist() == [20], "cti(31): 2.0 is behind"
+    # 3.0 is new: what it brings behind 31 is late, and 31 it stays until 3.0 has come so far
+    run.batch({"cars": table([(12, 3.0, "x"), (80, 1.0, "x"), (90, 2.0, "x")])})
+    assert run.batch({"cars": table([(40, 3.0, "x")])}).num_rows == 0
+    assert run.batch({"cars": table([(43, 3.0, "x")])}).column(LE).to_pylist() == [30]
+    assert {key: n for totals in run.totals.values() for key, n in totals.items()} == {"cars|dropped": 1}
+    (row,) = run.finish().filter(pa.compute.field(LE) == 80).to_pylist()
+    assert row["n"] == 1
+
+
+def test_a_batch_has_the_finished_answer() -> None:
+    rows: list[Row] = [(35, 1.0, "x"), (12, 3.0, "x"), (1, None, None), (90, 2.0, "x")]
+    answers = []
+    for per in (None, "d", ["zone", "d"]):
+        progress = sq.generate(2, per=per)
+        source = sq.points(table(rows), time="at", name="cars", progress=progress)
+        answers.append(source.tumbling_window(10).select(n=sq.count()).to_pandas().to_dict("list"))
+    assert answers[0] == answers[1] == answers[2]
+
+
+def test_what_follows_such_a_source_comes_as_far_as_its_greatest_start() -> None:
+    """At the end no partition is waited for: windows of an endless lifetime come up to there, in batch and as a stream."""
+    leader = sq.events([(3, 4, {"d": 1}), (40, 41, {"d": 2})], name="leader", progress=sq.generate(2, per="d"))
+    calm = sq.events([(0, None, {"d": 5})], name="calm", progress=sq.follow(leader))
+    query = calm.union(leader.where(sq.col("d") > 5)).tumbling_window(10).select(n=sq.count())
+    finished = Rehearsal(query)
+    rows = [*finished.arrive().to_pylist(), *finished.finish().to_pylist()]
+    assert rows == query.to_pandas().to_dict("records")
+    assert [row["start"] for row in rows] == [0, 10, 20, 30]
+
+
+def test_other_partitions_than_those_of_the_run_before_start_anew() -> None:
+    query = cars(every=1)
+    run = run_of(query.tumbling_window(10).select(n=sq.count()))
+    run.batch({"cars": table([(35, 1.0, "x"), (80, 2.0, "x")])})
+    (source,) = (r.source for r in run.program.sources)
+    assert source is not None and source.policy.progress.columns == ("d", "zone")
+    by_zone = sq.points(SCHEMA.empty_table(), time="at", name="cars", progress=sq.generate(2, per="zone"))
+    other = run_of(by_zone.tumbling_window(10).select(n=sq.count()))
+    run = replace(run.restart(), program=other.program)
+    assert run.batch({"cars": table([(60, 1.0, "x")])}).column(LE).to_pylist() == [30], "zone x: 60"
+
+
+class Rehearsed:
+    """A rehearsal of windows over cars, on a clock that goes on by 25 seconds from micro-batch to micro-batch."""
+
+    def __init__(self, source: sq.Stream):
+        self.now = dt.datetime(2024, 5, 1, tzinfo=dt.UTC)
+        self.run = Rehearsal(source.tumbling_window(10).select(n=sq.count()), clock=lambda: self.now)
+
+    def arrive(self, rows: int) -> tuple[list[int], int]:
+        """The starts of the windows that come out, and the CTI."""
+        self.now += dt.timedelta(seconds=25)
+        starts = [row["start"] for row in self.run.arrive(cars=rows).to_pylist()]
+        return starts, self.run.metrics["sources"]["cars"]["cti"]
+
+
+def test_a_partition_that_is_idle_holds_nobody_back_and_comes_back_as_a_new_one() -> None:
+    rows = [(30, "a"), (35, "b"), (61, "b"), (66, "b"), (78, "b"), (53, "a"), (90, "b"), (75, "a")]
+    events = [(at, at + 1, {"d": d}) for at, d in rows]
+    run = Rehearsed(sq.events(events, name="cars", progress=sq.generate(2, per="d", idle_after="1 minute")))
+    assert [run.arrive(1) for _ in rows] == [
+        *([([], 28)] * 3),
+        # after 75 s a is idle
+        ([30], 64),
+        ([60], 76),
+        # what a brings then is late, and holds progress where it is
+        *([([], 76)] * 3),
+    ]
+    assert run.run.metrics["sources"]["cars"]["dropped"] == 1
+    assert "furthest behind is d='a', with CTI 73" in str(run.run.why())
+
+
+def test_once_all_are_idle_the_cti_is_that_of_the_greatest_start() -> None:
+    events = [(at, at + 1, {"d": d}) for at, d in ((3, "a"), (47, "b"))]
+    run = Rehearsed(sq.events(events, name="cars", progress=sq.generate(2, per="d", idle_after="1 minute")))
+    assert [cti for _, cti in (run.arrive(2), *(run.arrive(0) for _ in range(4)))] == [1, 1, 1, 45, 45]
+
+
+def test_a_round_that_nobody_saw_counts_as_heard_with_the_next() -> None:
+    log = RoundLog()
+    assert log.first_after(100) == 0
+    for number, heard_at in ((2, 10), (2, 99), (5, 20), (6, 30)):
+        log.see(number, heard_at)
+    # rounds 3 and 4 were heard between 10 and 20, and count as heard at 20
+    assert [log.first_after(moment) for moment in (9, 10, 19, 20, 29, 30, 99)] == [0, 3, 3, 6, 6, 7, 7]
+
+
+def test_why_names_the_partition_that_holds_back() -> None:
+    events = [(at, at + 1, {"d": d, "zone": 7}) for at, d in ((35, "a"), (12, "b"), (60, "a"))]
+    source = sq.events(events, name="cars", progress=sq.generate(2, per=["d", "zone"]))
+    run = Rehearsed(source)
+    run.arrive(3)
+    why = run.run.why()
+    release = "a row of cars at or after 22 (delay 2) in d='b', zone=7, and in any other partition that is behind"
+    assert why.waits[-1].release[0] == release and release in why.summary
+    held = "furthest behind is d='b', zone=7, with CTI 10 (idle_after in sq.generate lets a silent one pass)"
+    assert held in str(why)
+    wait = why.to_dict()["waits"][-1]
+    assert (wait["partition"], wait["partition_cti"]) == ("d='b', zone=7", 10)
+
+
+def test_explain_says_per_what(capsys: pytest.CaptureFixture[str]) -> None:
+    cars(idle_after="1 minute").tumbling_window(10).select(n=sq.count()).explain()
+    assert "source cars: generate(delay=2, per=[d, zone], idle_after=1 minute)" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("per", "error", "message"),
+    [
+        ("devise", UnknownColumn, "points: no column 'devise'; there are: device, tags. Did you mean 'device'?"),
+        ("at", UnknownColumn, "points: no column 'at'"),
+        ("tags", TypeMismatch, "points: cannot partition by column 'tags'; found map<string,int>"),
+        ([], PlanError, r"generate: per takes different columns, one at least; found \[\]"),
+        (["device", "device"], PlanError, "generate: per takes different columns, one at least"),
+        (5, PlanError, "generate: per is a column name or a list of them; found 5"),
+    ],
+)
+def test_columns_that_cannot_tell_partitions(per: Any, error: type[Exception], message: str) -> None:
+    kinds = {"at": pa.int64(), "device": pa.string(), "tags": pa.map_(pa.string(), pa.int32())}
+    empty = pa.schema(list(kinds.items())).empty_table()
+    with pytest.raises(error, match=message):
+        sq.points(empty, time="at", progress=sq.generate(per=per))
