@@ -77,6 +77,7 @@ def every_plan() -> list[Node]:
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")
     followed = sq.points(SIZES, "size", name="q", progress=sq.follow(sq.points(SIZES, "size", name="p")))
+    parted = sq.intervals(intervals(1), "from", "to", progress=sq.generate(2, per=["k", "v"], idle_after="1 minute"))
     log = [(1, "start", "a"), (2, "end", "a")]
     edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
     case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
@@ -86,6 +87,7 @@ def every_plan() -> list[Node]:
         months,
         points,
         followed,
+        parted,
         physical,
         edges,
         s.union(s, z),
