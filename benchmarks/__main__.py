@@ -14,6 +14,7 @@ MODULES = {
     "patterns": "benchmarks.patterns",
     "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",
+    "partitions": "benchmarks.partitions",
     "importing": "benchmarks.importing",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -16,6 +16,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
+from streamq.compiler.program import Program
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
@@ -25,7 +26,9 @@ from streamq.policies import Level
 from streamq.run.idle import Listener
 from streamq.run.micro_batches import RunHistory
 from streamq.run.query import local_history
+from streamq.run.source_status import tables_of
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.readings import Readings
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
@@ -35,7 +38,8 @@ from streamq.testing.expectation import Expectation, count_key, expectation, pro
 from streamq.testing.late_output import check_late_output
 from streamq.testing.progress.room import MINUTE
 from streamq.testing.so_far import check_so_far
-from streamq.testing.source_progress import limits
+from streamq.testing.source_progress import limits, micro_batches, source_reaches
+from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import ProgressViolation, changes_before, watched
 from streamq.time import INFINITY
@@ -88,6 +92,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
     out = []
     promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
     listener, history = Listener(compiled[0], since=0), RunHistory()
+    reaches = source_reaches(case, list(micro_batches(case)), promised, [None])
     for number, (batch, ctis) in enumerate(zip(case.batches, promised, strict=True)):
         wall = number * MINUTE // 1_000
         # of a source that is silent as a whole the others' rows say nothing here
@@ -96,6 +101,7 @@ def played(case: Case, how: Execution, expected: Expectation | None = None) -> l
         step = partial(run.batch, batch, ctis, wall=wall, idle_before=idle_before)
         out.append(_checked(run, case.axis, step))
         history = RunHistory(readings=run.readings or history.readings)
+        _check_sources(case, run.program, history.readings, reaches[number + 1])
         if how.restart:
             run = replace(run.restart(), program=next(programs))
     out.append(_checked(run, case.axis, partial(run.finish, case.until)))
@@ -123,6 +129,15 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table
     if changed := changes_before(before, [deltas], axis):
         raise ProgressViolation(f"the result changes before its CTI {shown(before, axis)}: {changed}")
     return deltas
+
+
+def _check_sources(case: Case, program: Program, readings: Readings, reaches: Mapping[str, Reach]) -> None:
+    """Raise ProgressViolation where a source that a stage has read has not the CTI that its policy is defined to make."""
+    for relation, table in tables_of(program).items():
+        cti = readings.source(relation).cti
+        if cti is not None and cti != reaches[table].promised:
+            defined = shown(reaches[table].promised, case.axis)
+            raise ProgressViolation(f"the CTI of source {table} is {shown(cti, case.axis)}, not {defined}")
 
 
 BLOCKED = (Source, Where, Select, Union, Join, JoinTable)

@@ -34,6 +34,7 @@ LATE_OUTPUT = "late output differs"
 BREACHED = "CTI breached"
 GOES_BACK = "CTI goes back"
 ENDLESS = "does not end"
+UNDEFINED = "CTI of a source not as defined"
 FAILS = "fails"
 
 SAID = (
@@ -44,6 +45,7 @@ SAID = (
     (ProgressViolation, "its CTI goes back", GOES_BACK),
     (ProgressViolation, "changes before", BREACHED),
     (ProgressViolation, "it does not end", ENDLESS),
+    (ProgressViolation, "the CTI of source", UNDEFINED),
 )
 """How a property that was broken shows: the kind of error, and what it says."""
 

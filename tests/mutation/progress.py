@@ -24,7 +24,16 @@ from streamq.runtime.progress import LevelProgress, Message, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.session import SessionAssigner
-from tests.mutation.mutant import BREACHED, ENDLESS, FINAL_TAKEN_BACK, GOES_BACK, NEVER_WAS, Mutant, wrapped
+from tests.mutation.mutant import (
+    BREACHED,
+    ENDLESS,
+    FINAL_TAKEN_BACK,
+    NEVER_WAS,
+    UNDEFINED,
+    Edit,
+    Mutant,
+    wrapped,
+)
 
 
 def c_as_it_is(assigner: Any, g: Any, table: Any, rows: Any, c: int) -> int:
@@ -41,7 +50,7 @@ def c_for_pairs(evaluator: WindowedJoinEvaluator, inputs: Any, rows: Any, c: int
 
 def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -> None:
     right(clock, message)
-    if clock.senders is None and message.c != MINUS_INFINITY:
+    if clock.policy is not None and message.c != MINUS_INFINITY:
         clock.held["c"] = message.c
 
 
@@ -150,7 +159,38 @@ MUTANTS = (
             wrapped(RelationClock, "hear", whatever_was_said_last),
             wrapped(RelationClock, "set_pace", whatever_counts_now),
         ),
-        GOES_BACK,
+        UNDEFINED,
+    ),
+    Mutant(
+        "greatest over the partitions",
+        "the CTI per partition is that of the one that has come furthest",
+        "hopping",
+        breaks=UNDEFINED,
+        edits=(Edit("streamq/progress/generate.py", '"least": pc.min(', '"least": pc.max('),),
+    ),
+    Mutant(
+        "idle partitions hold",
+        "a partition holds its source's CTI back however long it is idle",
+        "hopping",
+        breaks=UNDEFINED,
+        edits=(
+            Edit(
+                "streamq/runtime/partition_starts.py", "starts.column(ROUND), idle_before)", "starts.column(ROUND), 0)"
+            ),
+        ),
+    ),
+    Mutant(
+        "NULL is no partition",
+        "rows whose partition is NULL make no progress of their own",
+        "hopping",
+        breaks=UNDEFINED,
+        edits=(
+            Edit(
+                "streamq/runtime/partition_starts.py",
+                'return group(columns, per, {LE: (LE, "max")})',
+                'return group(columns.drop_null(), per, {LE: (LE, "max")})',
+            ),
+        ),
     ),
     Mutant(
         "never ends",
