@@ -70,7 +70,7 @@ def source_reaches(
             sent = [c for of, c in ctis if of in (None, name)]
             own[name] = max([own[name], *sent, *([] if derived is None else [derived])])
         promised = {name: own[_leader(sources, name)] for name in sources}
-        if not batch and not ctis:
+        if not batch and not ctis and all(promised[name] == at.promised for name, at in reaches[-1].items()):
             # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
             reaches.append(reaches[-1])
             continue
