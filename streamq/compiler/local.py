@@ -22,8 +22,9 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Message, decode_messages, together
-from streamq.runtime.readings import NO_READINGS, Reading, Readings, combined
+from streamq.runtime.progress import Message, decode_messages, merge_messages
+from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.result_rows import split_ctis
 from streamq.time import INFINITY, MINUS_INFINITY
 
 _NOTHING_IDLE: Mapping[str, int] = {}

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from streamq.errors import PlanError, column_names, sentence
 from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
-from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
 from streamq.runtime.event import LE
 from streamq.runtime.partition_starts import (
     ROUND,
@@ -24,6 +23,7 @@ from streamq.runtime.partition_starts import (
     without_idle,
 )
 from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
 from streamq.time import MINUS_INFINITY, TIMESTAMP, Duration, length, show_duration, ticks
 
 

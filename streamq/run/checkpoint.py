@@ -13,8 +13,8 @@ from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import path_exists, read_line, write_line
 from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity, changes, read_identity, refuse_other
-from streamq.runtime.readings import LATEST, NO_READINGS, Reading, Readings, combined
+from streamq.runtime.identity import Identity, identity_differences, read_identity, refuse_other
+from streamq.runtime.readings import LATEST, NO_READINGS, Reading, Readings, combine_readings
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from streamq.run.source_status import SourceStatus, allowed_silence, followers, 
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.compiler.program import Program
+    from streamq.compiler.staged_plan import StagedPlan
 
 CHECKS = 4
 """How often a silence is looked at, in the time that a source may be silent."""
@@ -85,7 +85,7 @@ class Listener:
     ``since`` is when it began to listen, in milliseconds since 1970.
     """
 
-    def __init__(self, program: Program, since: int):
+    def __init__(self, program: StagedPlan, since: int):
         self._program, self._since = program, since
         self._rounds = {relation: RoundLog() for relation in allowed_silence(program)}
 

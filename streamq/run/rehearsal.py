@@ -18,8 +18,8 @@ from streamq.run.idle import Listener
 from streamq.run.micro_batches import MicroBatch, RunHistory
 from streamq.run.tables import is_literal
 from streamq.run.why import Why
+from streamq.runtime.readings import NO_READINGS, count_weights
 from streamq.runtime.result_rows import changelog_rows, upsert_rows
-from streamq.runtime.readings import NO_READINGS, weighed
 from streamq.time import MINUS_INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ class Rehearsal:
         sent = [(message.table, message.cti) for message in ctis if message.cti != MINUS_INFINITY]
         idle_before = {message.table: message.idle_before for message in ctis if message.table and message.idle_before}
         deltas = self._local.batch(rows, sent, wall=milliseconds, idle_before=idle_before)
-        inserted, retracted = weighed(deltas)
+        inserted, retracted = count_weights(deltas)
         late = dict(sum((Counter(totals) for totals in self._local.totals.values()), Counter[str]()))
         micro_batch = MicroBatch(
             number=self.history.number + 1,

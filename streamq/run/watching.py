@@ -13,7 +13,7 @@ from streamq.errors import CodeLine
 from streamq.run.checkpoint import Checkpoint, EarlierRuns
 from streamq.run.control import OutsideCti
 from streamq.run.idle import Listener
-from streamq.run.metrics import line
+from streamq.run.metrics import progress_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.oddities import warn_of_units
 from streamq.run.source_status import source_statuses

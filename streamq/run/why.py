@@ -99,9 +99,11 @@ class Why:
             moved = f"; moved {_ago(self.now - at)} (at {at:%Y-%m-%d %H:%M:%S} UTC)"
         held = ""
         if source.straggler_cti is not None:
-            held = f"; furthest behind is {source.straggler}, with CTI {shown(source.straggler_cti, self.axis)}"
+            held = f"; furthest behind is {source.straggler}, with CTI {instant_text(source.straggler_cti, self.axis)}"
             held += "" if source.progress.allowed_silence else " (idle_after in sq.generate lets a silent one pass)"
-        stands = f"CTI {shown(source.cti, self.axis)}, greatest start {shown(source.watermark, self.axis)}"
+        stands = (
+            f"CTI {instant_text(source.cti, self.axis)}, greatest start {instant_text(source.watermark, self.axis)}"
+        )
         return f"{source.name}: {stands}{moved}{held}"
 
     def __str__(self) -> str:

@@ -45,7 +45,11 @@ class CombineRule(StrEnum):
     """Each bucket reads of its own rows."""
 
 
-_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {CombineRule.MAX: max, CombineRule.MIN: min, CombineRule.SUM: sum}
+_FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {
+    CombineRule.MAX: max,
+    CombineRule.MIN: min,
+    CombineRule.SUM: sum,
+}
 
 
 def _reading(combine: CombineRule, **others: bool) -> Any:
@@ -69,13 +73,13 @@ class SourceReadings:
     least_start: int | None = _reading(CombineRule.MIN)
     middle_start: int | None = _reading(CombineRule.MAX)
     """A start in the middle of the last rows."""
-    round: int | None = _reading(Combine.MAX, of_parts=True)
+    round: int | None = _reading(CombineRule.MAX, of_parts=True)
     """The number of the last micro-batch in which a policy that keeps parts of it apart has heard of one, from 1 on."""
-    quiet_round: int | None = _reading(Combine.MIN, of_parts=True)
+    quiet_round: int | None = _reading(CombineRule.MIN, of_parts=True)
     """The round in which the part was last heard of that has been silent for longest."""
-    straggler: str | None = _reading(Combine.MAX, of_parts=True, is_text=True)
+    straggler: str | None = _reading(CombineRule.MAX, of_parts=True, is_text=True)
     """The part that holds its CTI back, as people call it."""
-    straggler_cti: int | None = _reading(Combine.MAX, of_parts=True)
+    straggler_cti: int | None = _reading(CombineRule.MAX, of_parts=True)
     """The CTI that this part makes."""
 
 
@@ -171,7 +175,7 @@ NO_READINGS = Readings()
 """What stages report before their first micro-batch."""
 
 
-def combined(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:
+def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:
     """Return the readings of several buckets, each given as columns, as one."""
     values: dict[str, list[Reading]] = {}
     for columns in columns_of_buckets:

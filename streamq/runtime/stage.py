@@ -25,7 +25,7 @@ from streamq.runtime.progress import LevelProgress, Message, RelationClock, deco
 from streamq.runtime.progress_map import ProgressMap, map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATEST, TALLIES, Reading, kernel_columns, source_columns
-from streamq.runtime.starts import joined
+from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
 
 
@@ -316,7 +316,7 @@ class Stage:
 
     # readings
 
-    def _readings(self, turn: _Turn, wall: int) -> dict[str, Reading]:
+    def _readings(self, turn: _BucketRun, wall: int) -> dict[str, Reading]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
         # every bucket hears the same of the sources, so one of them reports it
         tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})

@@ -14,6 +14,7 @@ from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.source_progress import timeless
+from streamq.testing.sources.model import SetAside
 from streamq.testing.sources.room import repeated, unmatched
 from streamq.time import INFINITY, MINUS_INFINITY
 

@@ -16,8 +16,8 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
-from streamq.compiler.program import Program
 from streamq.compiler.results import Results, rewritten
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
@@ -34,8 +34,8 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
-from streamq.testing.expectation import Expectation, count_key, expectation, promises
-from streamq.testing.late_output import check_late_output
+from streamq.testing.expectation import Expectation, expectation, promises
+from streamq.testing.late_output import check_set_aside
 from streamq.testing.progress.room import MINUTE
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits, micro_batches, source_reaches
@@ -131,7 +131,7 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table
     return deltas
 
 
-def _check_sources(case: Case, program: Program, readings: Readings, reaches: Mapping[str, Reach]) -> None:
+def _check_sources(case: Case, program: StagedPlan, readings: Readings, reaches: Mapping[str, Reach]) -> None:
     """Raise ProgressViolation where a source that a stage has read has not the CTI that its policy is defined to make."""
     for relation, table in tables_of(program).items():
         cti = readings.source(relation).cti
