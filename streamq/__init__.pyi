@@ -45,6 +45,7 @@ from .expressions import (
 from .expressions import (
     window_start as window_start,
 )
+from .json_reading import from_json as from_json
 from .literal import cti as cti
 from .literal import insert as insert
 from .literal import retract as retract
@@ -97,6 +98,5 @@ from .user_code.uda import uda as uda
 from .user_code.udf import udf as udf
 from .user_code.udo import udo as udo
 from .user_code.udso import udso as udso
-from .written import from_json as from_json
 
 __version__: str

@@ -20,7 +20,7 @@ from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.staged_plan import INGRESS, Path, Relation, StagedPlan
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import ExecutionMethod, KernelSite

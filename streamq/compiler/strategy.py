@@ -12,7 +12,7 @@ from enum import StrEnum
 from streamq.compiler.consumers import Consumer, consumers
 from streamq.compiler.options import Options
 from streamq.grid import Grid
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source

@@ -20,7 +20,7 @@ from streamq.functions.catalogue import function_of
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit, as_expr
 from streamq.plan.hints import for_aggregate, for_function
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.plain import plain_value
+from streamq.plan.plain_values import plain_value
 from streamq.plan.spark_names import AGGREGATES, ELSEWHERE, GENERATORS, WINDOWED, function_names
 from streamq.plan.tree import show
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from streamq.errors import TimeError, sentence
 from streamq.grid import Grid
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.operator import BatchRun

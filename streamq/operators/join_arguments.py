@@ -12,7 +12,7 @@ from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node
 from streamq.plan.passes import reads_lifetime, rewrite
-from streamq.plan.plain import hint_for
+from streamq.plan.plain_values import hint_for
 from streamq.plan.resolve import EventProxy, no_expression
 from streamq.plan.schema import Schema
 from streamq.plan.spark_types import wider

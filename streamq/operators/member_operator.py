@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.choices import ClipInput, Stamp
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime

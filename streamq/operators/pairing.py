@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import Pairs
 from streamq.plan.lowering import lifetime

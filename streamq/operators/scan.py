@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, TypeMismatch, kind_of, sentence
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import EndMoves, Evaluation, PortColumns, all_columns
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.operator import QuarantineEvents

@@ -18,7 +18,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.plan.function import Function, Text
 from streamq.plan.own_names import shown_name
-from streamq.plan.plain import hint_for, plain_value
+from streamq.plan.plain_values import hint_for, plain_value
 from streamq.plan.refusals import ValueRefusals
 from streamq.plan.spark_types import parse_type
 from streamq.plan.tree import ExpressionText, Tree, show

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.micro_batches import RESULTS
-from streamq.run.prepared import PreparedStream
+from streamq.run.prepared_stream import PreparedStream
 from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.data_source import DataSourceSink
 from streamq.run.sinks.split import SplitWriter

@@ -50,7 +50,7 @@ class RunVerbs(Verbs):
         from streamq.compiler.egress import user_rows
         from streamq.run.control import ControlFolder
         from streamq.run.failure import spark_errors
-        from streamq.run.prepared import StreamRequest, prepare
+        from streamq.run.prepared_stream import StreamRequest, prepare
         from streamq.run.run_arguments import ResultRequest
 
         request = StreamRequest(

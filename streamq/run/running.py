@@ -18,14 +18,14 @@ from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_record
 from streamq.run.micro_batches import RunHistory
-from streamq.run.prepared import StreamRequest, prepare
+from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of
-from streamq.run.watching import Watcher
+from streamq.run.watcher import Watcher
 from streamq.run.why import Why
 from streamq.time import instant_ticks
 

@@ -17,7 +17,7 @@ from streamq.errors import PlanError, kind_of, sentence, users_line
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.named_object import CallableModule
-from streamq.plan.plain import plain_value
+from streamq.plan.plain_values import plain_value
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
 from streamq.runtime.shipping import ship_module_of

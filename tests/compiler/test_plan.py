@@ -15,7 +15,7 @@ from streamq import time_weighted_avg
 from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
 from streamq.operators import Edges, MergePartials, written_operators
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import KernelSite
 from streamq.plan.node import NODES, STATED, Node, nodes, read_statements, statements_of
 from streamq.plan.schema import Schema

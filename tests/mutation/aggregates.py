@@ -80,7 +80,7 @@ def not_truncated_first(right: Any, array: Any, kind: Any, to: Any) -> Any:
     values, limit = np.asarray(array.to_numpy(zero_copy_only=False), float), 2.0 ** (BITS[type(to)] - 1) - 1
     cast, faults = right(array, kind, to)
     beyond = (np.abs(values) > limit) & (np.abs(values) < limit + 1)
-    return (cast, arrow_casts.fault(beyond, "[CAST_OVERFLOW]")) if beyond.any() else (cast, faults)
+    return (cast, arrow_casts.fault_list(beyond, "[CAST_OVERFLOW]")) if beyond.any() else (cast, faults)
 
 
 MUTANTS = (

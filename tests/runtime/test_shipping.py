@@ -20,7 +20,7 @@ import streamq as sq
 from streamq import functions
 from streamq.grid import Grid
 from streamq.operators import written_operators
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Field, Schema

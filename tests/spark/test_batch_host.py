@@ -11,7 +11,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq.operators import written_operators
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.node import nodes
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle

@@ -26,7 +26,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.errors import CheckpointError
 from streamq.operators import written_operators
-from streamq.operators.evaluated import EvaluatedOperator
+from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Expr
 from streamq.plan.node import nodes
 

@@ -18,7 +18,7 @@ from streamq.run.checkpoint import Checkpoint, identity_of
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
-from streamq.run.foreign import prepare_for_streams, warn_of_tasks
+from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
 from streamq.run.run_arguments import ResultRequest
 from streamq.run.tables import is_dataframe
 
