@@ -1,6 +1,6 @@
-"""Late items and rows that are no events, drawn: policies under which what arrives is late by a tick, or just is not.
+"""Hypothesis strategies for late items and invalid rows: policies under which items are late by a tick, or just on time.
 
-What becomes of them is the business of ``streamq.testing.admission``.
+``streamq.testing.admission`` models what sources do with them.
 """
 
 from __future__ import annotations
@@ -30,30 +30,33 @@ from streamq.testing.sources.room import is_plain, room_of, unmatched
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 ON_TIME = "none"
-"""Nothing is late."""
+"""The manner of a source without late items; other manners are names of late policies."""
 
 NEVER = 1_000_000
-"""How many units progress lags behind where it is not to be lively."""
+"""The lag of progress, in units, under which no CTI passes an event before the end."""
 
 FRESH = 100
-"""The first number of ids that no event has."""
+"""The number from which ids are given to invalid rows, above those of all events."""
 
 SMALL = 100
-"""Numbers below have others beside them in any type."""
+"""Numbers with a smaller absolute value have neighbours in every type."""
 
 BESIDE = (0, 1, 0, -1, 2)
-"""How many steps beyond an instant of an item progress is when it arrives: at it the item is on time, one beyond late."""
+"""Steps by which progress has passed an instant of an item when it arrives; at 0 the item is on time, at 1 it is late."""
 
 
 def manners(intent: Intent) -> st.SearchStrategy[str]:
-    """What of a source is late, and its policy: mostly nothing is, for what is late is mostly gone."""
+    """Draw a word of the intent's ``late``; mostly "none", as late items mostly do not reach the answer."""
     words = intent.choices("late")
     often = {ON_TIME: 5, **WEIGHTS}
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
 def modelled(intent: Intent, source: Source, manner: str) -> Intent:
-    """The intent for late items: far out of order; only sources whose events are never corrected deliver rows again."""
+    """Return the intent for a source with late items: items are far out of order.
+
+    Rows are delivered again only if events are never corrected and late items do not fail the query, as the model requires.
+    """
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
     again = not fails(manner) and source.insert_only
     return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
@@ -63,23 +66,26 @@ def modelled(intent: Intent, source: Source, manner: str) -> Intent:
 def policed(
     draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale, manner: str, explicit: bool
 ) -> tuple[Source, list[Item]]:
-    """A source with its policy and what arrives at it, late as ``manner`` says; ``explicit``: its CTIs are its progress."""
-    # what is on time no policy changes
+    """Draw the source's policy and return the source with it, and its items, late as ``manner`` says.
+
+    ``explicit``: the CTIs among the items are the source's progress; else progress is generated.
+    """
+    # no policy changes items that are on time
     policies = st.sampled_from([policy for policy, room in ROOMS.items() for _ in range(room.weight_on_time)])
     late = draw(policies) if manner == ON_TIME else LATE_POLICIES[manner]
     invalid = Invalid.DROP if unmatched(source, items) else None
     if explicit:
-        items = items if manner == ON_TIME else draw(_broken(items, scale))
+        items = items if manner == ON_TIME else draw(_with_violated_ctis(items, scale))
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis(), late=late, invalid=invalid)), items
-    # where something is to be late to the tick, progress mostly counts ticks
+    # for items to be late by one tick, CTIs must mostly advance by single ticks
     every = draw(st.sampled_from([1] * (3 if manner == ON_TIME else 12) + [2, 3, *scale.units]))
     if manner == ON_TIME:
         lag = draw(st.sampled_from({"none": [NEVER], "lazy": [5, 1], "eager": [0]}[draw(liveliness(intent))]))
         delay = delay_for(items) + lag * scale.units[0]
     else:
         if room_of(source).late_by_start and not delay_for(items):
-            items = draw(_one_behind(items))
-        delay = draw(_short(items, scale))
+            items = draw(_with_one_delayed(items))
+        delay = draw(_short_delays(items, scale))
     progress = draw(_per_partition(source, GeneratedCtis(delay=delay, every=every), manner == ON_TIME))
     return replace(source, policy=SourcePolicy(progress=progress, late=late, invalid=invalid)), items
 
@@ -97,14 +103,14 @@ def _per_partition(draw: Draw, source: Source, progress: GeneratedCtis, often: b
 
 
 def liveliness(intent: Intent) -> st.SearchStrategy[str]:
-    """How lively progress is: before the end nothing happens where there is none, so that comes least."""
+    """Draw a word of the intent's ``ctis``; rarely "none", as without CTIs nothing is reported before the end."""
     words = intent.choices("ctis")
     return st.sampled_from([w for w in words if w != "none"] * 3 + [w for w in words if w == "none"])
 
 
 @st.composite
-def _one_behind(draw: Draw, items: list[Item]) -> list[Item]:
-    """Items that came in order, one of them behind another that starts later, if they do not all start together."""
+def _with_one_delayed(draw: Draw, items: list[Item]) -> list[Item]:
+    """Move one item behind another that starts later; return the items as they are if all start together."""
     starts = [(i, item.start) for i, item in enumerate(items) if item.start is not None and is_event(item)]
     greatest = max((start for _, start in starts), default=0)
     earlier = [i for i, start in starts if start < greatest]
@@ -116,11 +122,11 @@ def _one_behind(draw: Draw, items: list[Item]) -> list[Item]:
 
 
 @st.composite
-def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
-    """A delay that some item overruns: when it arrives, progress is at one of its instants, or a step or two beside it.
+def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
+    """Draw a delay that is too short for some item: progress has then reached one of the item's instants, or is beside it.
 
-    Or at an instant of an item that came before it, and lies behind it. Or where a window ends that it starts in, or that it
-    goes on behind: in front of windows lateness goes by those.
+    It may also have reached an instant of an earlier item that lies after this one, or, as lateness before windows depends on
+    the windows' ends, the end of a window that the item starts in or lasts beyond.
     """
     greatest: int | None = None
     behind: set[int] = set()
@@ -134,32 +140,32 @@ def _short(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             continue
         if greatest is not None:
             behind |= {greatest - time for time in (item.sync, *item.times) if greatest >= time}
-            # where others begin or end that came before it, and lie behind it
+            # instants of earlier items between this item and the greatest start
             beyond |= {greatest - time for time in instants if item.sync < time <= greatest}
             if item.end is not None and item.start < greatest:
-                # what is left from there on is nothing, or a tick
+                # nothing, or one step, remains of the item after progress
                 left = [by * scale.step for by in (0, 1) if item.start < item.end - by * scale.step]
                 ends |= {greatest - item.end + by for by in left if greatest + by >= item.end}
             passed = [end for end in scale.edges(item.start) if item.start < end <= greatest]
             windows |= {greatest - end for end in passed}
-            # what is left of it lies in the window that begins there
+            # the item continues into the next window
             crossed |= {greatest - end for end in passed if item.kind == INSERT and end < closed(item.end)}
         instants.update(item.times)
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
     if not behind:
         return 0
-    # in front of windows hardly anything is late but by their ends
+    # before windows, lateness depends mostly on their ends
     often = [behind, beyond, ends] * 2 if not windows else [behind, beyond, ends, *[windows] * 2, *[crossed] * 3]
-    candidates = draw(st.sampled_from([some for some in often if some]))
+    candidates = draw(st.sampled_from([delays for delays in often if delays]))
     if candidates is ends or candidates is crossed:
         return draw(st.sampled_from(sorted(candidates)))
     return max(0, draw(st.sampled_from(sorted(candidates))) - draw(st.sampled_from(BESIDE)) * scale.step)
 
 
 @st.composite
-def _broken(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
-    """With one CTI more, or two, that items which follow break: at one of their instants, or a step or two beside it."""
+def _with_violated_ctis(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
+    """Insert one or two CTIs that later items violate: at one of their instants, or a step or two beside it."""
     places = [i for i, item in enumerate(items) if item.kind != CTI and is_event(item)]
     if not places:
         return items
@@ -188,9 +194,9 @@ def with_invalid(
     number: Any,
     manner: str = ON_TIME,
 ) -> list[Item]:
-    """Now and then a row or two between them that are no events; ``number`` makes an id.
+    """Insert, now and then, one or two invalid rows; ``number`` makes an id.
 
-    Where nothing is late as ``manner`` says, such a row may have the id and start of an event, and differ from it.
+    If no item is late by ``manner``, the row may have the id and start of an event but differ from it.
     """
     rarely = {True: [True], False: [False], None: [False] * 4 + [True]}[intent.invalid]
     if not draw(st.sampled_from(rarely)):
@@ -207,22 +213,23 @@ def with_invalid(
         if n == 0 or item.kind != CLOSE:
             place = draw(st.integers(0, len(items)))
             more = [*items[:place], item, *items[place:]]
-            # an event that happens to have its start and payload may be what it names
+            # leave the row out if it would match an event by chance, which the model does not cover
             items = more if is_plain(source, more) or not is_plain(source, items) else items
     return items
 
 
 @st.composite
 def _with_contrary(draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
-    """Insert a copy of one item behind it, with another end or another value in one column.
+    """Insert after one item a copy with another end or another value in one column.
 
-    The source keeps the lesser if both come in one micro-batch, else the first. Columns whose values a user gives stay.
+    The source keeps the lesser of the two if both arrive in one micro-batch, else the first. Columns for which the intent has
+    values do not change.
     """
     i = draw(st.integers(0, len(items) - 1))
     start, end, payload = items[i].start, items[i].end, items[i].payload
     assert start is not None
     free = [name for name in payload if name not in source.ids and name not in intent.payload]
-    neighbours = {name: value for name in free if (value := _beside(payload[name])) is not None}
+    neighbours = {name: value for name in free if (value := _neighbour(payload[name])) is not None}
     place = draw(st.integers(i + 1, len(items)))
     if neighbours and (source.gives_points or draw(st.booleans())):
         name = draw(st.sampled_from(sorted(neighbours)))
@@ -236,8 +243,8 @@ def _with_contrary(draw: Draw, source: Source, items: list[Item], intent: Intent
     return [*items[:place], contrary, *items[place:]]
 
 
-def _beside(value: Any) -> Any:
-    """Another value of its type; None for one that may have none, or none that Python orders as Spark does."""
+def _neighbour(value: Any) -> Any:
+    """Return a neighbouring value of the same type; None if there may be none, or none that Python and Spark order alike."""
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < SMALL:
         return value - 1
     if isinstance(value, float) and abs(value) < SMALL:

@@ -1,7 +1,7 @@
-"""Retractions matched with the events they take back, micro-batch by micro-batch.
+"""Match retractions with the events that they change, micro-batch by micro-batch.
 
-An event is a token that stands at its end; a retraction moves one token of its place. Where the rows in the order they
-have already say that every token is there when it is moved, sorting shows it; only what is left is looked at in Python.
+An event is a token that stands at its end; a retraction moves one token from one end to another. Sorting in numpy finds the
+retractions that meet a token in the order of the rows; only the others are examined in Python.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import numpy as np
 from streamq.testing.recorded import Bools, Ints
 
 NEVER = 2**62
-"""A deadline that does not come."""
+"""A deadline after all micro-batches."""
 
 
 @dataclass(frozen=True)
 class Items:
-    """Inserts and retractions, in order of their micro-batches: ``event`` is equal for rows of one start and payload (or id).
+    """Inserts and retractions in order of their micro-batches.
 
-    ``taken`` are the retractions, ``end`` is what an insert makes or a retraction takes back, ``new_end`` what it makes.
+    ``event`` is a number for each start and payload (or id). ``end`` is the end that an insert sets or that a retraction
+    replaces, ``new_end`` the end that a retraction sets.
     """
 
     event: Ints
@@ -34,16 +35,16 @@ class Items:
 
 
 def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
-    """The retractions that match nothing, and those that have come before what they match.
+    """Return the retractions that match no event, and those that arrive before the event they match.
 
-    In a micro-batch inserts count before retractions, which count in any order. What a retraction takes back may come
-    after it up to the end of micro-batch ``deadline`` (one an item, equal for one event), then it matches nothing.
-    What follows a retraction that matches nothing is judged as if it had matched.
+    Within a micro-batch, inserts come before retractions, and the order of retractions does not matter. The event of a
+    retraction may arrive up to the end of micro-batch ``deadline`` (a number for each item, equal for all items of an event).
+    After a retraction that matches nothing, later items are judged as if it had matched.
     """
     unmatched_rows: list[int] = []
     early_rows: list[int] = []
-    doubtful = np.isin(items.event, items.event[_without_token(items)])
-    for rows in _runs(items.event, np.flatnonzero(doubtful)):
+    is_doubtful = np.isin(items.event, items.event[_without_token(items)])
+    for rows in _rows_by_value(items.event, np.flatnonzero(is_doubtful)):
         judged = _Event().judge(items, rows, int(deadline[rows[0]]))
         unmatched_rows += judged[0]
         early_rows += judged[1]
@@ -51,16 +52,16 @@ def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
 
 
 def _without_token(items: Items) -> Ints:
-    """The retractions that, the rows of a micro-batch taken inserts first and then as they stand, find no token."""
+    """Return the retractions that find no token when each micro-batch's inserts are applied first, then the rest in order."""
     rows = np.arange(len(items.event))
-    takes, makes = (
+    removing, adding = (
         np.flatnonzero(items.is_retraction),
         np.flatnonzero(~items.is_retraction | (items.new_end > items.start)),
     )
     new_ends = np.where(items.is_retraction, items.new_end, items.end)
-    row = np.concatenate([takes, makes])
-    weight = np.repeat([-1, 1], [len(takes), len(makes)])
-    place = numbered(items.event[row], np.concatenate([items.end[takes], new_ends[makes]]))
+    row = np.concatenate([removing, adding])
+    weight = np.repeat([-1, 1], [len(removing), len(adding)])
+    place = numbered(items.event[row], np.concatenate([items.end[removing], new_ends[adding]]))
     order = np.lexsort((weight, rows[row], items.is_retraction[row], items.batch[row], place))
     total = np.cumsum(weight[order])
     first = np.flatnonzero(np.diff(place[order], prepend=-1))
@@ -69,7 +70,7 @@ def _without_token(items: Items) -> Ints:
 
 
 def numbered(*columns: Ints) -> Ints:
-    """A dense number for every combination of values."""
+    """Return, for each row, a number for its combination of values; numbers are dense from 0."""
     numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, dense = np.unique(column, return_inverse=True)
@@ -77,17 +78,21 @@ def numbered(*columns: Ints) -> Ints:
     return numbers
 
 
-def _runs(of: Ints, rows: Ints) -> Iterator[list[int]]:
-    """The rows of each value, in order."""
-    rows = rows[np.argsort(of[rows], kind="stable")]
-    for part in np.split(rows, np.flatnonzero(np.diff(of[rows])) + 1):
+def _rows_by_value(values: Ints, rows: Ints) -> Iterator[list[int]]:
+    """Yield the rows of each value, in ascending order of values."""
+    rows = rows[np.argsort(values[rows], kind="stable")]
+    for part in np.split(rows, np.flatnonzero(np.diff(values[rows])) + 1):
         if len(part):
             yield part.tolist()
 
 
 @dataclass
 class _Event:
-    """The tokens of one start and payload: how many stand at an end, and the retractions that wait for one to come there."""
+    """The state of one event: the number of tokens at each end, and the retractions that wait for a token at an end.
+
+    ``origins`` are the ends at which tokens were inserted, ``late`` the retractions that waited, ``lost`` those that matched
+    none.
+    """
 
     live: Counter[int] = field(default_factory=Counter)
     waiting: dict[int, deque[int]] = field(default_factory=lambda: defaultdict(deque))
@@ -96,20 +101,20 @@ class _Event:
     lost: list[int] = field(default_factory=list)
 
     def judge(self, items: Items, rows: Sequence[int], deadline: int) -> tuple[list[int], list[int]]:
-        """The retractions among the rows that match nothing, and those that come too early."""
+        """Apply the rows, micro-batch by micro-batch; return the retractions that match nothing, and those that came early."""
         moves = {i: (int(items.end[i]), int(items.new_end[i])) for i in rows if items.is_retraction[i]}
-        for part in _runs(items.batch, np.array(rows)):
+        for part in _rows_by_value(items.batch, np.array(rows)):
             if items.batch[part[0]] > deadline:
                 self._give_up()
             inserted = [int(items.end[i]) for i in part if i not in moves]
-            self._take(inserted, {i: moves[i] for i in part if i in moves}, int(items.start[part[0]]))
+            self._apply(inserted, {i: moves[i] for i in part if i in moves}, int(items.start[part[0]]))
         self._give_up()
         circles = _unreached(self.origins, moves)
         adrift = {i for circle in circles for i in circle}
         return self.lost + [circle[0] for circle in circles], [i for i in dict.fromkeys(self.late) if i not in adrift]
 
-    def _take(self, inserted: Sequence[int], moves: dict[int, tuple[int, int]], start: int) -> None:
-        """One micro-batch."""
+    def _apply(self, inserted: Sequence[int], moves: dict[int, tuple[int, int]], start: int) -> None:
+        """Apply one micro-batch: the ends of its inserts, and the (end, new end) of each retraction."""
         before = {end for end, n in self.live.items() if n}
         self.origins |= set(inserted)
         self.live.update(inserted)
@@ -126,10 +131,11 @@ class _Event:
             self.live[end] -= there
             self.waiting[end].extend(rows[there:])
         here = before | set(inserted) | {end for end, wait in self.waiting.items() if wait}
-        # retractions that lead in a circle need a token to lead around
+        # a cycle of retractions needs a token that was there before
         self.late += [circle[0] for circle in _unreached(here, moves)]
 
     def _give_up(self) -> None:
+        """Count all waiting retractions as unmatched."""
         for end, wait in self.waiting.items():
             if wait:
                 self.lost += wait
@@ -138,7 +144,7 @@ class _Event:
 
 
 def _unreached(origins: Iterable[int], moves: dict[int, tuple[int, int]]) -> list[list[int]]:
-    """The moves of each connected group of ends that has no origin."""
+    """Return the moves of each connected group of ends that contains no origin."""
     above: dict[int, int] = {}
 
     def root(end: int) -> int:

@@ -1,4 +1,4 @@
-"""Meetings: data in which events of several streams follow each other and agree, so that patterns have matches."""
+"""Meetings: data in which events of several streams follow each other closely and have equal values, so that patterns match."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ from streamq.time import INFINITY
 
 @dataclass(frozen=True)
 class Meeting:
-    """The streams whose events follow each other, the scopes within which they do, and the columns in which they agree.
+    """The streams whose events shall follow each other, and how closely.
 
-    inputs: the plans of the streams in the order in which their events may come; scopes: in ticks; columns: in which they agree.
+    ``inputs``: the plans of the streams, in an order in which their events may come; ``scopes``: the lengths, in ticks, within
+    which they shall follow each other; ``columns``: the columns in which events shall be equal.
     """
 
     inputs: tuple[Node, ...]
@@ -36,13 +37,16 @@ class Meeting:
 
 @singledispatch
 def meeting_of(node: Node) -> Meeting | None:
-    """Return what brings events together at a node that has results only where they meet: unless a room says so, None."""
+    """Return the meeting that gives a node results; None unless the node's room registers another answer."""
     return None
 
 
 @st.composite
 def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence[Any]) -> Mapping[str, Intent]:
-    """The intents of sources, by table, whose events meet: three times in four, and where the intent leaves it open."""
+    """Draw, for the sources of a plan's meetings, intents under which their events meet.
+
+    Returns the intents by table; none in a quarter of the draws, and none if the intent has a pattern of its own.
+    """
     meetings = [m for m in map(meeting_of, nodes(plan)) if m is not None and m.inputs]
     if not meetings or intent.pattern is not None or not draw(st.sampled_from([True, True, True, False])):
         return {}
@@ -50,7 +54,7 @@ def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence
     for meeting in meetings:
         many = len(meeting.inputs)
         scope = draw(st.sampled_from(meeting.scopes or (scale.step,)))
-        # of many events the first and the last lie within a scope, or just beside it
+        # with these gaps the first and the last event lie within a scope, or just beyond it
         gap = draw(st.sampled_from([scale.step, max(1, scope // max(1, many - 1)), max(1, scope // max(1, many - 2))]))
         gap = max(scale.step, gap // scale.step * scale.step)
         for source, places in _places(meeting).items():
@@ -62,7 +66,7 @@ def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence
 
 
 def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
-    """Return the sources of a meeting with the places of the inputs that read them: several, where streams are parts of one."""
+    """Return the sources of a meeting with the positions of the inputs that read them; several inputs may read one source."""
     places: dict[Source, tuple[int, ...]] = {}
     for place, plan in enumerate(meeting.inputs):
         for source in (n for n in nodes(plan) if isinstance(n, Source)):
@@ -71,7 +75,7 @@ def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
 
 
 def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
-    """Values by column: of columns that the inputs compare with constants, where they read a source, mostly those constants."""
+    """Return values by column that pass the inputs' filters: the constants that the inputs over a source compare columns with."""
     payload: dict[str, Any] = {}
     for plan in meeting.inputs:
         parts = nodes(plan)
@@ -84,7 +88,7 @@ def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
 
 
 def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:
-    """Values by column: in the columns ``names`` mostly the same one."""
+    """Return the intent's values by column, and for each of the columns ``names`` a list in which one value prevails."""
     payload = dict(intent.payload)
     for f in source.payload:
         if f.name in names and f.name not in payload:
@@ -95,7 +99,11 @@ def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: 
 
 @dataclass(frozen=True)
 class _CloseLifetimes:
-    """Lifetimes that start a few gaps behind an instant, or a step beside that; mostly as many as one of the stream's places."""
+    """A temporal pattern: lifetimes that start some gaps after one instant, or a step beside that.
+
+    The number of gaps is mostly one of ``places``, the stream's positions among the ``many`` inputs of the meeting; ``least`` is
+    the least number of events, ``gap`` and ``scope`` are ticks.
+    """
 
     places: tuple[int, ...]
     many: int
@@ -109,7 +117,7 @@ class _CloseLifetimes:
         for _ in range(max(self.least, events)):
             gaps = random.choice([random.choice(self.places), random.choice(self.places), random.randint(0, self.many)])
             start = self.scale.anchor + gaps * self.gap + random.choice([0, 0, 0, -1, 1]) * self.scale.step
-            # some at once, some behind all of these
+            # a quarter of the events form a second group after the first
             start += random.choice([0, 0, 0, self.many * self.gap + self.scope])
             lasts = random.choice([self.scale.step, self.gap, self.scope, self.scope, None])
             spans.append((start, None if lasts is None else min(INFINITY - 1, start + lasts)))

@@ -1,4 +1,4 @@
-"""What is checked, as states and what is done to them: modules as hosts call them, aggregates by the code that computes them."""
+"""The forms in which ``check_module`` checks code: user modules as hosts call them, aggregates as each backend computes them."""
 
 from __future__ import annotations
 
@@ -43,16 +43,20 @@ Rows = Sequence[tuple[Any, ...]]
 """Events, each by the values of its fields."""
 
 SIZE, HOP = 4, 2
-"""Windows that aggregates are checked in: events lie in several, and each holds several basic windows."""
+"""The hopping windows in which aggregates are checked: an event lies in several, and each has several basic windows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Checked(States):
-    """States, and what its laws are asked of; ``fields`` name the values of an event.
+    """A module's state methods, and what its laws need to know of it.
 
-    events: rows as the methods take them; reference: what else says the result over rows, if anything does; foreign: whether
-    its methods may keep something, or change what they are given; time_bound: whether it promises that; filters_on: the columns
-    of which it promises that; by_event: whether its result is a list of what it gives for each event.
+    - ``fields``: the names of an event's values
+    - ``events``: converts rows to the argument of the methods
+    - ``reference``: computes the expected result over rows, if there is a reference
+    - ``foreign``: the methods are user code, which may keep state or change its arguments
+    - ``time_bound``: the module promises ``sq.time_bound``
+    - ``filters_on``: the columns for which the module promises ``sq.filters_on``
+    - ``by_event``: the result is a list with a value for each event
     """
 
     fields: tuple[str, ...]
@@ -64,22 +68,25 @@ class Checked(States):
     by_event: bool = False
 
     def has(self, need: str) -> bool:
-        """Whether a law that needs this has something to say."""
+        """True if the module has the property that a law needs, or if the law needs none."""
         return not need or bool(getattr(self, need))
 
     def of(self, rows: Rows) -> Any:
-        """The state over rows that came at once."""
+        """Return the state after adding all rows at once."""
         return self.add(self.initial(), self.events(rows))
 
     def over(self, rows: Rows) -> Any:
-        """The result over rows that came at once."""
+        """Return the result after adding all rows at once."""
         return self.result(self.of(rows))
 
 
 def checked_module(
     code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
 ) -> Checked:
-    """A user's module, as hosts call it; ``reference`` is a function of Series. Raises PlanError for what is none."""
+    """Return the form of an undecorated user module; ``reference`` is a function of Series.
+
+    Raises PlanError for an object that is not a module.
+    """
     module = module_states(code, "check_module", order_insensitive=order_insensitive)
 
     def columns(rows: Rows) -> list[pa.Array]:
@@ -98,9 +105,9 @@ def checked_module(
 
 @dataclass(frozen=True)
 class Select:
-    """Aggregates over windows of groups: the plan, and what the backends make of it.
+    """Aggregates over windows of groups, with their plan and the code by which backends compute them.
 
-    An event is its group, its start, its end, and the payload. A result holds a value by ``name, group, window``.
+    An event is a tuple of group, start, end and payload. A result is a dict of values by name, group and window.
     """
 
     plan: WindowAggregate
@@ -114,30 +121,30 @@ class Select:
 
     @property
     def fields(self) -> tuple[str, ...]:
-        """The values of an event."""
+        """The names of an event's values."""
         group, *rest = self.payload.names
         return (group, "start", "end", *rest)
 
     @property
     def evaluator(self) -> WindowEvaluator:
-        """What computes a whole window."""
+        """The evaluator that computes windows from all their members."""
         evaluator = self.evaluation.evaluator
         assert isinstance(evaluator, WindowEvaluator)
         return evaluator
 
     @property
     def grid(self) -> Grid:
-        """The grid of its windows."""
+        """The grid of the windows."""
         assert self.plan.window.grid is not None
         return self.plan.window.grid
 
     @property
     def has_oracle(self) -> bool:
-        """Whether the oracle knows all aggregates: those that are classes of a user's own it does not."""
+        """True if the oracle knows all aggregates; it does not know aggregate functions that users define as classes."""
         return all(a.function in ORACLE_OF or isinstance(a.function, WindowModule) for _, a in self.plan.aggregates)
 
     def columns(self, rows: Rows) -> dict[str, pa.Array]:
-        """An array a field."""
+        """Return the rows as an array for each field."""
         fixed = {"start": pa.int64(), "end": pa.int64()}
         return {
             name: pa.array([row[i] for row in rows], fixed.get(name) or arrow_type(self.payload.type_of(name)))
@@ -145,21 +152,21 @@ class Select:
         }
 
     def events(self, rows: Rows) -> pa.Table:
-        """What evaluator and kernel take: arguments and lifetimes."""
+        """Return rows as the table that evaluator and kernel read: the aggregates' arguments, and lifetimes."""
         columns = self.columns(rows)
         le, re = columns["start"], columns["end"]
         instants = {"start": le, "end": re, "duration": pa.array(re.to_numpy() - le.to_numpy())}
-        arguments = _evaluated(self.evaluation.inputs[0].columns, self.payload, columns, instants)
+        arguments = _evaluate_all(self.evaluation.inputs[0].columns, self.payload, columns, instants)
         return pa.table({**arguments, LE: le, RE: re})
 
     def results(self, windows: pa.Table) -> dict[str, Any]:
-        """The aggregates, from a row a group and window with partial results and lifetimes."""
+        """Compute the final values from a table with partial results and a lifetime for each group and window."""
         columns = {n: windows.column(n).combine_chunks() for n in windows.column_names}
-        outputs = _evaluated(self.evaluation.outputs, self.evaluation.schema, columns, {})
+        outputs = _evaluate_all(self.evaluation.outputs, self.evaluation.schema, columns, {})
         return self._by_window(pa.table(outputs), ints(windows, LE))
 
     def judged(self, rows: Rows) -> dict[str, Any]:
-        """What the oracle says."""
+        """Return the oracle's result over rows."""
         history = oracle(self.plan, {self.source: pa.table(self.columns(rows))})
         return self._by_window(history, ints(history, "start"))
 
@@ -173,12 +180,13 @@ class Select:
         }
 
 
-def _evaluated(
+def _evaluate_all(
     expressions: Iterable[tuple[str, Expr]],
     schema: Schema,
     columns: Mapping[str, pa.Array],
     instants: Mapping[str, pa.Array],
 ) -> dict[str, pa.Array]:
+    """Evaluate expressions over columns; ``instants`` are the lifetimes' parts, by name."""
     rows = len(next(iter(columns.values())))
     return {
         name: columns[expr.name] if type(expr) is Col else evaluate(expr, schema, columns, instants.__getitem__, rows)
@@ -187,7 +195,10 @@ def _evaluated(
 
 
 def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
-    """Aggregates in one select, over columns of these types in the order in which they are named first."""
+    """Return aggregates in one select, over columns with these types in the order in which they are first named.
+
+    Raises PlanError if the number of types is neither 1 nor the number of columns.
+    """
     named = {show(a): a for a in aggregates}
     names = list(dict.fromkeys(n.name for a in named.values() for n in parts(a) if isinstance(n, Col)))
     if len(kinds) not in (1, len(names)):
@@ -196,7 +207,7 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
         )
     types = dict(zip(names, kinds if len(kinds) == len(names) else [kinds[0]] * len(names), strict=True))
     group = "g" + "_" * max(map(len, names), default=0)
-    # the verbs say what is wrong with a type
+    # the verbs raise the errors for types that do not fit
     schema = {group: "bigint", **{name: kind.simpleString() for name, kind in types.items()}}
     query = sq.events([], schema=schema).group_by(group).hopping_window(SIZE, HOP).select(**named)
     (plan,) = (n for n in nodes(query.plan) if isinstance(n, WindowAggregate))
@@ -205,13 +216,13 @@ def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Sele
 
 
 def aggregate_forms(select: Select) -> list[Checked]:
-    """The ways in which a window's aggregates are computed: all members at once; where all of them merge, partial results."""
+    """Return the ways in which a window's aggregates are computed: from all members and, if all merge, partial results."""
     name = ", ".join(name for name, _ in select.plan.aggregates)
 
     def at_once(table: pa.Table) -> dict[str, Any]:
         return select.results(select.evaluator.rows([table], MINUS_INFINITY, INFINITY))
 
-    # what only Spark can evaluate is no matter of laws: NeedsSpark
+    # raises NeedsSpark for expressions that only Spark evaluates
     at_once(select.events(()))
     whole = Checked(
         name=f"{name}, all members at once",
@@ -225,7 +236,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
     )
     if not select.plan.merges:
         return [whole]
-    merging, weighing = (_partial(select, merges) for merges in (True, False))
+    merging, weighing = (_partial_form(select, merges) for merges in (True, False))
     return [
         whole,
         replace(merging, name=f"{name}, partial results", reference=whole.over),
@@ -233,8 +244,11 @@ def aggregate_forms(select: Select) -> list[Checked]:
     ]
 
 
-def _partial(select: Select, merges: bool) -> Checked:
-    """Partial results by range of windows: merged for good, or as values with weights, of which some can be taken back."""
+def _partial_form(select: Select, merges: bool) -> Checked:
+    """Return the form that computes partial results by range of windows.
+
+    ``merges``: partial results are merged for good; else they are values with weights, which can be removed again.
+    """
     keys, partials = list(select.plan.keys), select.evaluator.partials
     kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges, combines=True)
     by = [*keys, LO, HI]
@@ -270,8 +284,8 @@ def _partial(select: Select, merges: bool) -> Checked:
     )
 
 
-def given_aggregates(subject: Any) -> list[Aggregate] | None:
-    """One aggregate or several, if that is what was given. Raises PlanError for an expression that is no aggregate."""
+def listed_aggregates(subject: Any) -> list[Aggregate] | None:
+    """Return one aggregate or several as a list; None for other objects. Raises PlanError for any other expression."""
     several = isinstance(subject, list | tuple)
     expressions = list(subject) if several else [subject]
     if not several and not isinstance(subject, Expr):

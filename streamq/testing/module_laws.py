@@ -1,4 +1,4 @@
-"""The laws that aggregates and user-defined modules keep, and how it is told that one is broken."""
+"""The laws of aggregates and user-defined modules, the check of each, and the error for a broken one."""
 
 from __future__ import annotations
 
@@ -19,17 +19,22 @@ from streamq.runtime.user_code.returns import FAILURES, LASTS, START, plain_resu
 from streamq.testing.module_forms import Checked, Rows
 
 ANSWERS = "answers"
-"""The law that is broken wherever a method raises that is asked for a state or a result."""
+"""The law that is broken if a method raises."""
 
-ON_PURPOSE = "If it is not for such values, give those that it is for, as a list or a Hypothesis strategy: values=[...]"
+ON_PURPOSE = (
+    "If it need not accept such values, pass those that it accepts, as a list or a Hypothesis strategy: values=[...]"
+)
 
 Bags = dict[str, Rows]
 Claim = tuple[str, Any, Any]
-"""What a law says of some events, the outcome found and the one expected."""
+"""A law's claim on some events in words, the actual outcome and the expected one."""
 
 
 class LawBroken(AssertionError):
-    """A module breaks a law: which, on which ``values`` (bags of events by what was done with them), and the two results."""
+    """Raised when a module breaks a law.
+
+    ``law`` is the law's name, ``values`` the bags of events by their role in the law, ``found`` and ``expected`` the two results.
+    """
 
     def __init__(self, module: str, law: str, claim: str, values: Mapping[str, Any], found: Any, expected: Any):
         self.module, self.law, self.values, self.found, self.expected = module, law, dict(values), found, expected
@@ -43,9 +48,10 @@ class LawBroken(AssertionError):
 
 @dataclass(frozen=True)
 class Law:
-    """What ``claims`` yields must have equal outcomes, for any events; ``need``: what a module must have.
+    """A law: for any events, the two outcomes of each claim that ``claims`` yields must be equal.
 
-    bags: which of the drawn bags of events it takes, under names of its own.
+    ``need``: the property that a module must have for the law to apply. ``bags``: the bags of events that the law reads, by their
+    names in the law. ``exact``: floats must be equal without tolerance.
     """
 
     name: str
@@ -55,16 +61,16 @@ class Law:
     exact: bool = False
 
     def broken(self, module: Checked, drawn: Bags, tolerance: float) -> LawBroken | None:
-        """How the module breaks the law on these events, if it does."""
+        """Return the error if the module breaks the law on these events, else None."""
         bags = {name: drawn[bag] for name, bag in self.bags.items()}
         allowed = 0.0 if self.exact else tolerance
         try:
             with warnings.catch_warnings():
-                # means of nothing and sums of infinities are asked for on purpose
+                # means of nothing and sums of infinities are computed on purpose
                 warnings.simplefilter("ignore", RuntimeWarning)
                 for claim, actual, expected in self.claims(module, **bags):
                     if not same(actual, expected, allowed):
-                        return self._broken(module, bags, claim, *apart(actual, expected, allowed))
+                        return self._broken(module, bags, claim, *differing(actual, expected, allowed))
         except FAILURES as error:
             return self._broken(module, bags, "a method raises", Raised(error), "a state", name=ANSWERS)
         return None
@@ -85,7 +91,7 @@ class Law:
 
 @dataclass(frozen=True)
 class Raised:
-    """A call that raised is an outcome too: a mean over nothing may divide by zero, but then always."""
+    """The outcome of a call that raised. A mean over nothing may divide by zero, but then it must do so always."""
 
     error: BaseException
 
@@ -94,7 +100,7 @@ class Raised:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """What a call returns, as plain Python values, or that it raised."""
+    """Return the result of a call as plain Python values, or Raised if it failed."""
     try:
         return plain(call())
     except FAILURES as error:
@@ -102,7 +108,7 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Values of numpy, pandas and Arrow as Python's; NA and NaT as None."""
+    """Convert values of numpy, pandas and Arrow to Python's; NA and NaT become None."""
     match value:
         case pa.Table():
             return value.to_pydict()
@@ -120,7 +126,7 @@ def plain(value: Any) -> Any:
 
 
 def same(a: Any, b: Any, tolerance: float) -> bool:
-    """Whether two outcomes agree: NaN equals itself, floats within ``tolerance`` times the greater of them and 1."""
+    """True if two outcomes are equal: NaN equals itself, floats within ``tolerance`` times the greater of them and 1."""
     if isinstance(a, Raised) or isinstance(b, Raised):
         return isinstance(a, Raised) and isinstance(b, Raised) and type(a.error) is type(b.error)
     if isinstance(a, list) and isinstance(b, list):
@@ -133,8 +139,8 @@ def same(a: Any, b: Any, tolerance: float) -> bool:
     return bool(a == b)
 
 
-def apart(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
-    """Two outcomes by what they differ in, if they say it by name."""
+def differing(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
+    """Return two outcomes; of dicts only the entries that differ."""
     if not (isinstance(a, dict) and isinstance(b, dict)):
         return a, b
     wrong = [k for k in {**a, **b} if k not in a or k not in b or not same(a[k], b[k], tolerance)]
@@ -142,7 +148,7 @@ def apart(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
 
 
 def with_lifetimes(value: Any) -> Any:
-    """An outcome as a reader wants it: rows that have lifetimes of their own by start and end."""
+    """Return an outcome for printing: rows with lifetimes of their own show start and end."""
     match value:
         case list():
             return [with_lifetimes(v) for v in value]
@@ -154,7 +160,7 @@ def with_lifetimes(value: Any) -> Any:
 
 
 def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
-    """Events as a reader wants them: by value if they have one, else by field."""
+    """Return events for printing: the value if there is one field, else a dict by field."""
     return [row[0] if len(fields) == 1 else dict(zip(fields, row, strict=True)) for row in rows]
 
 
@@ -167,10 +173,12 @@ def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
 
 
 def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
+    """Each method, called twice on equal arguments, returns equal results."""
+
     def twice(call: Callable[[], Any]) -> tuple[Any, Any]:
         return outcome(call), outcome(call)
 
-    claim = "the same calls on a copy give the same"
+    claim = "equal calls on copies of a state give equal results"
     start, state = m.initial(), m.of(events)
     yield f"{claim} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
     if m.remove is not None:
@@ -182,26 +190,27 @@ def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 
 def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
+    """No method changes its arguments, and calls share no state."""
     values, before = m.events(events), plain(m.events(events))
     state = m.add(m.initial(), values)
     first = outcome(lambda: m.result(state))
-    yield "add and result leave the values as they are", plain(values), before
+    yield "add and result do not change the values", plain(values), before
     if not m.in_parts:
         return
     empty = outcome(lambda: m.result(m.initial()))
     start = m.initial()
     more = m.add(state, m.events(others))
-    yield "add leaves the state it is given as it is", outcome(lambda: m.result(state)), first
+    yield "add does not change its state argument", outcome(lambda: m.result(state)), first
     whole = outcome(lambda: m.result(more))
     if m.remove is not None:
         gone = m.events(others)
         m.remove(more, gone)
-        yield "remove leaves the state it is given as it is", outcome(lambda: m.result(more)), whole
-        yield "remove leaves the values as they are", plain(gone), plain(m.events(others))
+        yield "remove does not change its state argument", outcome(lambda: m.result(more)), whole
+        yield "remove does not change the values", plain(gone), plain(m.events(others))
     if m.merge is not None:
         m.merge(state, more)
-        yield "merge leaves its first state as it is", outcome(lambda: m.result(state)), first
-        yield "merge leaves its second state as it is", outcome(lambda: m.result(more)), whole
+        yield "merge does not change its first state", outcome(lambda: m.result(state)), first
+        yield "merge does not change its second state", outcome(lambda: m.result(more)), whole
     yield "nothing is kept between calls", outcome(lambda: m.result(start)), empty
 
 
@@ -219,12 +228,12 @@ def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
 
 def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     added = outcome(lambda: m.result(m.add(m.of(first), m.events(then))))
-    yield "added in parts is added at once", added, outcome(lambda: m.over([*first, *then]))
+    yield "adding events in parts equals adding them at once", added, outcome(lambda: m.over([*first, *then]))
 
 
 def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     reordered = outcome(lambda: m.over([*then, *first[::-1]]))
-    yield "events in another order give the same", reordered, outcome(lambda: m.over([*first, *then]))
+    yield "events in another order give the same result", reordered, outcome(lambda: m.over([*first, *then]))
 
 
 def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
@@ -235,52 +244,57 @@ def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
     whole = outcome(lambda: m.over(rest))
-    claim = "what is added and removed leaves no trace"
+    claim = "adding events and removing them changes nothing"
     yield claim, outcome(lambda: m.result(remove(m.add(m.of(rest), m.events(removed)), m.events(gone)))), whole
     yield claim, outcome(lambda: m.result(m.add(remove(m.of(removed), m.events(gone)), m.events(rest)))), whole
     one = m.events(gone[:1])
     remaining = outcome(lambda: m.result(remove(remove(m.of([*removed, *rest]), one), m.events(gone[1:]))))
-    yield "what is removed in parts leaves no trace", remaining, whole
+    yield "adding events and removing them in parts changes nothing", remaining, whole
 
 
 def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim]:
+    """Merging the states of parts gives the state of the whole; it is commutative and associative."""
     assert m.merge is not None
     merge = m.merge
     a, b, c = m.of(first), m.of(second), m.of(third)
     left = outcome(lambda: m.result(merge(a, b)))
-    yield "merged parts are the whole", left, outcome(lambda: m.over([*first, *second]))
-    yield "it does not matter which of two comes first", outcome(lambda: m.result(merge(b, a))), left
+    yield "merging the states of two parts gives the whole", left, outcome(lambda: m.over([*first, *second]))
+    yield "merge is commutative", outcome(lambda: m.result(merge(b, a))), left
     left = outcome(lambda: m.result(merge(merge(a, b), c)))
     right = outcome(lambda: m.result(merge(a, merge(b, c))))
-    yield "it does not matter which of three are merged first", right, left
+    yield "merge is associative", right, left
     added = outcome(lambda: m.result(m.add(merge(a, b), m.events(third))))
-    yield "what is added to a merged state counts as before", added, outcome(lambda: m.over([*first, *second, *third]))
+    yield (
+        "adding events to a merged state equals adding them at once",
+        added,
+        outcome(lambda: m.over([*first, *second, *third])),
+    )
 
 
 def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
-    """Rows before the first start of what comes later are what they were."""
+    """Later events do not change rows before their first start."""
     starts = m.fields.index("start")
     at = min(row[starts] for row in later)
 
     def before(rows: Rows) -> list[Any]:
         return [cut for row in plain(m.over(rows)) if (cut := _cut(row, at)) is not None]
 
-    claim = f"what comes from {at} on changes no row before it"
+    claim = f"events that start at {at} or later change no row before that"
     yield claim, outcome(lambda: before([*events, *later])), outcome(lambda: before(events))
 
 
 def _cut(row: dict[str, Any], at: int) -> dict[str, Any] | None:
-    """A row of an operator as it lies before an instant; None: it does not."""
+    """Return the part of an operator's row that lies before an instant; None if there is none."""
     row = with_lifetimes(row)
     end = at if row["end"] is None else min(row["end"], at)
     return None if row["start"] >= at else {**row, "end": end}
 
 
 def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    """Events of one value of what the operator filters on give the rows of that value that all events give, and no others."""
+    """The events with one value of the filter columns give exactly those rows of all events' results that have this value."""
     events, columns = [*first, *then], m.filters_on
     places = [m.fields.index(name) for name in columns]
-    # to pandas, and so to the code, NaN is NULL
+    # pandas, and hence the code, treats NaN as NULL
     of_event = [[plain_result(event[i]) for i in places] for event in events]
     rows = [([row[name] for name in columns], row) for row in plain(m.over(events))]
     values: list[list[Any]] = []
@@ -290,20 +304,20 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
         alone = [event for event, own in zip(events, of_event, strict=True) if same(own, value, 0.0)]
         shown = ", ".join(f"{name} = {v!r}" for name, v in zip(columns, value, strict=True))
         of_all = [row for own, row in rows if same(own, value, 0.0)]
-        claim = f"the rows with {shown} are those of the events with {shown}"
+        claim = f"rows with {shown} depend only on events with {shown}"
         yield claim, of_all, outcome(partial(m.over, alone)) if alone else []
 
 
 def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     together = outcome(lambda: m.over([*first, *then]))
-    claim = "what it gives for an event goes by that event alone"
+    claim = "the result for an event depends on that event alone"
     yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.over([event])])
 
 
 def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
     assert m.reference is not None
     reference = m.reference
-    yield "it says what the reference says", outcome(lambda: m.over(events)), outcome(lambda: reference(events))
+    yield "the result is the reference's", outcome(lambda: m.over(events)), outcome(lambda: reference(events))
 
 
 LAWS = (
@@ -322,4 +336,4 @@ LAWS = (
     Law("apart", "by_event", {"first": "a", "then": "b"}, _apart),
     Law("reference", "reference", {"events": "a"}, _reference),
 )
-"""In the order in which they are checked: what a module breaks first is most of the time the cause of the rest."""
+"""The laws in the order in which they are checked; the first that a module breaks is mostly the cause of the others."""

@@ -1,4 +1,4 @@
-"""Values to try modules with: a few telling ones of each type, the plainest first, which is what a failure shrinks to."""
+"""Values on which modules are checked: a few edge cases of each type, the plainest first, to which failures shrink."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from streamq.runtime.arrow_types import BITS
 NAN, INF = float("nan"), float("inf")
 
 PLAIN_FLOATS = (1.0, 0.0, 2.5, -0.25, None, 7.0, NAN, INF, -INF, -0.0, 2.0**60)
-"""Sums of those and their squares are exact in any order, or differ by rounding alone: no great ones that cancel out."""
+"""Floats whose sums, and sums of squares, are exact or differ by rounding only, in any order: no great ones cancel out."""
 
 HUGE_FLOATS = {DoubleType: (1e16, None, NAN, INF, -INF, -1e308, 1e308), FloatType: (1e16, None, NAN, INF, -INF, 3e38)}
-"""What a running sum does not give back once it has been added: small values beside them are gone, or all are."""
+"""Floats that a running sum cannot remove again: adding one loses the digits of small values, or all digits."""
 
 TEXTS = ("a", "", "b", None, "aa", "B", "é", "e\u0301", "ß", " a", "日本", "\uffff", "😀")
 
@@ -40,13 +40,17 @@ _TIMES = (0, None, 1, -1, 951_782_400_000_000)
 
 
 def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
-    """Values of a column, NULL (None) among them; huge: those that float sums lose smaller ones beside."""
+    """Return the strategy for values of a type, with None for NULL; ``huge``: floats beside which sums lose small values.
+
+    Raises PlanError for a type without values.
+    """
     if isinstance(kind, ArrayType):
         return st.none() | st.lists(values_of(kind.elementType, huge), max_size=3)
     return st.sampled_from(_values(kind, huge))
 
 
 def _values(kind: DataType, huge: bool) -> Sequence[Any]:
+    """Return the values of a type that is not an array, the plainest first."""
     match kind:
         case DoubleType() | FloatType():
             return HUGE_FLOATS[type(kind)] if huge else PLAIN_FLOATS
@@ -66,7 +70,7 @@ def _values(kind: DataType, huge: bool) -> Sequence[Any]:
             epoch = dt.datetime(1970, 1, 1, tzinfo=zone)
             return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in _TIMES]
     if type(kind) in BITS:
-        # a few dozen of the great one still fit, and as floats they lose their last digits
+        # sums of a few dozen of the greatest still fit the type, but lose their last digits as floats
         return (1, 0, 2, None, -3, 7, 2 ** (BITS[type(kind)] - 7) + 1)
     raise PlanError(
         sentence("check_module", f"no values of type {kind.simpleString()}", "", "Give a strategy: values=st.text().")

@@ -1,6 +1,7 @@
-"""``check_module``: the laws of aggregates and user-defined modules (zero, add, remove, merge), on random values.
+"""``check_module``: check the laws of aggregates and user-defined modules (zero, add, remove, merge) on random values.
 
-Without them windows go wrong in silence: basic windows are merged, retracted events removed, calls repeated after a restart.
+A module that breaks them gives wrong windows in silence, as hosts merge basic windows, remove retracted events and repeat calls
+after a restart.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from streamq.testing.module_forms import (
     Rows,
     aggregate_forms,
     checked_module,
-    given_aggregates,
+    listed_aggregates,
     selected,
 )
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
@@ -40,7 +41,7 @@ from streamq.time import INTEGER, TIMESTAMP
 
 VERB = "check_module"
 GROUPS = 16
-"""Aggregates are checked with up to so many groups of events at a time."""
+"""The greatest number of groups of events with which aggregates are checked at a time."""
 
 
 def check_module(
@@ -55,48 +56,49 @@ def check_module(
     tolerance: float = 1e-9,
     axis: str = INTEGER,
 ) -> tuple[str, ...]:
-    """Check the laws of an aggregate or a user-defined module; raises LawBroken with the smallest values that break one.
+    """Check the laws of an aggregate or a user-defined module; raise LawBroken with the smallest values that break one.
 
-    ``module`` is
+    ``module`` is one of
 
-    - what ``sq.uda`` or ``sq.udo`` has made, with the properties, the options and the sense of time that it was declared with;
-      its results must be of its type. A time-sensitive one without ``columns=`` comes applied, ``load("v")``, so that its
-      arguments have names, or ``alive()`` if it reads lifetimes alone; its events lie in one window of an ``axis``, "integer" or
+    - a module made by ``sq.uda`` or ``sq.udo``, checked with its declared properties and options; its results must be of its
+      declared type. A time-sensitive module declared without ``columns=`` must be applied, ``load("v")``, which names its
+      arguments, or ``alive()`` if it reads lifetimes alone. Its events lie in one window of the ``axis``, "integer" or
       "timestamp";
-    - what ``sq.udf`` has made, with its options, or applied, ``size("v")``: a result for each event;
-    - what ``sq.udso`` has made, with its options, or applied, ``delta("v")``: events come one after the other, and its answer
-      are the rows of all of them and the state behind the last; a time-sensitive one is given starts that rise;
-    - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
-      ``remove(state, values)`` and ``merge(a, b)``. Values are a pandas Series an argument; states are values: a method gives
-      a new one and leaves those it is given as they are, for windows share them;
-    - one in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``, a
-      tuple for several arguments; ``reduce`` and ``merge`` may change and return their first buffer;
-    - a function of all values of a window, a Series an argument;
-    - an aggregate, such as ``sq.sum("v")``, or a list of them as in one ``select``: checked in every way it is computed.
+    - a function made by ``sq.udf``, or an applied one, ``size("v")``; its result is a value for each event;
+    - a scan made by ``sq.udso``, or an applied one, ``delta("v")``. Its events come one after the other; its result is the rows
+      of all of them and the state after the last. A time-sensitive one gets rising starts;
+    - an object, or a class without parameters, with ``initial()``, ``add(state, values)``, ``result(state)`` and optionally
+      ``remove(state, values)`` and ``merge(a, b)``. Values are a pandas Series for each argument. A method returns a new state
+      and does not change its arguments, because windows share states;
+    - an object in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``;
+      the value is a tuple if there are several arguments. ``reduce`` and ``merge`` may change and return their first buffer;
+    - a function of all values of a window, with a Series for each argument;
+    - an aggregate, such as ``sq.sum("v")``, or a list of aggregates, as in one ``select``: checked in every way it is computed.
 
-    ``types`` are the arguments' in SQL, ``"double, string"``; for aggregates those of the columns in the order in which they
-    are named, or one for all; ``""`` for what takes no column.
+    ``types`` are the types of the arguments in SQL, ``"double, string"``; for aggregates the types of the columns in the order in
+    which they are named, or one type for all; ``""`` for a module that reads no column.
 
     The laws:
 
-    - *answers*: it does not raise over one or more events; *deterministic*: the same call on a copy gives exactly the same;
-      *pure*: no state and no value that it was given changes;
-    - *zero*: no events change nothing, nor does merging with ``initial()``; *add*: events in parts are events at once; *order*:
-      and in any order (of a function only if it is declared ``order_insensitive``);
-    - *remove*: what is added and removed leaves no trace. No float may be subtracted back out of a running sum;
-    - *merge*: parts merged are the whole, associative and commutative;
-    - *time_bound*, of an operator that promises it: what starts at an instant changes no row before it;
-    - *filters_on*, of an operator that promises it: events of one value give the rows of that value that all events give;
-    - *apart*, of a function of one event's values: what it gives for an event goes by that event alone;
-    - *reference*: it gives what ``reference``, a function of Series, gives; of an aggregate, what the oracle does.
+    - *answers*: no method raises over one or more events; *deterministic*: equal calls on copies of a state give exactly equal
+      results; *pure*: no method changes its arguments;
+    - *zero*: adding no events, or merging with ``initial()``, changes nothing; *add*: adding events in parts equals adding them
+      at once; *order*: events in any order give the same result (for a function only if declared ``order_insensitive``);
+    - *remove*: adding events and removing them changes nothing. It forbids subtracting floats from a running sum;
+    - *merge*: merging the states of parts gives the state of the whole; it is associative and commutative;
+    - *time_bound*, for an operator that promises it: events that start at an instant or later change no row before it;
+    - *filters_on*, for an operator that promises it: rows with one value of the columns depend only on events with that value;
+    - *apart*, for a function of one event's values: the result for an event depends on that event alone;
+    - *reference*: the result is that of ``reference``, a function of Series; for an aggregate, that of the oracle.
 
-    Each law is tried on about ``examples`` small bags of events: NULLs, NaN, infinities, -0.0, duplicates, great numbers,
-    characters of every width. ``values`` are those of one event instead (a tuple for several arguments), for a module that
-    raises for others on purpose: a list, ``[1.0, 2.0]``, or a Hypothesis strategy, ``st.floats(0.5, 100)``. Floats from it
-    whose sums depend on the order break *add* and *merge*. Floats are equal within ``tolerance`` times the greater of them
-    and 1. ``seed``: other examples; without one every run tries the same. Returns the names of the laws that were checked.
-    Raises PlanError for what is no module, for values that are none, and for a class whose objects take arguments;
-    TypeMismatch for a type that does not exist or does not fit.
+    Each law is tried on about ``examples`` small bags of events, with NULLs, NaN, infinities, -0.0, duplicates, great numbers
+    and characters of every width. ``values`` replaces the values of one event (a tuple for several arguments), for a module
+    that raises for others on purpose: a list, ``[1.0, 2.0]``, or a Hypothesis strategy, ``st.floats(0.5, 100)``. A strategy
+    with floats whose sums depend on their order breaks *add* and *merge*. Floats are equal within ``tolerance`` times the
+    greater of them and 1. ``seed`` selects other examples; without it every run tries the same.
+
+    Returns the names of the laws that were checked. Raises PlanError for an object that is not a module, for illegal values, and
+    for a class whose constructor takes arguments; TypeMismatch for a type that does not exist or does not fit.
 
     >>> import streamq as sq
     >>> from streamq.testing.modules import check_module
@@ -107,13 +109,13 @@ def check_module(
     ...     def result(self, state): return state[0] / state[1]
     >>> check_module(Mean)
     Traceback (most recent call last):
-    streamq.testing.module_laws.LawBroken: check_module: Mean breaks the law of remove: what is added and removed leaves no trace;
-    found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]
+    streamq.testing.module_laws.LawBroken: check_module: Mean breaks the law of remove: adding events and removing them changes
+    nothing; found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]
     >>> check_module(sq.max("v"), "string", examples=10)
     ('answers', 'deterministic', 'pure', 'zero', 'add', 'order', 'remove', 'merge', 'reference')
     """
     if isinstance(examples, bool) or not isinstance(examples, int) or examples < 1:
-        raise PlanError(sentence(VERB, "examples is how many bags are tried, from 1", f"found {examples!r}"))
+        raise PlanError(sentence(VERB, "examples is not a whole number of at least 1", f"found {examples!r}"))
     kinds, values = _kinds(types), _strategy(values)
     tried = settings(
         max_examples=examples,
@@ -138,27 +140,30 @@ def check_module(
         kinds = [] if isinstance(module, Aggregate) and not module.args else kinds
         forms = [checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)]
         bags = _Bags(kinds, values, timed=window_module[0].time_sensitive)
-    elif (aggregates := given_aggregates(module)) is not None:
+    elif (aggregates := listed_aggregates(module)) is not None:
         select = selected(aggregates, kinds)
         forms = aggregate_forms(select)
         bags = _Bags([f.type for f in select.payload.fields[1:]], values, GROUPS)
         tried = settings(tried, max_examples=max(1, examples // GROUPS))
     else:
-        _check_made(module)
+        _check_constructor(module)
         if not kinds:
-            raise PlanError(sentence(VERB, "no types", "it is called with a Series an argument", 'Say "double".'))
+            raise PlanError(
+                sentence(VERB, "no types", "it is called with a Series for each argument", 'Give "double".')
+            )
         forms = [checked_module(module, kinds, order_insensitive, reference)]
         bags = _Bags(kinds, values)
     for form in forms:
         broken = _Search(bags, tried, seed, tolerance).broken(form)
         if broken is not None:
-            # without what Hypothesis says of its own calls
+            # drop Hypothesis' notes on its own calls
             broken.__notes__ = []
             raise broken.with_traceback(None) from broken.__cause__
     return tuple(dict.fromkeys(law.name for law in LAWS if any(form.has(law.need) for form in forms)))
 
 
 def _kinds(types: Any) -> list[DataType]:
+    """Parse the argument types; raise TypeMismatch for a type that does not exist."""
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
         raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))
@@ -175,7 +180,7 @@ def _kinds(types: Any) -> list[DataType]:
 
 
 def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
-    """Return what draws the values of events; raises PlanError for what are none."""
+    """Return the strategy for the values of events; raise PlanError for illegal values."""
     if values is None or isinstance(values, st.SearchStrategy):
         return values
     if not isinstance(values, list | tuple) or not values:
@@ -184,8 +189,8 @@ def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
     return st.sampled_from(values)
 
 
-def _check_made(module: Any) -> None:
-    """A class is made into an object without arguments, or not at all."""
+def _check_constructor(module: Any) -> None:
+    """Raise PlanError for a class whose constructor needs arguments."""
     if not inspect.isclass(module):
         return
     try:
@@ -194,16 +199,17 @@ def _check_made(module: Any) -> None:
         hint = f"Give an object: {module.__name__}(...)."
         raise PlanError(sentence(VERB, f"{module.__name__} takes arguments", str(error), hint)) from None
     except ValueError:
-        # a class that is not written in Python does not say what it takes
+        # a class that is not written in Python may have no signature
         return
 
 
 @dataclass(frozen=True)
 class _Bags:
-    """Bags of events by the types of their values; of aggregates several groups of events with lifetimes.
+    """Strategies for the bags of events that laws read.
 
-    timed: events have lifetimes within the window in which decorated modules are checked; follows: an event says first how much
-    later than the one before it starts.
+    ``kinds``: the types of an event's values, ``values``: a strategy that replaces them. ``groups``: the greatest number of
+    groups for aggregates, whose events have lifetimes. ``timed``: events have lifetimes within the window in which decorated
+    modules are checked. ``follows``: an event begins with the distance of its start from that of the event before.
     """
 
     kinds: Sequence[DataType]
@@ -213,23 +219,24 @@ class _Bags:
     follows: bool = False
 
     def drawn(self, laws: Sequence[Law]) -> st.SearchStrategy[Bags]:
-        """The bags that laws take, none empty; ``huge`` holds values that float sums lose others beside."""
+        """Return a strategy for the bags that laws read, none empty; ``huge`` has floats beside which sums lose small values."""
         names = sorted({name for law in laws for name in law.bags.values()})
         return st.fixed_dictionaries({name: self._bag(name == "huge") for name in names})
 
     def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
+        """Return a strategy for one bag of events."""
         one = self._row(huge)
         if self.timed:
             start, end = WINDOW
             lifetimes = st.integers(start, end - 1).flatmap(lambda a: st.tuples(st.just(a), st.integers(a + 1, end)))
-            return _some(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
+            return _with_copies(st.tuples(lifetimes, one).map(lambda drawn: (*drawn[0], *drawn[1])))
         if self.follows:
-            return _some(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
+            return _with_copies(st.tuples(st.integers(0, 3), one).map(lambda drawn: (drawn[0], *drawn[1])))
         if not self.groups:
-            return _some(one)
+            return _with_copies(one)
         alive = st.tuples(st.integers(0, SIZE - 1), st.integers(1, HOP), one)
         rows_of_bag = alive.map(lambda drawn: (drawn[0], drawn[0] + drawn[1], *drawn[2]))
-        groups = st.lists(_some(rows_of_bag), min_size=1, max_size=self.groups)
+        groups = st.lists(_with_copies(rows_of_bag), min_size=1, max_size=self.groups)
         return groups.map(lambda drawn: [(g, *row) for g, rows in enumerate(drawn) for row in rows])
 
     def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
@@ -238,15 +245,15 @@ class _Bags:
         return self.values if len(self.kinds) > 1 else self.values.map(lambda v: (v,))
 
 
-def _some(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
-    """Some are equal; in some bags most."""
+def _with_copies(one: st.SearchStrategy[Any]) -> st.SearchStrategy[list[Any]]:
+    """Draw one to four elements and, in a third of the lists, three more copies of the last."""
     bags = st.tuples(st.lists(one, min_size=1, max_size=4), st.sampled_from((0, 0, 3)))
     return bags.map(lambda drawn: [*drawn[0], *drawn[0][-1:] * drawn[1]])
 
 
 @dataclass(frozen=True)
 class _Search:
-    """How the smallest values that break a law are looked for."""
+    """The search for the smallest values that break a law, with Hypothesis' settings ``tried``."""
 
     bags: _Bags
     tried: settings
@@ -254,7 +261,10 @@ class _Search:
     tolerance: float
 
     def broken(self, module: Checked) -> LawBroken | None:
-        """How the module breaks a law, if it does: all are tried on one example, then the one that failed on smaller ones."""
+        """Return the error for the smallest values that break a law, or None.
+
+        All laws are tried on each example until one fails; only that law is then tried on smaller examples.
+        """
         laws = [law for law in LAWS if module.has(law.need)]
         tried: list[Law] = []
         first = self._broken(laws, module, tried, Phase.generate)
@@ -264,7 +274,7 @@ class _Search:
         return self._broken(broken, module, tried, Phase.generate, Phase.shrink) or first
 
     def _broken(self, laws: Sequence[Law], module: Checked, tried: list[Law], *phases: Phase) -> LawBroken | None:
-        """As ``broken``, in some phases of the search; ``tried`` is given each law that is broken on the way."""
+        """Run these phases of the search and return the error, or None; append each law that breaks to ``tried``."""
         breaches: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:
@@ -279,11 +289,11 @@ class _Search:
         try:
             (property_of_bags if self.seed is None else seeded(self.seed)(property_of_bags))()
         except LawBroken:
-            # shrinking ends with the smallest
+            # shrinking ends with the smallest example
             return breaches[-1]
         except Flaky:
             last = breaches[-1]
-            claim = f"the law of {last.law} is broken in one try, and holds in the next"
+            claim = f"the law of {last.law} is broken in one run and holds in another on equal events"
             return LawBroken(module.name, "deterministic", claim, last.values, last.found, last.expected)
         return None
 

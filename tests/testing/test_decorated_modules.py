@@ -115,7 +115,7 @@ def test_a_promise_to_be_time_bound_that_is_broken() -> None:
 
     broken = law_broken_by(counts, values=SMALL)
     assert broken.law == "time_bound"
-    assert "what comes from 0 on changes no row before it" in str(broken)
+    assert "events that start at 0 or later change no row before that" in str(broken)
 
 
 PER_K = {"properties": [sq.filters_on("k")], "name": "own"}

@@ -168,7 +168,7 @@ def test_a_float_taken_out_of_a_running_sum_is_shown_with_the_smallest_values() 
     assert broken.values == {"rest": [1.0], "removed": [1e16]}
     assert (broken.module, broken.found, broken.expected) == ("SubtractsFloats", 0.0, 1.0)
     assert str(broken) == (
-        "check_module: SubtractsFloats breaks the law of remove: what is added and removed leaves no trace; "
+        "check_module: SubtractsFloats breaks the law of remove: adding events and removing them changes nothing; "
         "found 0.0, expected 1.0. The smallest values that show it: rest = [1.0]; removed = [1e+16]"
     )
 
@@ -262,7 +262,7 @@ def test_what_is_refused() -> None:
         PlanError, match="check_module: order_insensitive applies to aggregates only; size is called for one event"
     ):
         check_module(sq.udf("int", name="size")(len), order_insensitive=True)
-    with pytest.raises(PlanError, match="check_module: no types; it is called with a Series an argument"):
+    with pytest.raises(PlanError, match="check_module: no types; it is called with a Series for each argument"):
         check_module(latest, "")
     with pytest.raises(PlanError, match="check_module: 2 types for 1 columns; there are: v"):
         check_module(sq.sum("v"), "int, int")
@@ -270,7 +270,7 @@ def test_what_is_refused() -> None:
         check_module(sq.sum("v"), "string")
     with pytest.raises(TypeMismatch, match="^check_module: no such type; found 'text' in 'int, text'. Write 'string'"):
         check_module(latest, "int, text")
-    with pytest.raises(PlanError, match="check_module: examples is how many bags are tried, from 1; found 0"):
+    with pytest.raises(PlanError, match="check_module: examples is not a whole number of at least 1; found 0"):
         check_module(latest, "int", examples=0)
     with pytest.raises(PlanError, match=r"Scaled takes arguments; .*'by'. Give an object: Scaled\(...\)"):
         check_module(Scaled)
