@@ -71,13 +71,13 @@ class Checked(States):
         """True if the module has the property that a law needs, or if the law needs none."""
         return not need or bool(getattr(self, need))
 
-    def of(self, rows: Rows) -> Any:
+    def state(self, rows: Rows) -> Any:
         """Return the state after adding all rows at once."""
         return self.add(self.initial(), self.events(rows))
 
-    def over(self, rows: Rows) -> Any:
+    def answer(self, rows: Rows) -> Any:
         """Return the result after adding all rows at once."""
-        return self.result(self.of(rows))
+        return self.result(self.state(rows))
 
 
 def checked_module(
@@ -239,8 +239,8 @@ def aggregate_forms(select: Select) -> list[Checked]:
     merging, weighing = (_partial_form(select, merges) for merges in (True, False))
     return [
         whole,
-        replace(merging, name=f"{name}, partial results", reference=whole.over),
-        replace(weighing, name=f"{name}, values with weights", reference=whole.over),
+        replace(merging, name=f"{name}, partial results", reference=whole.answer),
+        replace(weighing, name=f"{name}, values with weights", reference=whole.answer),
     ]
 
 

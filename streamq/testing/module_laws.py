@@ -168,7 +168,7 @@ def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
 
 
 def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
-    answer = outcome(lambda: m.over(events))
+    answer = outcome(lambda: m.answer(events))
     yield "it has a result over any events", answer, "a result" if isinstance(answer, Raised) else answer
 
 
@@ -179,13 +179,13 @@ def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
         return outcome(call), outcome(call)
 
     claim = "equal calls on copies of a state give equal results"
-    start, state = m.initial(), m.of(events)
+    start, state = m.initial(), m.state(events)
     yield f"{claim} (add, result)", *twice(lambda: m.result(m.add(copy.deepcopy(start), m.events(events))))
     if m.remove is not None:
-        remove, both = m.remove, m.of([*events, *others])
+        remove, both = m.remove, m.state([*events, *others])
         yield f"{claim} (remove, result)", *twice(lambda: m.result(remove(copy.deepcopy(both), m.events(others))))
     if m.merge is not None:
-        merge, other = m.merge, m.of(others)
+        merge, other = m.merge, m.state(others)
         yield f"{claim} (merge, result)", *twice(lambda: m.result(merge(copy.deepcopy(state), copy.deepcopy(other))))
 
 
@@ -215,25 +215,25 @@ def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 
 def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
-    whole = outcome(lambda: m.over(events))
+    whole = outcome(lambda: m.answer(events))
     claim = "adding no events changes nothing"
     yield claim, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
-    yield claim, outcome(lambda: m.result(m.add(m.of(events), m.events(())))), whole
+    yield claim, outcome(lambda: m.result(m.add(m.state(events), m.events(())))), whole
     if m.merge is not None:
         merge = m.merge
         claim = "merging with the initial state changes nothing"
-        yield claim, outcome(lambda: m.result(merge(m.of(events), m.initial()))), whole
-        yield claim, outcome(lambda: m.result(merge(m.initial(), m.of(events)))), whole
+        yield claim, outcome(lambda: m.result(merge(m.state(events), m.initial()))), whole
+        yield claim, outcome(lambda: m.result(merge(m.initial(), m.state(events)))), whole
 
 
 def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    added = outcome(lambda: m.result(m.add(m.of(first), m.events(then))))
-    yield "adding events in parts equals adding them at once", added, outcome(lambda: m.over([*first, *then]))
+    added = outcome(lambda: m.result(m.add(m.state(first), m.events(then))))
+    yield "adding events in parts equals adding them at once", added, outcome(lambda: m.answer([*first, *then]))
 
 
 def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    reordered = outcome(lambda: m.over([*then, *first[::-1]]))
-    yield "events in another order give the same result", reordered, outcome(lambda: m.over([*first, *then]))
+    reordered = outcome(lambda: m.answer([*then, *first[::-1]]))
+    yield "events in another order give the same result", reordered, outcome(lambda: m.answer([*first, *then]))
 
 
 def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
@@ -243,12 +243,12 @@ def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
 def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
-    whole = outcome(lambda: m.over(rest))
+    whole = outcome(lambda: m.answer(rest))
     claim = "adding events and removing them changes nothing"
-    yield claim, outcome(lambda: m.result(remove(m.add(m.of(rest), m.events(removed)), m.events(gone)))), whole
-    yield claim, outcome(lambda: m.result(m.add(remove(m.of(removed), m.events(gone)), m.events(rest)))), whole
+    yield claim, outcome(lambda: m.result(remove(m.add(m.state(rest), m.events(removed)), m.events(gone)))), whole
+    yield claim, outcome(lambda: m.result(m.add(remove(m.state(removed), m.events(gone)), m.events(rest)))), whole
     one = m.events(gone[:1])
-    remaining = outcome(lambda: m.result(remove(remove(m.of([*removed, *rest]), one), m.events(gone[1:]))))
+    remaining = outcome(lambda: m.result(remove(remove(m.state([*removed, *rest]), one), m.events(gone[1:]))))
     yield "adding events and removing them in parts changes nothing", remaining, whole
 
 
@@ -256,9 +256,9 @@ def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim
     """Merging the states of parts gives the state of the whole; it is commutative and associative."""
     assert m.merge is not None
     merge = m.merge
-    a, b, c = m.of(first), m.of(second), m.of(third)
+    a, b, c = m.state(first), m.state(second), m.state(third)
     left = outcome(lambda: m.result(merge(a, b)))
-    yield "merging the states of two parts gives the whole", left, outcome(lambda: m.over([*first, *second]))
+    yield "merging the states of two parts gives the whole", left, outcome(lambda: m.answer([*first, *second]))
     yield "merge is commutative", outcome(lambda: m.result(merge(b, a))), left
     left = outcome(lambda: m.result(merge(merge(a, b), c)))
     right = outcome(lambda: m.result(merge(a, merge(b, c))))
@@ -267,7 +267,7 @@ def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim
     yield (
         "adding events to a merged state equals adding them at once",
         added,
-        outcome(lambda: m.over([*first, *second, *third])),
+        outcome(lambda: m.answer([*first, *second, *third])),
     )
 
 
@@ -277,7 +277,7 @@ def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
     at = min(row[starts] for row in later)
 
     def before(rows: Rows) -> list[Any]:
-        return [cut for row in plain(m.over(rows)) if (cut := _cut(row, at)) is not None]
+        return [cut for row in plain(m.answer(rows)) if (cut := _cut(row, at)) is not None]
 
     claim = f"events that start at {at} or later change no row before that"
     yield claim, outcome(lambda: before([*events, *later])), outcome(lambda: before(events))
@@ -296,7 +296,7 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     places = [m.fields.index(name) for name in columns]
     # pandas, and hence the code, treats NaN as NULL
     of_event = [[plain_result(event[i]) for i in places] for event in events]
-    rows = [([row[name] for name in columns], row) for row in plain(m.over(events))]
+    rows = [([row[name] for name in columns], row) for row in plain(m.answer(events))]
     values: list[list[Any]] = []
     for value in [*of_event, *(value for value, _ in rows)]:
         values += [value] if not any(same(value, other, 0.0) for other in values) else []
@@ -305,19 +305,19 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
         shown = ", ".join(f"{name} = {v!r}" for name, v in zip(columns, value, strict=True))
         of_all = [row for own, row in rows if same(own, value, 0.0)]
         claim = f"rows with {shown} depend only on events with {shown}"
-        yield claim, of_all, outcome(partial(m.over, alone)) if alone else []
+        yield claim, of_all, outcome(partial(m.answer, alone)) if alone else []
 
 
 def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
-    together = outcome(lambda: m.over([*first, *then]))
+    together = outcome(lambda: m.answer([*first, *then]))
     claim = "the result for an event depends on that event alone"
-    yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.over([event])])
+    yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.answer([event])])
 
 
 def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
     assert m.reference is not None
     reference = m.reference
-    yield "the result is the reference's", outcome(lambda: m.over(events)), outcome(lambda: reference(events))
+    yield "the result is the reference's", outcome(lambda: m.answer(events)), outcome(lambda: reference(events))
 
 
 LAWS = (

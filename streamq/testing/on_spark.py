@@ -1,4 +1,4 @@
-"""Cases on Spark: as a batch DataFrame, and as a Structured Streaming query, each micro-batch of a case one of Spark's."""
+"""Run cases on Spark: as a batch DataFrame, or as a Structured Streaming query with the case's micro-batches."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
-    """Write each table as a file; later ones are younger, which is the order in which the file source takes them."""
+    """Write each table as a Parquet file, with rising modification times, by which Spark's file source orders files."""
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
 
 
 def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
-    """The folder, which is made if it is not there, as a stream, a file a micro-batch."""
+    """Return a streaming DataFrame over the files of a folder, one file for each micro-batch; create the folder if needed."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -55,7 +55,7 @@ def stream(spark: SparkSession, folder: Path, schema: pa.Schema) -> DataFrame:
 
 
 def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
-    """A table as a DataFrame; NaN stays NaN, and is not NULL."""
+    """Return a table as a DataFrame; NaN stays NaN and does not become NULL."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return spark.createDataFrame(table, from_arrow_schema(table.schema))
@@ -63,10 +63,10 @@ def frame(spark: SparkSession, table: pa.Table) -> DataFrame:
 
 @contextmanager
 def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
-    """A session of the same Spark with Spark's own settings where streamq has others, in a time zone; itself if that is "".
+    """Yield a session of the same Spark in another time zone, without the settings that streamq's sessions have.
 
-    What else is set in the one, as whether Spark compiles, is set in the other. On Spark Connect, too, it is itself: a
-    client's settings are those of its server.
+    All other settings, such as whether Spark compiles, are copied. Yields ``spark`` itself if ``zone`` is "", and on Spark
+    Connect, where a client's settings are those of its server.
     """
     if not zone or master_of(spark).startswith("sc://"):
         yield spark
@@ -82,14 +82,14 @@ def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
     try:
         yield other
     finally:
-        # making a DataFrame of rows makes a session the active one
+        # creating a DataFrame makes ``spark`` the active session again
         spark.createDataFrame([], "x int")
 
 
 def executed_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
-    """The history that a case's query gives on Spark. Raises WrongOutput where a run has set aside other items than it should.
+    """Run a case's query on Spark and return its history; raise WrongOutput if the run sets aside other items than it should.
 
-    ``expected`` is its :func:`expectation`, where that has been computed.
+    ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
@@ -102,28 +102,30 @@ def executed_on_spark(case: Case, how: Execution, spark: SparkSession, expected:
 
 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, expected: Expectation) -> pa.Table:
+    """Run a case as a Structured Streaming query, in two instalments if it restarts, and return the history of its output."""
+
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
     query = Stream(case.plan, {**tables, **{name: frame(spark, table) for name, table in case.static.items()}})
-    # a name that the output has itself is longer for a while than any other
+    # rename columns that the output form would add itself; the suffix is longer than any other name
     long = "_" * max(len(name) for name in (*query.columns, ""))
     own = {name: name + long for name in query.columns if name.lower() in ADDED[how.output]}
     query = query.rename(own) if own else query
 
-    def arrive(some: Sequence[dict[str, pa.Table]], first: int) -> None:
+    def arrive(instalment: Sequence[dict[str, pa.Table]], first: int) -> None:
         for name in names:
-            landing = [batch[name] for batch in some]
-            # without any file there would be no micro-batch, and no folder of results
+            landing = [batch[name] for batch in instalment]
+            # keep the first file: without a file there is no micro-batch and no folder of results
             while how.silent and len(landing) > (first == 0) and not landing[-1].num_rows:
                 landing.pop()
             land(folder / name, landing, first)
 
     start = _run if how.started == RUN else _write
-    instalment = len(batches) // 2 if how.restart else 0
-    if instalment:
-        arrive(batches[:instalment], 0)
+    first_batches = len(batches) // 2 if how.restart else 0
+    if first_batches:
+        arrive(batches[:first_batches], 0)
         start(query, how, folder)
-    arrive(batches[instalment:], instalment)
+    arrive(batches[first_batches:], first_batches)
     counted = start(query, how, folder, [case.instant])
     if counted is not None:
         check_set_aside(case, counted, _late_rows(spark, folder) if how.late_output else None, expected)
@@ -136,7 +138,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
 
 
 def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
-    """The rows of a late sink."""
+    """Read the rows of a late sink."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = spark.read.schema(from_arrow_schema(LATE_SCHEMA)).parquet(str(folder / "late")).drop(MICRO_BATCH)
@@ -146,9 +148,9 @@ def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
 def _run(
     query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
 ) -> dict[str, int] | None:
-    """An instalment by ``run``; the one that ends the stream has the bound of its windows as its ``last``.
+    """Run one instalment by ``run``, and return its counts if it is the last.
 
-    Returns what that one has counted.
+    The last instalment ends the stream, with the bound of its windows in ``last``.
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
@@ -162,7 +164,7 @@ def _run(
 
 
 def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
-    """The same by a writeStream; where it has a control folder a row there ends the stream, else nothing does."""
+    """Run one instalment by a writeStream; the last one ends the stream by a row in the control folder, if there is one."""
     control = str(folder / "control") if how.started == CONTROLLED else None
 
     def start() -> None:
@@ -180,7 +182,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
 
 
 def session_of(tables: Mapping[str, Any]) -> SparkSession:
-    """The session of the first table that has one, else the active one, else a new one."""
+    """Return the session of the first table that has one, else the active session, else a new one."""
     from pyspark.sql import SparkSession
 
     for table in tables.values():

@@ -1,4 +1,4 @@
-"""Answers: what the oracle gives for a case, once for each way to see what arrives."""
+"""The oracle's answers to a case, computed once for each set of items that an execution admits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, Untranslat
 
 
 class Answers:
-    """The oracle's answers to a case: one for each way to see what arrives, computed once."""
+    """The oracle's answers to a case; executions that admit the same items share one."""
 
     def __init__(self, case: Case, expressions: str = TRANSLATED):
         self.case, self.expressions = case, expressions
@@ -22,18 +22,18 @@ class Answers:
         self.expectations: dict[Execution, Expectation] = {}
 
     def expectation(self, how: Execution) -> Expectation:
-        """What a way of running it is held against."""
+        """Return the expected outcome of running the case in some way."""
         if how not in self.expectations:
             self.expectations[how] = expectation(self.case, how)
         return self.expectations[how]
 
-    def of(self, how: Execution) -> pa.Table:
-        """What a way of running it is to give.
+    def answer(self, how: Execution) -> pa.Table:
+        """Return the answer that running the case in some way must give.
 
-        Raises QueryFailed where it fails by Spark's rules, VerificationFailed where the plan says of its rows what is not so.
+        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows.
         """
         expected = self.expectation(how)
-        # seen otherwise, another arrival has the answer; how far it has come bounds windows only where nothing else does
+        # the answer depends on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside
         ctis = expected.ctis if self.case.until is None else {}
         key = repr((ctis, () if expected.case is self.case else expected.case.arrival))
         if key not in self.tables:
@@ -45,9 +45,9 @@ class Answers:
 
 
 def answer_of(case: Case, expressions: str = TRANSLATED, ctis: Mapping[str, int] | None = None) -> pa.Table:
-    """The oracle's answer; expressions that it has no definition of are evaluated as themselves.
+    """Return the oracle's answer to a case; expressions that it cannot translate to SQL are evaluated by streamq.
 
-    ``ctis``: how far sources come beside what their rows say.
+    ``ctis``: by source, CTIs that its rows do not contain.
     """
     try:
         return case.answer(expressions, ctis)

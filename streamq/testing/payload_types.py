@@ -1,4 +1,4 @@
-"""Types of payload columns, by name, and those of keys and of values, drawn at random."""
+"""The types of payload columns by name, and Hypothesis strategies for the types of keys and values."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ NUMBERS = _types([
     "int", "double", "bigint", "float", "smallint", "tinyint",
     "decimal(5,2)", "decimal(38,0)", "decimal(38,18)", "decimal(18,18)",
 ])  # fmt: skip
-"""Types that are added up, by name."""
+"""Numeric types, by name."""
 
 OTHERS = _types(["string", "boolean", "binary", "date", "timestamp", "timestamp_ntz", "interval day to second"])
-"""Types without parts that are no numbers, by name."""
+"""Other types without parts, by name."""
 
 NESTED = _types([
     "array<double>", "struct<x:double,y:string>", "map<string,double>", "array<string>", "array<timestamp>",
     "array<array<int>>", "array<struct<x:int,y:float>>", "map<int,array<double>>", "struct<x:date,y:struct<z:double>>",
     "array<decimal(38,18)>", "struct<x:map<string,int>,y:array<boolean>>", "array<binary>",
 ])  # fmt: skip
-"""Some types with parts, by name; one of each kind, within each other."""
+"""Some nested types, by name: arrays, structs and maps, also within each other."""
 
 
 @st.composite
 def key_types(draw: Draw) -> tuple[t.DataType, ...]:
-    """Types for a column of keys, the first to be tried first: of any kind; without parts; a plain one."""
+    """Draw three types for a column of keys, to be tried in turn: any type, one without parts, a plain one."""
     plain = draw(st.sampled_from([OTHERS["string"], NUMBERS["int"]]))
-    # of floats more values are equal that do not look so than of any other type
+    # doubles are drawn often: they have the most values that are equal but look different
     often = [NUMBERS["double"]] * 12 + [OTHERS["timestamp"]] * 2
     scalar = draw(st.sampled_from([plain] * 20 + often + [*OTHERS.values(), *NUMBERS.values()]))
     return draw(st.sampled_from([scalar] * 60 + list(NESTED.values()))), scalar, plain
@@ -47,18 +47,18 @@ def key_types(draw: Draw) -> tuple[t.DataType, ...]:
 
 @st.composite
 def value_types(draw: Draw) -> tuple[t.DataType, ...]:
-    """Types for a column of values, the first to be tried first: of any kind; a number; a plain one."""
+    """Draw three types for a column of values, to be tried in turn: any type, a number, a plain number."""
     plain = draw(st.sampled_from([NUMBERS["int"], NUMBERS["double"]]))
     number = draw(st.sampled_from([plain] * 15 + list(NUMBERS.values())))
     return draw(st.sampled_from([number] * 60 + [*OTHERS.values(), *NESTED.values()])), number, plain
 
 
 IDS = {name: kind for name, kind in {**NUMBERS, **OTHERS}.items() if name not in ("boolean", "decimal(18,18)")}
-"""Types of columns that tell events apart, by name."""
+"""The types, by name, with enough values for a column of ids."""
 
 
 def is_exact(kind: t.DataType) -> bool:
-    """Whether sums of a type are exact."""
+    """True if sums of values of a type are exact."""
     return type(kind) in BITS or isinstance(kind, t.DecimalType)
 
 

@@ -1,7 +1,7 @@
-"""Values of a type: few and close together, so that keys meet and conditions hold for some, with the special ones.
+"""The values that payload columns are drawn from, by type: few ones close together, so that keys meet, and edge cases.
 
-A value is what Arrow takes for its type: a map is a list of pairs, and an instant that Python's datetime does not reach is its
-microseconds since 1970.
+Values are in the form that Arrow accepts for their type: a map is a list of pairs, and an instant outside the range of Python's
+datetime is a number of microseconds since 1970.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from streamq.testing.intent import Intent
 
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 FAR = 9_000_000_000_000_000_000
-"""Microseconds to an instant in the year 287,000, far beyond what Python's datetime has."""
+"""Microseconds from 1970 to an instant in the year 287,000, far beyond the range of Python's datetime."""
 YEAR_10000 = 253_402_300_800_000_000
-"""Microseconds to the first instant that Python's datetime does not have."""
+"""Microseconds from 1970 to the first instant beyond the range of Python's datetime."""
 MOST_DIGITS = 38
-"""How many digits a decimal has at most; Python's own context rounds to fewer."""
+"""The greatest number of digits of a decimal; Python's default context rounds to fewer."""
 LONG = 300
 """The length of a long text."""
 
 
 def numbered_value(kind: t.DataType, n: int) -> Any:
-    """The n-th of as many different values of a type as are asked for, one of them NULL, some of them odd."""
+    """Return the n-th id of a type; ids are all different, one is NULL (n = 4), and some are edge cases of the type."""
     if n == 4:
         return None
     strange = [v for v in odd(kind, Intent()) if v not in (None, 0)]
@@ -57,9 +57,10 @@ def numbered_value(kind: t.DataType, n: int) -> Any:
 
 
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
-    """The values of a type that an intent allows, and ``compared``, values that a query compares with; no NULL among them.
+    """Return the plain values of a type that an intent allows, with those in ``compared``, that a query compares with; no NULL.
 
-    Floats are few quarters, so that their sums are exact in any order.
+    Floats are small multiples of a quarter, so that their sums are exact in any order. Raises PlanError for a type without
+    values.
     """
     match kind:
         case t.BooleanType():
@@ -115,17 +116,17 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
 
 
 def _inner(kind: t.DataType, intent: Intent, compared: Sequence[Any]) -> tuple[list[Any], list[Any]]:
-    """The values of a part, and NULL where there may be one."""
+    """Return the values of an element or field, and [None] if the intent allows NULL, else []."""
     return pool(kind, intent, compared), [] if intent.nulls is False else [None]
 
 
 def distinct(values: Iterable[Any]) -> list[Any]:
-    """The values, each once, in their order."""
+    """Return the values in order, without repetitions."""
     return list({repr(v): v for v in values}.values())
 
 
 def odd(kind: t.DataType, intent: Intent) -> list[Any]:
-    """Values at the ends of a type, and such as are easily taken for others; none for a type that has none."""
+    """Return the edge cases of a type: its least and greatest values, and values easily mistaken for others."""
     match kind:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
             reach = 2 ** (BITS[type(kind)] - 1)
@@ -171,7 +172,7 @@ def _greatest(kind: t.DecimalType) -> Decimal:
 
 
 def twin(value: Any) -> Any:
-    """The same value to Spark in other bits: zeros and NaN of the other sign, maps in another order."""
+    """Return a value that Spark regards as equal but that has other bits: zeros and NaN change sign, maps their order."""
     match value:
         case float() if value == 0 or math.isnan(value):
             return -value

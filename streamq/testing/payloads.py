@@ -1,4 +1,4 @@
-"""Payloads, as Hypothesis strategies: a value a column, of all plain ones or of so few that events agree in them."""
+"""Hypothesis strategies for payloads: each column has all plain values of its type, or so few that events often agree."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from streamq.testing.payload_types import Draw, is_exact
 from streamq.testing.payload_values import distinct, odd, pool
 
 FEW = 3
-"""A column of so many values, or fewer, has them all in every case."""
+"""A type with at most this many values is never reduced to fewer."""
 
 
 def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] | st.SearchStrategy[Any]:
-    """The values of a payload column, the plainest first: examples shrink towards it."""
+    """Return the values of a payload column, the plainest first, to which examples shrink."""
     if f.name in intent.payload:
         choices = intent.payload[f.name]
         return choices if isinstance(choices, st.SearchStrategy) else list(choices)
@@ -33,7 +33,7 @@ def _skewed(values: list[Any], intent: Intent) -> list[Any]:
 
 
 def rows(fields: Iterable[Field], intent: Intent, compared: Sequence[Any] = ()) -> st.SearchStrategy[dict[str, Any]]:
-    """Payloads: a value a column."""
+    """Return the strategy for payloads with these columns."""
     return _payloads({f.name: column(f, intent, compared) for f in fields})
 
 
@@ -45,10 +45,10 @@ def palettes(
     compared: Sequence[Any] = (),
     used: Uses = NO_USES,
 ) -> st.SearchStrategy[dict[str, Any]]:
-    """What the payloads of one source are drawn from: all plain values of a column, or so few that events agree in them.
+    """Draw the strategy for the payloads of one source: for each column all plain values of its type, or only a few.
 
-    The few are the first of the column and one other, so that those of two sources have some in common; the other, and in
-    part of the columns another, may be an odd one. What is added up has one of them, once.
+    The few are the first values of the type, so that two sources have some in common, and one other. Edge cases of the type may
+    be added; a column that the query computes with has none, a column that it sums has at most one, in the first event only.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
     once: dict[str, Any] = {}
@@ -67,13 +67,13 @@ def palettes(
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None
         others = draw(st.lists(st.sampled_from(ends), max_size=2, unique_by=repr)) if ends else []
         if few is not None:
-            # of a sum with NaN in it nothing else is seen
+            # a NaN hides all other values of a sum, so it is left out of half of the summed columns
             added = f.name in used.computed | used.summed
             nan = [v for v in values[few:] if v != v and (not added or draw(st.booleans()))]
             values = [*values[:few], *nan, *(others[:1] or [draw(st.sampled_from(values[few:]))])]
         values = distinct([*values, *others])
         if intent.nulls is not False and (few is None or draw(st.sampled_from([True, True, False]))):
-            # now and then every other one, so that of some windows and groups nothing else is left
+            # now and then half of the values are NULL, so that some windows and groups have nothing else
             many = draw(st.sampled_from([1, 1, 1, len(values)]))
             values = [*values[:2], *[None] * many, *values[2:]]
         chosen[f.name] = _skewed(values, intent)
@@ -81,7 +81,7 @@ def palettes(
 
 
 def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """The same payloads, the first of them with other values."""
+    """Replace values of the first payload by ``once``."""
     if not once:
         return payloads
     left = [once]
@@ -92,7 +92,7 @@ def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.S
     strategies = {
         n: st.sampled_from(choices) if isinstance(choices, list) else choices for n, choices in columns.items()
     }
-    # in the columns' order, which the strategy does not keep
+    # fixed_dictionaries does not keep the order of the columns
     return st.fixed_dictionaries(strategies).map(lambda drawn: {name: drawn[name] for name in strategies})
 
 

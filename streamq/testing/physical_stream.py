@@ -1,4 +1,4 @@
-"""Physical streams as rows in any order, folded into their canonical history."""
+"""Fold physical streams, whose rows may be in any order, into their canonical history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 Place = tuple[Hashable, int, int]
 
 KINDS = (INSERT, RETRACT, CTI)
-"""What a row of a physical stream can be."""
+"""The kinds of rows of a physical stream."""
 
 
 TIMES = ("start", "end", "new_end")
@@ -28,24 +28,23 @@ TIMES = ("start", "end", "new_end")
 
 
 def is_physical(table: pa.Table) -> bool:
-    """Whether rows have kinds: a payload may have columns of these names too."""
+    """True if a table has the columns of a physical stream and its ``kind`` holds kinds; payload columns may have these names."""
     if not {"kind", "new_end"} <= set(table.column_names):
         return False
     return set(table["kind"].unique().to_pylist()) <= set(KINDS)
 
 
 def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
-    """The canonical history of a physical stream, in whatever order its rows arrive.
+    """Return the canonical history of a physical stream; its rows may be in any order.
 
-    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti), ``start``,
-    ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table timestamps too),
-    an end of None is infinity. A retraction names an event by ``id``, start and end
-    if ``id`` is given (the payload is then the insert's), else by start, end and payload. Raises InvalidEvent for a
-    retraction that matches nothing, and for rows that are no events; SourceError for what are no rows.
+    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti), ``start``, ``end``,
+    for retractions ``new_end``, and its payload under any other names; times are ticks (in a table timestamps too), an end of
+    None is infinity. A retraction names its event by ``id``, start and end if ``id`` is passed (the payload is then that of the
+    insert), else by start, end and payload. Raises InvalidEvent for a retraction that matches nothing, and for rows that are
+    not events; SourceError for other objects.
 
-    An event is a token that stands at its end; a retraction moves one token, once. There is an order in which all of
-    them can move iff no place gives away more tokens than it gets and every connected group of places has an insert:
-    so orders need not be searched.
+    Algorithm: an event is a token at its end, and a retraction moves one token, once. An order in which all tokens can move
+    exists iff no end loses more tokens than it gets and every connected group of ends has an insert, so no orders are searched.
 
     >>> rows = [dict(kind="insert", start=1, end=None, v=3), dict(kind="retract", start=1, end=None, new_end=10, v=3)]
     >>> fold_physical(rows).to_pylist()
@@ -67,18 +66,18 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
         end, new_end = _or_infinity(row.get("end")), _or_infinity(row.get("new_end"))
         if not all(isinstance(plain_integer(time), int) for time in (start, end, new_end)):
             hint = "Times are ticks; a table may have timestamps."
-            raise InvalidEvent(sentence("fold_physical", "a row that is no event", f"found {dict(row)}", hint))
+            raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}", hint))
         if row.get("kind") not in (INSERT, RETRACT) or end <= start or new_end < start:
-            raise InvalidEvent(sentence("fold_physical", "a row that is no event", f"found {dict(row)}"))
+            raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}"))
         if id is not None and id not in payload:
             raise SourceError(sentence("fold_physical", f"no column {id!r}", f"found {dict(row)}", "id=... names one."))
-        whose = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
-        here = (whose, start, end)
+        event = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
+        here = (event, start, end)
         if row["kind"] == INSERT:
             tokens[here] += 1
             payloads.setdefault(here[:2], []).append(payload)
         else:
-            moves.append((here, (whose, start, new_end), row))
+            moves.append((here, (event, start, new_end), row))
     reached = _reached(tokens, moves)
     for here, there, _ in moves:
         tokens[here] -= 1
@@ -97,12 +96,15 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
 
 
 def _rows_of(stream: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
-    """Rows as dicts, times in ticks, and the types of their payload as far as they have any."""
+    """Return rows as dicts with times in ticks, and the types of the payload columns if the rows are a table.
+
+    Raises SourceError for other objects.
+    """
     if isinstance(stream, Iterable) and not hasattr(stream, "__arrow_c_stream__") and not hasattr(stream, "columns"):
         rows = list(stream)
         for row in rows:
             if not isinstance(row, Mapping):
-                hint = "Rows are dicts, or a table."
+                hint = "Pass rows as dicts, or a table."
                 raise SourceError(sentence("fold_physical", "not a row", f"found {row!r}", hint))
         return rows, {}
     table = answer_table(stream, "fold_physical")
@@ -119,7 +121,7 @@ def _or_infinity(end: int | None) -> int:
 
 
 def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]]) -> set[Place]:
-    """The places joined, by moves in either direction, to one where a token was put."""
+    """Return the places that moves, in either direction, connect with a place where a token was inserted."""
     beside: dict[Place, set[Place]] = {}
     for a, b, _ in moves:
         beside.setdefault(a, set()).add(b)

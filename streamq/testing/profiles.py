@@ -1,4 +1,4 @@
-"""Profiles: how hard verification searches; pay as you go, from a second in a notebook to a night."""
+"""Profiles: the number of cases that verification tries, from a second's worth in a notebook to a night's."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streamq.errors import PlanError, sentence
 
 @dataclass(frozen=True)
 class Profile:
-    """How much is tried.
+    """The effort of a verification.
 
-    ``examples`` cases run in-process, ``batch`` on Spark as DataFrames, ``streams`` as Structured Streaming queries;
-    ``seed`` of the search (None: another each time); ``seconds`` after which no further case is begun (None: no bound);
-    ``shrinking``: seconds spent on making a failing case smaller; ``failures``: a folder into which failing cases are saved
-    (None: they are not).
+    ``examples`` is the number of cases run in-process, ``batch`` of those run on Spark as DataFrames, ``streams`` of those run
+    as Structured Streaming queries. ``seed``: the seed of the search (None: another each time). ``seconds``: the time after
+    which no further case is begun (None: no bound). ``shrinking``: seconds spent on making a failing case smaller.
+    ``failures``: the folder into which failing cases are saved (None: they are not). Raises PlanError for illegal values.
     """
 
     examples: int = 200
@@ -31,9 +31,9 @@ class Profile:
         for part in ("examples", "batch", "streams"):
             many = getattr(self, part)
             if not isinstance(many, int) or isinstance(many, bool) or many < 0:
-                raise PlanError(sentence("Profile", f"{part} is a whole number of cases", f"found {many!r}"))
+                raise PlanError(sentence("Profile", f"{part} is not a number of cases", f"found {many!r}"))
         if self.seed is not None and not isinstance(self.seed, int):
-            raise PlanError(sentence("Profile", "a seed is a whole number, or None", f"found {self.seed!r}"))
+            raise PlanError(sentence("Profile", "seed is neither a whole number nor None", f"found {self.seed!r}"))
 
 
 PROFILES: dict[str, Profile] = {
@@ -42,24 +42,24 @@ PROFILES: dict[str, Profile] = {
     "thorough": Profile(examples=1_000, batch=10, streams=3, seed=None),
     "nightly": Profile(examples=20_000, batch=100, streams=20, seed=None),
 }
-"""By name: fast (in-process only, no Spark), default, thorough, nightly."""
+"""The predefined profiles by name; "fast" runs in-process only, without Spark."""
 
 ENVIRONMENT = ("STREAMQ_PROFILE", "STREAMQ_EXAMPLES", "STREAMQ_SEED", "STREAMQ_FAILURES")
-"""Variables that say what holds until a profile is loaded; the pytest plugin sets them from its options."""
+"""Environment variables that define the profile until one is loaded; the pytest plugin sets them from its options."""
 
 _loaded: list[Profile] = []
 
 
 def profile(name: str) -> Profile:
-    """A profile by name; raises PlanError for a name that is none."""
+    """Return a profile by name; raise PlanError if there is none of that name."""
     check_word(name, list(PROFILES), "a profile's name", "profile")
     return PROFILES[name]
 
 
 def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
-    """What :func:`verify` goes by from now on, where it is not told otherwise: a profile or its name, with changes.
+    """Set the default profile of :func:`verify` to a profile or the one of that name, with changes, and return it.
 
-    None: again what the environment says, in STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES.
+    None restores the profile of the environment: STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES.
 
     >>> from streamq import testing as t
     >>> t.load_profile("default", examples=50)
@@ -75,7 +75,7 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
 
 
 def loaded_profile() -> Profile:
-    """The profile that :func:`verify` goes by: the one loaded, or what the environment says."""
+    """Return the default profile of :func:`verify`: the one loaded, else that of the environment."""
     if _loaded:
         return _loaded[0]
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)

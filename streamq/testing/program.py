@@ -1,4 +1,4 @@
-"""Plans as programs: the text that a user would write to build a query, runnable as it stands."""
+"""Write a plan as a program: the Python text that a user would write to build the query, ready to run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 TESTING = "from streamq import testing as t"
-"""The line of a program that imports what its tables are written with."""
+"""The import that a program's tables need."""
 
 _IMPORTS = {
     "dt": "import datetime as dt", "zoneinfo": "import zoneinfo", "Decimal": "from decimal import Decimal",
@@ -37,19 +37,18 @@ _IMPORTS = {
 _NAMES = ("col", "lit", "when")
 _RESERVED = frozenset({"sq", "t", "f", "l", "r", "text", "tables", *_IMPORTS, *_NAMES, *dir(builtins)})
 SHORT = 60
-"""A chain that fits into so many characters stands on a line."""
+"""The greatest length, in characters, of a chain of verbs that is written on one line."""
 _LONGEST_CHAIN = 30
-"""A chain of more verbs gets a name in between."""
+"""The greatest number of verbs in a chain; longer chains are split and their parts named."""
 
 
 def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last: str = "") -> str:
-    """A program that builds the query in the public API, with its tables in it, and calls it ``result``.
+    """Return the text of a program that builds a query with the public API, over literal tables, and names it ``result``.
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
-    them; ``last``: statements behind it. What is used twice has a name, other verbs stand in chains. The query that the program
-    builds has the plan's digest, once :func:`number_sources` has numbered its sources. A part that no public verb gives is
-    read from its JSON, by ``sq.from_json``.
-    Raises PlanError where a table is missing, and for a pyspark Column.
+    them; ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query that the program
+    builds has the plan's digest (of :func:`number_sources` plans). Parts of the plan that no public verb builds are read from JSON
+    by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
@@ -90,12 +89,12 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
 
 
 def _fields(readers: Iterable[Source | JoinTable]) -> tuple[Field, ...]:
-    """The columns of a table that is read as all of these."""
+    """Return the columns of a table that is read by all these nodes."""
     return tuple({f.name: f for reader in readers for f in reader.columns}.values())
 
 
 def _table(fields: Sequence[Field], table: pa.Table | None = None) -> str:
-    """A table as ``t.table(...)``, without a table one without rows."""
+    """Return a table as the text ``t.table(...)``; without ``table``, a table without rows."""
     shown = [f"{_quoted(f.name)} {f.type.simpleString()}" for f in fields]
     rows = [] if table is None else _rows(fields, table)
     return call("t.table", [string(", ".join(shown)), listed(rows)])
@@ -115,7 +114,7 @@ def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """A column as Python has it; instants near the epoch are made up, and read better as ticks."""
+    """Return a column's values in Python; instants near the epoch, which come from generated data, as ticks."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
@@ -127,7 +126,7 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
     try:
         return [None if n is None else epoch + dt.timedelta(microseconds=n) for n in ticks]
     except OverflowError:
-        # beyond the years that Python knows
+        # beyond the range of Python's datetime
         return ticks
 
 
@@ -136,9 +135,10 @@ def _values(column: pa.ChunkedArray) -> list[Any]:
 
 @dataclass(frozen=True)
 class Step:
-    """A node of the program over other steps: ``verbs`` give it; ``stream``: its JSON does, over the streams it takes;
+    """A node of the plan that the program builds from other steps.
 
-    ``tables``: the JSON of all that is below it does, over tables.
+    ``by``: VERBS: by calling verbs; STREAM: from the node's JSON, over the streams of its inputs; TABLES: from the JSON of the
+    node and all nodes below it, over tables.
     """
 
     node: Node
@@ -147,7 +147,7 @@ class Step:
 
     @property
     def is_call(self) -> bool:
-        """Whether it takes all its inputs by name."""
+        """True if the step is written as a function call that names all its inputs, and not as a chain on the first."""
         return self.by == STREAM or takes_all_by_name(self.node)
 
 
@@ -155,8 +155,8 @@ VERBS, STREAM, TABLES = "verbs", "stream", "tables"
 
 
 def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[str, tuple[Field, ...]]) -> list[Step]:
-    """What the program consists of, inputs first; the last is the plan."""
-    # a table without a name has a new number wherever it is given, and what is read as two is one source no more
+    """Return the steps of the program, inputs first; the last one builds the plan."""
+    # a table without a name gets a new number wherever it is passed, so two nodes would no longer read one source
     if any(name.startswith("#") and len(steps) > 1 for name, steps in readers.items()):
         return [Step(plan, (), TABLES)]
     empty = {name: _table(steps) for name, steps in fields.items()}
@@ -166,7 +166,7 @@ def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[st
         node = stack.pop()
         if node.digest not in steps:
             streams = inputs(node)
-            by = next((by for by in (VERBS, STREAM) if _gives(by, node, streams, empty)), TABLES)
+            by = next((by for by in (VERBS, STREAM) if _builds(by, node, streams, empty)), TABLES)
             steps[node.digest] = Step(node, () if by == TABLES else streams, by)
             stack.extend(steps[node.digest].inputs)
     if any(name.startswith("#") for name in readers) and any(step.by == TABLES for step in steps.values()):
@@ -174,14 +174,14 @@ def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[st
     return [steps[n.digest] for n in nodes(plan) if n.digest in steps]
 
 
-def _gives(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
-    """Whether a text, evaluated over streams without rows, gives the node."""
+def _builds(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
+    """True if the text of a step, evaluated over streams without rows, builds the node."""
     names = {s.digest: f"x{i}" for i, s in enumerate(streams)}
     try:
         text = _over(Step(node, tuple(streams), by), names, tables)
         plan = eval(text, _namespace() | {names[s.digest]: Stream(s, {}) for s in streams}).plan
     except Exception:
-        # whatever is wrong with it, and with what it was given, it does not give the node
+        # any error means that this way does not build the node
         return False
     if isinstance(node, Source | JoinTable) and node.table.startswith("#"):
         plan = replace(plan, table=node.table)
@@ -189,7 +189,7 @@ def _gives(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
 
 
 def _over(step: Step, names: Names, tables: Names) -> str:
-    """The text of one step over the names of its inputs."""
+    """Return the text of one step over the names of its inputs."""
     if step.by == VERBS:
         text = "".join(verbs(step.node, names, tables))
         return f"{names[step.inputs[0].digest]}{text}" if step.inputs and not step.is_call else text
@@ -206,18 +206,18 @@ def _over(step: Step, names: Names, tables: Names) -> str:
 
 
 def _stub(name: str, node: Node) -> str:
-    """What a stream is called in the JSON of a node over it: as in the program, unless a table is called so."""
+    """Return the name of a stream in the JSON of a node over it: the stream's own, unless the node's table has that name."""
     return f"{name}_" if isinstance(node, JoinTable) and node.table == name else name
 
 
 def _stub_source(name: str, node: Node) -> Node:
-    """A source with the payload and the time axis of a stream."""
+    """Return a source with the payload and the time axis of a stream."""
     time = node.schema.axis_type
     return Intervals(name, (Field("start", time), Field("end", time), *node.schema.fields), "start", "end")
 
 
 def _from_json(node: Node, bindings: Mapping[str, str]) -> str:
-    """The node read from its JSON over streams and tables."""
+    """Return a call of ``sq.from_json`` that reads the node over streams and tables, by their names in ``bindings``."""
     text = f'r"""\n{to_text(plan_to_json(node))}"""'
     if all(is_name(name) and name not in ("text", "tables") for name in bindings):
         return call("sq.from_json", [text, *(f"{name}={shown}" for name, shown in bindings.items())])
@@ -225,7 +225,7 @@ def _from_json(node: Node, bindings: Mapping[str, str]) -> str:
 
 
 def _namespace() -> dict[str, Any]:
-    """The names that a program imports."""
+    """Return all names that a program may import."""
     import zoneinfo
     from decimal import Decimal
     from types import SimpleNamespace
@@ -240,7 +240,10 @@ def _namespace() -> dict[str, Any]:
 
 
 def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
-    """The statements: tables that are read twice, then each step that has a name."""
+    """Return the statements of the program: tables that are read twice, then each step that has a name.
+
+    ``held`` are the texts of the tables by name.
+    """
     used = Counter(name for step in steps for name in _tables_of(step))
     named_steps = _named(steps)
     names: dict[str, str] = {}
@@ -270,7 +273,10 @@ def _tables_of(step: Step) -> list[str]:
 
 
 def _named(steps: Sequence[Step]) -> set[str]:
-    """The steps with a name: sources, what is used twice or as another's second input, ends of long chains, the last."""
+    """Return the digests of the steps that get a name.
+
+    These are sources, steps used twice or as the second input of another, the ends of long chains, and the last step.
+    """
     uses = Counter(s.digest for step in steps for s in step.inputs)
     digests = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}
     digests |= {s.digest for step in steps for s in step.inputs[0 if step.is_call else 1 :]}
@@ -292,7 +298,7 @@ def _name(step: Step, used_names: set[str]) -> str:
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """The name, or with the least number that makes it free; it is taken then."""
+    """Return a name that is not used, with the least number appended if necessary, and add it to ``used_names``."""
     free_name, n = name, 1
     while free_name in used_names:
         n += 1
@@ -302,6 +308,7 @@ def _free(name: str, used_names: set[str]) -> str:
 
 
 def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Names) -> str:
+    """Return the assignment that builds a named step, with the unnamed steps before it as one chain of verbs."""
     name = names[step.node.digest]
     if step.by != VERBS or not step.inputs or step.is_call:
         return f"{name} = {_over(step, names, tables)}"
@@ -317,7 +324,7 @@ def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Name
 
 
 def _head(body: str) -> str:
-    """The imports of the names that the statements use."""
+    """Return the imports of the names that the statements use."""
     code = re.sub(r'r"""\n.*?\n"""', "", body, flags=re.DOTALL)
     code = re.sub(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'", '""', code)
 

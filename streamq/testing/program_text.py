@@ -1,4 +1,4 @@
-"""Values, types and expressions as the Python text that a user would write for them."""
+"""Write values, types and expressions as the Python text that a user would write for them."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from streamq.plan.spark_types import parse_type
 from streamq.time import INTEGER, show_duration
 
 WIDTH = 100
-"""Where a call is broken into lines."""
+"""The greatest length of a call that is written on one line."""
 
 LONGEST = 20_000
-"""An expression with longer text shares parts, or is so deep that Python would not read it."""
+"""The greatest length of an expression's text; longer ones have shared parts, or are too deep for Python's parser."""
 
 
 class Unwritable(Exception):
-    """Raised for what no public verb or operator gives."""
+    """Raised for nodes and expressions that no public verb, function or operator builds."""
 
 
 # layout
 
 
 def call(head: str, arguments: Iterable[str]) -> str:
-    """``head(a, b)``, or an argument a line where that is too long."""
+    """Return the call ``head(a, b)``, with each argument on its own line if it is too long."""
     lines = list(arguments)
     line = f"{head}({', '.join(lines)})"
     if not lines or (len(line) <= WIDTH and "\n" not in line):
@@ -48,7 +48,7 @@ def call(head: str, arguments: Iterable[str]) -> str:
 
 
 def listed(items: Sequence[str], brackets: str = "[]") -> str:
-    """``[a, b]``, or an item a line."""
+    """Return the list ``[a, b]``, with each item on its own line if it is too long."""
     line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
     if len(line) <= WIDTH - 20 and "\n" not in line:
         return line
@@ -58,7 +58,7 @@ def listed(items: Sequence[str], brackets: str = "[]") -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether Python takes the text for a name, of a keyword argument or an attribute."""
+    """True if the text is legal in Python as a keyword argument or an attribute."""
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
@@ -66,7 +66,7 @@ def is_name(text: str) -> bool:
 
 
 def value(plain: Any) -> str:
-    """A plain value; instants and durations by ``dt``, time zones by ``zoneinfo``."""
+    """Return a plain value as Python text; instants and durations use ``dt``, time zones ``zoneinfo``."""
     match plain:
         case bool() | None:
             return repr(plain)
@@ -90,25 +90,25 @@ def value(plain: Any) -> str:
 
 
 def string(text: str) -> str:
-    """A text in double quotes, where that needs no more escapes."""
+    """Return a string as Python text, in double quotes unless these need more escapes."""
     shown = repr(text)
     return f'"{shown[1:-1]}"' if shown[0] == "'" and '"' not in text else shown
 
 
 def duration(ticks: int, axis: str) -> str:
-    """A duration of the axis: integer ticks, or a text with a unit."""
+    """Return a duration as Python text: ticks on the integer axis, else a string with a unit."""
     return str(ticks) if axis == INTEGER else string(show_duration(ticks, axis))
 
 
 def instant(ticks: int, axis: str) -> str:
-    """An instant of the axis."""
+    """Return an instant as Python text: ticks on the integer axis, else a datetime."""
     if axis == INTEGER:
         return str(ticks)
     return value(dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=ticks))
 
 
 def type_name(kind: t.DataType) -> str:
-    """A type by its SQL name, or built of pyspark's classes."""
+    """Return a type as Python text: its SQL name as a string or, if that loses something, pyspark's classes."""
     name = kind.simpleString()
     try:
         parsed = parse_type(name)
@@ -123,14 +123,14 @@ IS_NULL = Method("is_null", 1)
 _UNARY, _POSTFIX = 8, 9
 
 Text = tuple[str, int]
-"""A text and how closely its outermost operator binds."""
+"""A text and the precedence of its outermost operator."""
 
 
 def expression(root: Expr, column: Callable[[str], str] | None = None, in_window: bool = False) -> str:
-    """An expression over ``col``, ``lit``, ``when``, ``f`` and ``sq``.
+    """Return an expression as Python text over ``col``, ``lit``, ``when``, ``f`` and ``sq``.
 
-    ``column`` writes a column, if not as ``col("v")``; ``in_window``: lifetimes outside of aggregates are windows.
-    Raises Unwritable for what no operator, method or function gives.
+    ``column`` writes a column (None: ``col("v")``); ``in_window``: start and end outside of aggregates are the window's.
+    Raises Unwritable for an expression that no operator, method or function builds.
     """
 
     def visit(expr: Expr, parts: list[Text]) -> Text:
@@ -143,14 +143,14 @@ def expression(root: Expr, column: Callable[[str], str] | None = None, in_window
 
 
 def argument(expr: Expr) -> str:
-    """An expression where a verb takes a plain value too."""
+    """Return an expression for an argument that may also be a plain value; constants are written as plain values."""
     if isinstance(expr, Lit) and expr.type is None and expr.value is not None:
         return value(expr.value)
     return expression(expr)
 
 
 def named(expr: Expr) -> str:
-    """An expression where a verb takes a column's name: a string is one."""
+    """Return an expression for an argument that may also be a column's name; columns are written as strings."""
     return string(expr.name) if isinstance(expr, Col) else expression(expr)
 
 
@@ -159,6 +159,7 @@ def _is_plain(expr: Any) -> bool:
 
 
 def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
+    """Return the text of an expression over the texts of its parts."""
     match expr:
         case Col(name=name, origin=None):
             return (column(name) if column else f"col({string(name)})"), _POSTFIX
@@ -175,7 +176,7 @@ def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in
         case Case(parts=constant) if len(constant) >= 3:
             return _case(constant, parts), _POSTFIX
         case Aggregate() if in_window:
-            # inside of it are members, with lifetimes of their own
+            # within the aggregate, start and end are those of the window's members
             return expression(expr), _POSTFIX
         case Aggregate():
             return _aggregate(expr, parts), _POSTFIX
@@ -189,7 +190,7 @@ def _receiver(part: Text) -> str:
 
 
 def _operand(expr: Any, part: Text) -> str:
-    """An operand of a method: a constant as it is."""
+    """Return an operand of a method; a constant is written as a plain value."""
     return value(expr.value) if isinstance(expr, Lit) and expr.type is None else part[0]
 
 
@@ -202,6 +203,7 @@ def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
 
 
 def _call(function_call: Call, parts: list[Text]) -> Text:
+    """Return a function's call in its notation: an operator, a method, a subscript, or ``f.name(...)``."""
     args, function = function_call.args, function_call.function
     if function_of(function.name) != function:
         raise Unwritable(function.name)
@@ -227,14 +229,15 @@ def _call(function_call: Call, parts: list[Text]) -> Text:
 
 
 def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
+    """Return an operator between its two operands, with parentheses where precedence needs them."""
     sign, rank = notation.sign, notation.rank
     left, right = args
-    # comparisons do not chain, and what is beside one should not be mistaken for its operand
+    # comparisons do not chain, so their operands get parentheses unless they bind more closely
     least = (5, 5) if rank == 1 else (rank, rank + 1)
     shown = [p[0] if p[1] >= n else f"({p[0]})" for p, n in zip(parts, least, strict=True)]
     if _is_plain(right) and right.value is not None:
         shown[1] = value(right.value)
-    # of a comparison Python would turn the sides, and a string has a % of its own
+    # a plain left side is legal for numbers only: Python swaps the sides of comparisons, and strings define % themselves
     elif _is_plain(left) and rank > 4 and type(left.value) in (int, float) and not _is_plain(right):
         shown[0] = value(left.value)
     return f"{shown[0]} {sign} {shown[1]}", rank
@@ -250,6 +253,6 @@ def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
 
 
 def one_or_more(names: Iterable[str]) -> str:
-    """A name in quotes, or several as a list."""
+    """Return one name as a string, several names as a list of strings."""
     texts = [string(n) for n in names]
     return texts[0] if len(texts) == 1 else listed(texts)

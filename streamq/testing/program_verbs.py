@@ -1,4 +1,4 @@
-"""Each operator as the verbs that a user would write for it."""
+"""Write each operator as the calls of verbs that a user would write for it."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ from streamq.user_code.udso import StatefulOperator
 from streamq.windows import Window
 
 Names = Mapping[str, str]
-"""What streams are called in the program, by the digest of their plan."""
+"""The names of streams in the program, by the digest of their plan."""
 
 
 def inputs(node: Node) -> tuple[Node, ...]:
-    """The streams that the verbs of a node are over: its inputs; those of the window whose select it is."""
+    """Return the streams that a node's verbs read: its inputs or, for a select over a window, the window's inputs."""
     per_window = _per_window(node)
     if per_window is not None:
         return per_window.input.children
@@ -70,10 +70,10 @@ def takes_all_by_name(node: Node) -> bool:
 
 
 def verbs(node: Node, names: Names, tables: Names) -> list[str]:
-    """The calls that make a stream of its first input into this node, as ``.where(...)``; a source or a pattern is one call.
+    """Return the calls, such as ``.where(...)``, that build a node from its first input; for a source or a pattern one call.
 
-    ``tables`` are the texts of tables by name. Raises Unwritable for what no verb gives; but what is returned need not be
-    the node: whoever wants to know must try.
+    ``tables`` are the texts of tables by name. Raises Unwritable for a node that no verb builds. The calls may build another
+    node, so the caller must evaluate and compare.
     """
     axis = node.schema.axis
     match node:
@@ -82,7 +82,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
         case Detect(conditions=()):
             types = [f"{name}={names[plan.digest]}" for name, plan in node.types.items() if is_name(name)]
             if len(types) < len(node.types):
-                raise Unwritable("an event type whose name is no name of Python's")
+                raise Unwritable("an event type whose name is not a legal name in Python")
             return [call("sq.cedr", [f'r"""\n{node.definitions.text}\n"""', *types])]
         case Where(predicate=predicate):
             return [call(".where", [expression(predicate)])]
@@ -133,7 +133,7 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
 
 
 def _plain_verb(node: Node, names: Names) -> str:
-    """The call of a verb that is named as its room and takes the node's fields as they are, streams first."""
+    """Return the call of a verb that is named like its room and takes the node's fields as arguments, streams first."""
     arguments = []
     for field in fields(node)[1:]:
         value = getattr(node, field.name)
@@ -152,7 +152,7 @@ def _plain_verb(node: Node, names: Names) -> str:
 
 
 def _per_window(node: Node) -> WindowAggregate | TopK | None:
-    """Return the operator over the events of each lifetime that ``node`` takes the columns of lifetimes off; else None."""
+    """Return the operator of a ``per_window()`` if ``node`` is the select that drops its columns of window bounds; else None."""
     match node:
         case Select(input=rows) if not BOUNDS.keys() & set(node.schema.names):
             windows = rows.children[0] if _selects_window(rows) else rows
@@ -162,7 +162,7 @@ def _per_window(node: Node) -> WindowAggregate | TopK | None:
 
 
 def _selects_window(node: Node) -> bool:
-    """Whether it is an expression over a window's aggregates, which have no names of their own."""
+    """True if a node is a select over a window whose aggregates have generated names, as ``select`` of a window builds it."""
     match node:
         case Select(input=WindowAggregate(aggregates=aggregates)):
             return any(name.startswith("__") for name, _ in aggregates)
@@ -174,7 +174,7 @@ def _is_keyword(name: str) -> bool:
 
 
 def _scan(node: Scan) -> list[str]:
-    """The call of ``scan``, of its groups; the operator is asked for by its name."""
+    """Return the calls of ``group_by``, if the scan has keys, and of ``scan``, with the user's operator looked up by name."""
     operator = node.operator
     if not isinstance(operator, StatefulOperator):
         raise Unwritable("Scan of a pattern")
@@ -189,6 +189,7 @@ def _scan(node: Scan) -> list[str]:
 
 
 def _source(node: Source, table: str) -> str:
+    """Return the call that builds a source over a table, with the parts of its policy that are not the default."""
     axis, policy = node.schema.axis, node.policy
     head, own = room_of_source(node).written(node)
     arguments = [table, *own]
@@ -215,7 +216,7 @@ def _join_table(node: JoinTable, table: str) -> str:
 
 
 def _select(node: Select) -> str:
-    """The columns in order: first those that are names alone, or can be no keyword, then keywords."""
+    """Return the call of ``with_columns`` if a select keeps all columns and adds some, else of ``select``."""
     before, exprs = node.input.schema.names, dict(node.columns)
     unchanged = [n for n in before if n in exprs and _is_column(n, exprs[n])]
     names = tuple(n for n, _ in node.columns)
@@ -226,6 +227,7 @@ def _select(node: Select) -> str:
 
 
 def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) -> list[str]:
+    """Return the arguments of a select in order: names and aliases first, then, from where all can be keywords, keywords."""
     pairs = list(columns)
     # a positional argument cannot follow a keyword
     least = max((i + 1 for i, (name, _) in enumerate(pairs) if not _is_keyword(name)), default=0)
@@ -237,7 +239,7 @@ def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) ->
 
 
 def _keyword_value(expr: Expr, in_window: bool) -> str:
-    """A constant as it is, but for a text in a window's ``select``, which takes no plain one."""
+    """Return the value of a keyword; a constant is written as a plain value, except a string in a window's ``select``."""
     is_plain = isinstance(expr, Lit) and not (in_window and isinstance(expr.value, str))
     return argument(expr) if is_plain else expression(expr, None, in_window)
 
@@ -250,6 +252,7 @@ def _is_column(name: str, expr: Expr) -> bool:
 
 
 def _alter_lifetime(node: AlterLifetime) -> str:
+    """Return the call of the most specific verb that builds a change of lifetimes; raise Unwritable if there is none."""
     axis = node.schema.axis
     match node.start, node.length:
         case Start(anchor="LE", expr=None, by=by), Length(kind="same", by=0):
@@ -277,11 +280,11 @@ def _alter_lifetime(node: AlterLifetime) -> str:
 
 
 def _instant(ticks: Expr) -> Expr:
-    """The instant of which these are the ticks."""
+    """Return the instant whose ticks an expression computes; raise Unwritable for other expressions."""
     match ticks:
         case Call(function=function, args=(Expr() as at,)) if function == UNIX_MICROS:
             return at
-    raise Unwritable("ticks of no instant")
+    raise Unwritable("ticks that are not those of an instant")
 
 
 def _length(length: Length, axis: str) -> str:
@@ -305,7 +308,7 @@ def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _grid(window: Window, axis: str) -> list[str]:
-    """Size, hop and offset of the windows of a windowed join. Raises Unwritable for windows that are on no grid."""
+    """Return size, hop and offset of the windows of a windowed join; raise Unwritable for windows without a grid."""
     grid = next(room_of(window).grids(window), None)
     if grid is None:
         raise Unwritable(type(window).__name__)
@@ -315,7 +318,7 @@ def _grid(window: Window, axis: str) -> list[str]:
 
 
 def _condition(node: Join | WindowedJoin) -> list[str]:
-    """The condition as a function of two events: a column of the pair is one's or the other's."""
+    """Return a join's condition as the argument ``where``, a lambda of two events if it reads columns."""
     if node.where is None:
         return []
     if not columns(node.where):
@@ -330,7 +333,7 @@ def _condition(node: Join | WindowedJoin) -> list[str]:
 
 
 def _suffixes(node: Join | WindowedJoin) -> list[str]:
-    """The suffixes that bring equal names apart."""
+    """Return the argument ``suffixes`` unless the join has the default ones."""
     lower = {n.lower() for n, _ in node.right_names}
     ours = [(n, to) for n, to in node.left_names if n.lower() in lower]
     clash = {n.lower() for n, _ in ours}
@@ -342,7 +345,7 @@ def _suffixes(node: Join | WindowedJoin) -> list[str]:
 
 
 def _suffix(names: Iterable[tuple[str, str]]) -> str | None:
-    """What is behind the first of the names; none of them: None."""
+    """Return the suffix that the first of the names has got; None if there are no names."""
     return next((to.removeprefix(n) for n, to in names), None)
 
 
@@ -359,7 +362,7 @@ def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis
 
 
 def _window_select(node: Select, window: WindowAggregate) -> str:
-    """Its columns over aggregates instead of their names; the keys come by themselves."""
+    """Return the call of a window's ``select``, with aggregates in place of their generated names, and without the keys."""
     aggregates = dict(window.aggregates)
 
     def aggregate_of(expr: Expr) -> Expr | None:

@@ -132,7 +132,7 @@ class Search:
         reason = ""
         try:
             answers = Answers(case, self.expressions)
-            expected, *_ = [answers.of(how) for how in ways]
+            expected, *_ = [answers.answer(how) for how in ways]
         except TooMuch:
             reason = HUGE
         except QueryFailed as error:

@@ -74,7 +74,7 @@ def check(
     answers = Answers(case, expressions)
     try:
         for how in ways:
-            answers.of(how)
+            answers.answer(how)
     except QueryFailed:
         return False
     hold(case, ways, answers, spark)
@@ -136,7 +136,7 @@ ALL_AT_ONCE = Execution(LITERAL, rules=())
 def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
     """Raise VerificationFailed where the oracle fails over a case by Spark's rules, and the query all at once does not."""
     try:
-        answers.of(ALL_AT_ONCE)
+        answers.answer(ALL_AT_ONCE)
     except QueryFailed:
         pass
     else:
@@ -156,12 +156,12 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
     Where that takes Spark, the query is ended after all.
     """
     if how.started != WRITTEN:
-        return how, answers.of(how)
+        return how, answers.answer(how)
     try:
         return how, unfinished(case, how)
     except NeedsSpark:
         how = replace(how, started=CONTROLLED)
-        return how, answers.of(how)
+        return how, answers.answer(how)
 
 
 def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:

@@ -48,10 +48,10 @@ def test_a_history_of_physical_rows_is_what_they_leave() -> None:
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"start": 1, "end": 2}, "a row that is no event"),
-        ({"kind": "insert", "end": 2}, "a row that is no event; .* Times are ticks"),
+        ({"start": 1, "end": 2}, "a row that is not an event"),
+        ({"kind": "insert", "end": 2}, "a row that is not an event; .* Times are ticks"),
         ({"kind": "insert", "start": dt.datetime(2024, 1, 1)}, ".* Times are ticks; a table may have timestamps"),
-        ({"kind": "insert", "start": 2, "end": 2}, "a row that is no event; found"),
+        ({"kind": "insert", "start": 2, "end": 2}, "a row that is not an event; found"),
     ],
 )
 def test_rows_that_are_no_events(row: Any, message: str) -> None:
