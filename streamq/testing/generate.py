@@ -166,7 +166,7 @@ def cases_of(
     tables = {names.get(name, name): table for name, table in (tables or {}).items()}
     query_scale = scale(plan)
     if intent.unit is not None:
-        query_scale = query_scale.of(ticks(intent.unit, plan.schema.axis, "Intent"))
+        query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
     compared, used = near(plan), uses(plan)
     close = draw(met(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}

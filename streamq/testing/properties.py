@@ -1,4 +1,4 @@
-"""The rules of a physical stream, each a search for the rows that break it."""
+"""The rules of a physical stream, and the search for the rows that break each."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 RULES = {
     "item": "every row is an insert, a retraction or a CTI, with a start, an end after it and no new end before it",
-    "match": "every retraction takes back an event that is there",
-    "cti": "nothing changes before a CTI that came before it, and no CTI goes back",
+    "match": "every retraction matches an event",
+    "cti": "no item changes anything before an earlier CTI, and no CTI goes back",
     "order": "items come in the declared order",
-    "shape": "events are of the declared shape",
+    "shape": "events have the declared shape",
 }
-"""The rules by name; a row that breaks the first is not judged by the others."""
+"""The rules by name; a row that breaks the rule "item" is not judged by the others."""
 
 BESIDE = 3
-"""How many rows are drawn beside a retraction that matches nothing."""
+"""The greatest number of rows that are drawn beside a retraction that matches nothing."""
 
 
 @dataclass(frozen=True)
 class Shown:
-    """What is wrong with a row, and what to draw: lifetimes (start, end, what it is), instants (time, what it is)."""
+    """The message on a row that breaks a rule, and the lifetimes (start, end, label) and instants (time, label) to draw."""
 
     says: str
     lifetimes: tuple[tuple[int, int, str], ...] = ()
@@ -40,7 +40,7 @@ class Shown:
 
 @dataclass(frozen=True)
 class Breaches:
-    """Rows that break a rule, in order, and how the k-th of them is shown."""
+    """The rows that break a rule, in order, and the function that describes the k-th of them."""
 
     rule: str
     rows: Ints
@@ -50,17 +50,17 @@ class Breaches:
 def breaches_in(
     stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
 ) -> list[Breaches]:
-    """All breaches; raises SourceError where rows without an order are to be judged by it."""
+    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or CTIs."""
     bad = _no_items(stream)
     if not stream.ordered:
         promises = bool((stream.kind == KINDS.index(CTI)).any())
         what = "order" if order else "CTIs" if ctis and promises else ""
         if what:
-            hint = "Say batch=..., a column whose numbers or times order them" + (
+            hint = "Give batch=..., a column whose numbers or times order them" + (
                 ", or ctis=False." if not order else "."
             )
             raise SourceError(sentence(verb, f"rows without an order cannot be judged for {what}", "", hint))
-    judge = _Judge.of(stream, np.flatnonzero(bad < 0), ctis)
+    judge = _Judge.over(stream, np.flatnonzero(bad < 0), ctis)
     breaches = [Breaches("item", np.flatnonzero(bad >= 0), lambda k: Shown(_NO_ITEM[bad[bad >= 0][k]]))]
     breaches += judge.matched(order is not None)
     if ctis:
@@ -88,7 +88,7 @@ _NO_ITEM = (
 
 
 def _no_items(stream: Recorded) -> Ints:
-    """Why a row is no item, as a place in _NO_ITEM; -1: it is one."""
+    """Return, for each row, the index in _NO_ITEM of the reason why it is not an item; -1 for items."""
     cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
     why = np.full(len(stream), -1)
     why[retract & (stream.new_end < stream.start)] = 3
@@ -100,9 +100,9 @@ def _no_items(stream: Recorded) -> Ints:
 
 @dataclass(frozen=True)
 class _Judge:
-    """A stream's rows that are items: ``rows`` are the inserts and retractions, ``items`` says what they are.
+    """The items of a stream, prepared for the search: ``rows`` are the rows of inserts and retractions, ``items`` their fields.
 
-    ``ctis`` are the rows of the CTIs; ``c`` is for each micro-batch the greatest of them in it or before it, ``by`` its row.
+    ``ctis`` are the rows of the CTIs; ``c`` holds for each micro-batch the greatest CTI up to its end, ``by`` that CTI's row.
     """
 
     stream: Recorded
@@ -113,7 +113,8 @@ class _Judge:
     by: Ints
 
     @classmethod
-    def of(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judge:
+    def over(cls, stream: Recorded, good: Ints, ctis: bool) -> _Judge:
+        """Prepare the rows ``good`` of a stream; without ``ctis``, its CTIs are ignored."""
         cti = stream.kind[good] == KINDS.index(CTI)
         rows, promises = good[~cti], good[cti] if ctis else good[:0]
         items = Items(
@@ -135,12 +136,13 @@ class _Judge:
 
     @cached_property
     def changes(self) -> Changes:
-        """The items as a consumer sees them once their micro-batch is complete."""
+        """The changes that a consumer sees at the end of each micro-batch."""
         return folded(self.items)
 
     # every retraction matches
 
     def matched(self, causal: bool) -> list[Breaches]:
+        """Search retractions that match no event and, if ``causal``, those that come before their event."""
         deadline = np.searchsorted(self.c, self.items.start, side="right")
         deadline = np.where(deadline < len(self.c), deadline, NEVER)
         unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
@@ -163,7 +165,7 @@ class _Judge:
         return searches
 
     def _beside(self, at: int, says: str) -> Shown:
-        """A retraction and the items of its payload nearest to it, those of its start first."""
+        """Describe a retraction with the items of its payload nearest to it, those of its start first."""
         i = int(self.rows[at])
         own_end = (int(self.items.start[at]), int(self.items.end[at]))
         others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])
@@ -182,7 +184,7 @@ class _Judge:
     # CTIs and order
 
     def promised(self) -> list[Breaches]:
-        """Changes before the CTI that held when their micro-batch began, and CTIs that go back."""
+        """Search changes before the CTI that held when their micro-batch began, and CTIs that go back."""
         before, by = _shifted(self.c, MINUS_INFINITY), _shifted(self.by, -1)
         back = self.ctis[self.stream.start[self.ctis] < before[self.stream.batch[self.ctis]]]
         changes = self.changes
@@ -193,21 +195,22 @@ class _Judge:
 
         def show_late(k: int) -> Shown:
             at = int(late[k])
-            c, of = cti(int(changes.batch[at]))
+            c, label = cti(int(changes.batch[at]))
             says = (
-                f"{self._together(at)}changes what is at {self._time(int(changes.sync[at]))}, after cti {self._time(c)}"
+                f"{self._together(at)}changes the history at {self._time(int(changes.sync[at]))}, "
+                f"after cti {self._time(c)}"
             )
-            return Shown(says, self._change(at), ((c, of),))
+            return Shown(says, self._change(at), ((c, label),))
 
         def show_back(k: int) -> Shown:
-            c, of = cti(int(self.stream.batch[back[k]]))
+            c, label = cti(int(self.stream.batch[back[k]]))
             says = f"goes back from {self._time(c)}"
-            return Shown(says, (), ((int(self.stream.start[back[k]]), "this"), (c, of)))
+            return Shown(says, (), ((int(self.stream.start[back[k]]), "this"), (c, label)))
 
         return [Breaches("cti", self.rows[changes.row[late]], show_late), Breaches("cti", back, show_back)]
 
     def in_order(self) -> Breaches:
-        """Changes with a sync time before one of an earlier micro-batch."""
+        """Search changes with a sync time before one of an earlier micro-batch."""
         changes = self.changes
         greatest = np.full(len(self.c), MINUS_INFINITY)
         np.maximum.at(greatest, changes.batch, changes.sync)
@@ -219,7 +222,7 @@ class _Judge:
             bound = int(before[changes.batch[at]])
             first = int(np.flatnonzero(changes.sync == bound)[0])
             row = self.stream.at[self.rows[changes.row[first]]]
-            says = f"has sync time {self._time(int(changes.sync[at]))}, behind {self._time(bound)} of row {row}"
+            says = f"has sync time {self._time(int(changes.sync[at]))}, before {self._time(bound)} of row {row}"
             return Shown(self._together(at) + says, self._change(at), ((bound, f"sync time of row {row}"),))
 
         return Breaches("order", self.rows[changes.row[late]], show)
@@ -227,13 +230,15 @@ class _Judge:
     # shapes
 
     def points(self) -> list[Breaches]:
+        """Search inserts longer than a tick, and retractions that do not delete."""
         changes = self.changes
         long = np.flatnonzero(~changes.is_retraction & (changes.end != changes.start + 1))
         moved = np.flatnonzero(changes.is_retraction & (changes.new_end != changes.start))
         return [self._shape(long, "lasts longer than a tick"), self._shape(moved, "moves a point's end")]
 
     def edges(self) -> list[Breaches]:
-        # rows of a history, and those of one bag, are events that may be over
+        """Search inserts with an end, and retractions other than the one that gives an open event its end."""
+        # rows of a history, and rows without an order, may be events that have ended
         if self.stream.names.kind is None or not self.stream.ordered:
             return []
         changes = self.changes
@@ -243,13 +248,13 @@ class _Judge:
         open = np.flatnonzero(changes.is_retraction & (changes.end == INFINITY) & (changes.new_end == INFINITY))
         return [
             self._shape(closed, "an edge event is inserted without an end"),
-            self._shape(again, "its end has been given before"),
+            self._shape(again, "the event has got its end before"),
             self._shape(gone, "an edge event ends after its start"),
             self._shape(open, "takes back an open event and leaves it open"),
         ]
 
     def one_at_a_time(self) -> Breaches:
-        """Events of the history that start while another of their key is alive."""
+        """Search events of the history that start while another of their key is alive."""
         row, key, start, end = self._history()
         rank = np.unique(end, return_inverse=True)[1]
         wide = int(rank.max(initial=0)) + 1
@@ -268,12 +273,13 @@ class _Judge:
         return _sorted(Breaches("shape", row[inside], show))
 
     def signals(self) -> list[Breaches]:
+        """Search events of the history that do not end where the next one of their key starts."""
         row, key, start, end = self._history()
         last = np.flatnonzero((np.diff(start, append=0) != 0) | (np.diff(key, append=-1) != 0))
         follows = last[np.searchsorted(last, np.arange(len(row)))] + 1 if len(row) else row
         there = np.append(key, -1)[follows] == key
         expected = np.where(there, np.append(start, 0)[follows], INFINITY)
-        # the sample at which a key's last one ends may still come
+        # the sample that ends the last one of a key may still come
         still = ~there & (end >= (self.c[-1] if len(self.c) else MINUS_INFINITY))
         wrong = np.flatnonzero((end != expected) & ~still)
 
@@ -290,14 +296,14 @@ class _Judge:
         return [_sorted(Breaches("shape", row[wrong], show))]
 
     def _history(self) -> tuple[Ints, Ints, Ints, Ints]:
-        """The events left of all items, by key and start: the row that gave it its end, key, start, end."""
+        """Return the events of the history, ordered by key and start: the row that set the end, the key, start, end."""
         events = history_of(self.items)
-        # where there are ids, only an insert need have the payload
+        # with ids, only inserts need to have the payload
         key = self.stream.key[self.rows[events.insert]]
         order = np.lexsort((events.end, events.start, key))
         return self.rows[events.row][order], key[order], events.start[order], events.end[order]
 
-    # words
+    # messages
 
     def _shape(self, at: Ints, says: str) -> Breaches:
         changes = self.changes
@@ -308,6 +314,7 @@ class _Judge:
         )
 
     def _together(self, at: int) -> str:
+        """Return the part of a message that names the other row of a retraction made of a delete and an insert."""
         row, other = int(self.changes.row[at]), int(self.changes.other[at])
         if other in (-1, row):
             return ""
@@ -328,11 +335,11 @@ class _Judge:
 
 
 def _shifted(values: Ints, first: int) -> Ints:
-    """The value before each one."""
+    """Return, for each value, the one before it; ``first`` for the first."""
     return np.concatenate([np.array([first]), values])[: len(values)]
 
 
 def _sorted(breaches: Breaches) -> Breaches:
-    """The same breaches in the order of the stream."""
+    """Return the breaches in the order of the stream."""
     order = np.argsort(breaches.rows, kind="stable")
     return Breaches(breaches.rule, breaches.rows[order], lambda k: breaches.show(int(order[k])))

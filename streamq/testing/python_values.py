@@ -1,4 +1,4 @@
-"""Columns of Arrow tables as Python values, and which of them are equal."""
+"""Convert Arrow columns to Python values, and make these hashable under the equality of keys."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ Row = tuple[Any, ...]
 
 
 class _Special(Enum):
-    """What equals nothing but itself, and is no value of a payload."""
+    """Objects that equal only themselves and are not values of a payload."""
 
     NAN = "NaN"
 
 
 def comparable(value: Any) -> Any:
-    """A hashable value under the equality of keys: NaN equals itself, -0.0 is 0.0, lists and structs by their parts.
+    """Return a hashable value for comparing as keys are: NaN equals itself, -0.0 equals 0.0, lists and structs go by parts.
 
-    A boolean equals no number, though in Python it does. A list of pairs is a map, whose entries have no order.
+    A boolean equals no number, unlike in Python. A list of pairs is a map, whose entries have no order.
     """
     match value:
         case bool():
@@ -39,12 +39,12 @@ def comparable(value: Any) -> Any:
 
 
 def keys(table: pa.Table) -> list[Row]:
-    """The rows, made comparable."""
+    """Return the rows of a table as tuples of comparable values."""
     return table_rows(table, comparable)
 
 
 def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> list[Row]:
-    """The rows of a table as tuples; ``convert`` is applied to floats, lists, maps and structs."""
+    """Return the rows of a table as tuples; ``convert`` is applied to floats, lists, maps and structs."""
     import pyarrow as pa
 
     columns = []
@@ -57,17 +57,18 @@ def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> 
 
 
 def plain_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """A column as Python values; instants and days beyond those that Python has are numbers: microseconds, days."""
+    """Return a column as Python values; instants and dates beyond Python's range become numbers of microseconds or days."""
     if not _has_instants(column.type):
         return column.to_pylist()
     try:
         return column.to_pylist()
     except (OverflowError, ValueError):
-        # one by one, so that those that a datetime has are shown as such
+        # convert one by one, so that values within Python's range become datetimes
         return [_python_value(scalar) for scalar in column]
 
 
 def _python_value(scalar: Any) -> Any:
+    """Return a scalar, or the parts of a nested one, as Python values; values beyond Python's range as numbers."""
     import pyarrow as pa
 
     kind = scalar.type

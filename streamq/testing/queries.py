@@ -1,4 +1,4 @@
-"""Random queries over streams of one payload ``k, v``, as Hypothesis strategies: every operator, window and aggregate.
+"""Hypothesis strategies for queries over streams with payload ``k, v``: every operator, window and aggregate.
 
 Needs ``hypothesis``.
 """
@@ -24,12 +24,12 @@ IN_TURN = (
     ("where", "alter_lifetime"),
     ("alter_lifetime", "alter_lifetime"),
 )
-"""Rooms of operators over one stream that are drawn one after another; every one is drawn alone."""
+"""Sequences of operators over one stream, by room; each operator is also drawn alone."""
 
 
 @st.composite
 def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node:
-    """Up to ``most`` (two) operators over one stream that keep names and types."""
+    """Draw up to ``most`` (two) operators over one stream that keep its column names and types."""
     rooms = [*((room,) for room in OVER_ONE), *(IN_TURN if most > 1 else [])]
     for room in draw(st.sampled_from([(), *rooms] if most > 1 else rooms)):
         plan = OVER_ONE[room](draw, plan, reads_end) or plan
@@ -38,7 +38,7 @@ def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node
 
 @st.composite
 def paired(draw: Draw, one: Node, two: Node) -> Node:
-    """Two streams of equal columns as one: joins of every kind, differences, cuts."""
+    """Draw an operator over two streams of equal columns: a join of any kind, ``except_``, ``clip`` or a union."""
     drawing = draw(st.sampled_from(OVER_TWO))
     common = matched(one.schema, exact(one) & exact(two))
     on = tuple((n, n) for n in draw(st.lists(st.sampled_from(common), max_size=1))) if common else ()
@@ -47,7 +47,7 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
 
 @st.composite
 def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -> Node:
-    """Maybe a where over a window's result, or a select that adds a column."""
+    """Draw a window's result as it is, filtered by a where, or with a column added by a select."""
     if draw(st.booleans()):
         return plan
     if draw(st.booleans()):
@@ -60,9 +60,9 @@ def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -
 
 @st.composite
 def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2, reads_end: bool = True) -> Node:
-    """A plan over inputs of one payload ``k, v``: operators over one and two streams, up to ``depth`` windows over one another.
+    """Draw a plan over inputs with payload ``k, v``: operators over one and two streams, and up to ``depth`` nested windows.
 
-    ``reads_end``: whether expressions may read ends of lifetimes.
+    ``reads_end``: expressions may read ends of lifetimes.
     """
     parts = [draw(spans(plan, reads_end)) for plan in inputs]
     if draw(st.sampled_from([False, False, True])):

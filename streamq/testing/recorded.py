@@ -1,4 +1,4 @@
-"""A recorded physical stream as arrays, read from a table, rows, literal items, a DataFrame or a sink's folder."""
+"""Read a recorded physical stream into arrays, from a table, rows, literal items, a DataFrame or a sink's folder."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ Column = Any
 """An Arrow column, or a list of Python values."""
 
 KINDS = (INSERT, RETRACT, CTI)
-"""What a row can be, in the order of their numbers; -1 is none of them."""
+"""The kinds of rows, in the order of their numbers; -1 stands for any other kind."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Names:
-    """How the columns are called, None where there is none; rows of a plain history have neither kind nor new end."""
+    """The names of the columns, None for a column that does not exist; a plain history has neither kind nor new end."""
 
     kind: str | None = "kind"
     start: str = "start"
@@ -44,11 +44,11 @@ class Names:
 
 @dataclass(frozen=True)
 class Recorded:
-    """The rows in order of their micro-batches, an array each; ``at`` is where a row stood in what was given.
+    """The rows of a stream in order of their micro-batches, an array a field; ``at`` is a row's position in the input.
 
-    ``kind`` is a place in KINDS; times are ticks, a missing end is INFINITY; ``missing``: the start is NULL. ``whose``
-    is equal for rows of one id, or else of one payload. ``batch`` counts micro-batches from 0; where nothing tells the
-    order of the rows, ``ordered`` is false and all of them are one.
+    ``kind`` is an index in KINDS. Times are ticks, a missing end is INFINITY; ``missing`` marks starts that are NULL. ``whose``
+    is a number for each id, or without ids for each payload. ``batch`` counts micro-batches from 0. If the rows have no order,
+    ``ordered`` is False and all of them are one micro-batch.
     """
 
     columns: Mapping[str, Column]
@@ -69,26 +69,26 @@ class Recorded:
         return len(self.at)
 
     def row(self, i: int) -> dict[str, Any]:
-        """The i-th row as it was given."""
+        """Return the i-th row with its values in the input."""
         at = int(self.at[i])
         return {name: _value(column, at) for name, column in self.columns.items()}
 
     def kind_of(self, i: int) -> str:
-        """What the i-th row is, one of KINDS."""
+        """Return the kind of the i-th row, one of KINDS."""
         return KINDS[self.kind[i]]
 
     def batch_of(self, i: int) -> Any:
-        """The i-th row's micro-batch as it was given."""
+        """Return the value in the i-th row's column of micro-batches."""
         return _value(self.columns[str(self.names.batch)], int(self.at[i]))
 
     def payload(self, i: int) -> dict[str, Any]:
-        """The i-th row without its kind, times and micro-batch."""
+        """Return the i-th row without its kind, times and micro-batch."""
         own = _own(self.names)
         return {name: value for name, value in self.row(i).items() if name not in own}
 
 
 def recorded(rows: Any, names: Names, verb: str) -> Recorded:
-    """Read what was given; raises SourceError for a column that is not there or does not hold what it should."""
+    """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type."""
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))
     names = _checked(columns, names, count, verb)
@@ -104,7 +104,7 @@ def recorded(rows: Any, names: Names, verb: str) -> Recorded:
     )
     axes = {axis for axis in (a, b, c) if axis}
     if len(axes) > 1:
-        raise SourceError(sentence(verb, "times are all timestamps or all integers", "found both"))
+        raise SourceError(sentence(verb, "times must all be timestamps or all be integers", "found both"))
     if names.id is None:
         identities = [column for name, column in columns.items() if name not in _own(names)]
     else:
@@ -131,7 +131,10 @@ def _own(names: Names) -> set[str | None]:
 
 
 def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> Names:
-    """The names once every column that is needed is there; those of a plain history if the rows are one."""
+    """Return the names that apply to the columns; those of a plain history if the rows have neither kind nor new end.
+
+    Raises SourceError for a needed column that does not exist.
+    """
     if not columns and not count:
         return Names(kind=None)
     if names.kind is None or (names.kind == Names.kind and not {names.kind, names.new_end} & set(columns)):
@@ -146,15 +149,18 @@ def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str)
     for name, role in wanted.items():
         if name not in columns:
             instead = f"there are: {', '.join(map(repr, columns))}"
-            raise SourceError(sentence(verb, f"no column {name!r}", instead, f"Say which is: {role}=..."))
+            raise SourceError(sentence(verb, f"no column {name!r}", instead, f"Name it: {role}=..."))
     return names
 
 
-# what may be given
+# inputs
 
 
 def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Names, bool]:
-    """The columns; the names, with the micro-batch's if what was given has one; whether its rows stand in order."""
+    """Return the columns, the names (with the column of micro-batches of a sink's folder), and True if the rows have an order.
+
+    Raises SourceError for an object that is not a stream.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -168,7 +174,7 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
             raise SourceError(sentence(verb, "a column mixes types", str(error).splitlines()[0])) from error
     if hasattr(rows, "isStreaming"):
         if rows.isStreaming:
-            hint = "Read what its sink has written."
+            hint = "Read the folder of its sink."
             raise SourceError(sentence(verb, "a streaming DataFrame", "it has no rows yet", hint))
         return _named(rows.toArrow()), names, False
     if hasattr(rows, "__arrow_c_stream__"):
@@ -176,7 +182,7 @@ def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Nam
     if isinstance(rows, Iterable):
         return _listed(rows, verb), names, True
     hint = "Give a pandas or Arrow table, rows as dicts, items of sq.events, a Spark DataFrame or a folder of Parquet."
-    raise SourceError(sentence(verb, "no physical stream", f"found {type(rows).__name__}", hint))
+    raise SourceError(sentence(verb, "not a physical stream", f"found {type(rows).__name__}", hint))
 
 
 def _named(table: pa.Table) -> dict[str, Column]:
@@ -185,7 +191,7 @@ def _named(table: pa.Table) -> dict[str, Column]:
 
 def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
     items = list(rows)
-    # tuples among items are inserts, tuples alone a history
+    # tuples beside items are inserts; tuples alone are a history
     kind = {"kind": INSERT} if any(isinstance(row, Item) for row in items) else {}
     row_dicts = [_as_row(row, kind, verb) for row in items]
     names = list(dict.fromkeys(name for row in row_dicts for name in row))
@@ -193,6 +199,7 @@ def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
 
 
 def _as_row(item: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
+    """Return a dict, a literal item or a tuple as a row; ``kind`` is added to tuples. Raises SourceError for others."""
     match item:
         case Mapping():
             return item
@@ -203,7 +210,7 @@ def _as_row(item: Any, kind: Mapping[str, Any], verb: str) -> Mapping[str, Any]:
             return {**kind, "start": start, "end": end}
         case (start, end, Mapping() as payload):
             return {**kind, "start": start, "end": end, **payload}
-    hint = "Rows are dicts, or what sq.events takes: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
+    hint = "Give dicts, or items of sq.events: sq.insert(...), sq.retract(...), sq.cti(...), (start, end, {...})."
     raise SourceError(sentence(verb, "not a row", f"found {item!r}", hint))
 
 
@@ -215,10 +222,10 @@ def _value(column: Column, at: int) -> Any:
 
 
 def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
-    """The rows in order of their micro-batches, and the number of each one's, counted from 0."""
+    """Return the rows in order of their micro-batches, and the number of each row's micro-batch, counted from 0."""
     numbers, missing, _ = _ticks(column, name, verb)
     if missing.any():
-        raise SourceError(sentence(verb, f"a batch of NULL in column {name!r}", f"found {missing.sum()} of them"))
+        raise SourceError(sentence(verb, f"column {name!r} of micro-batches has NULLs", f"found {missing.sum()}"))
     order = np.argsort(numbers, kind="stable")
     return order, np.asarray(np.unique(numbers[order], return_inverse=True)[1], np.int64)
 
@@ -232,7 +239,10 @@ def _kinds(column: Column, count: int) -> Ints:
 
 
 def _ticks(column: Column, name: str, verb: str) -> tuple[Ints, Bools, str | None]:
-    """Ticks, infinity where there is none; which those are; and the axis, unless all are."""
+    """Return a column in ticks, with infinity for NULL; the mask of NULLs; and the time axis, None if all are NULL.
+
+    Raises SourceError for a column that does not hold times.
+    """
     import pyarrow as pa
 
     if isinstance(column, list):
@@ -240,14 +250,14 @@ def _ticks(column: Column, name: str, verb: str) -> tuple[Ints, Bools, str | Non
     kind = column.type
     missing = np.asarray(column.is_null().to_numpy(zero_copy_only=False), bool)
     if pa.types.is_floating(kind):
-        # a column of integers with gaps, as pandas has it
+        # pandas has integers with NULLs as floats
         column, missing = _whole(column, missing, name, verb)
     elif pa.types.is_date(kind):
         column = column.cast(pa.timestamp("us"))
     if pa.types.is_timestamp(column.type):
         column = column.cast(pa.timestamp("us", column.type.tz), safe=False)
     elif not (pa.types.is_integer(column.type) or pa.types.is_null(column.type)):
-        raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {kind}", TIMES))
+        raise SourceError(sentence(verb, f"column {name!r} does not hold times", f"found {kind}", TIMES))
     axis = None if missing.all() else TIMESTAMP if pa.types.is_timestamp(column.type) else INTEGER
     ticks = column.cast(pa.int64()).fill_null(INFINITY).to_numpy(zero_copy_only=False)
     return np.asarray(ticks, np.int64), missing, axis
@@ -257,6 +267,7 @@ TIMES = "Times are timestamps, dates or integers."
 
 
 def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.Array, Bools]:
+    """Convert floats to integers, NaN to NULL; return them and the mask of NULLs. Raises SourceError for fractions."""
     import pyarrow as pa
 
     values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
@@ -266,17 +277,17 @@ def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.A
     broken = (whole != np.floor(whole)) | (whole < -(2.0**63))
     if broken.any():
         instead = f"found {float(whole[broken][0])}"
-        raise SourceError(sentence(verb, f"column {name!r} holds no times", instead, TIMES))
+        raise SourceError(sentence(verb, f"column {name!r} does not hold times", instead, TIMES))
     return pa.array(np.where(endless, INFINITY, whole.astype(np.int64)), mask=missing), missing
 
 
 def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
-    """Python values as an Arrow column of times."""
+    """Return Python values as an Arrow column of timestamps or integers; raise SourceError for other values."""
     import pyarrow as pa
 
     instants: list[Any] = []
     for value in values:
-        # NaN and NaT are what pandas says for NULL
+        # pandas has NaN and NaT for NULL
         if value is None or value != value or value == float("inf"):
             instants.append(None)
         elif isinstance(value, dt.datetime):
@@ -287,7 +298,7 @@ def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
         elif _is_whole(value) and abs(int(value)) <= INFINITY:
             instants.append(int(value))
         else:
-            raise SourceError(sentence(verb, f"column {name!r} holds no times", f"found {value!r}", TIMES))
+            raise SourceError(sentence(verb, f"column {name!r} does not hold times", f"found {value!r}", TIMES))
     stamps = sum(isinstance(value, dt.datetime) for value in instants)
     if stamps and stamps + instants.count(None) < len(instants):
         raise SourceError(sentence(verb, f"column {name!r} holds timestamps and integers", "", TIMES))
@@ -299,7 +310,7 @@ def _is_whole(value: Any) -> bool:
 
 
 def codes(columns: Sequence[Column], count: int) -> Ints:
-    """A number a row, equal for rows equal in all columns: NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+    """Return a number for each row, equal for rows equal in all columns; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
     numbers = np.zeros(count, np.int64)
     for column in columns:
         dense, first = _dense(column)
@@ -308,7 +319,7 @@ def codes(columns: Sequence[Column], count: int) -> Ints:
 
 
 def _dense(column: Column) -> tuple[Ints, Ints]:
-    """Numbers of equal values, and a row that has each."""
+    """Return a number for each value, equal for equal values, and the first row of each number."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -328,7 +339,7 @@ def _dense(column: Column) -> tuple[Ints, Ints]:
 
 
 def _hashable(value: Any) -> Any:
-    # numpy's own NaN and booleans are not Python's
+    # NaN and booleans of numpy are not Python's
     plain = value.tolist() if isinstance(value, np.ndarray | np.floating | np.bool_) else value
     key = comparable(plain)
     try:

@@ -1,4 +1,4 @@
-"""Failing cases as files: written down as JSON, read back, and run again the way they failed."""
+"""Write failing cases to JSON files, read them back, and run them again the way they failed."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from streamq.testing.table import table
 from streamq.testing.trial import check
 
 SUFFIX = ".streamq.json"
-"""How the names of such files end; the pytest plugin collects them as tests."""
+"""The suffix of the files' names; the pytest plugin collects such files as tests."""
 
 FORMAT = 1
 
@@ -40,9 +40,10 @@ AGAIN = "Delete it, or save the case again."
 
 
 def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = EVALUATED) -> str:
-    """A case and the way it is run as text, deterministic; ``says``: what went wrong, for a reader.
+    """Return a case and its execution as JSON text; equal cases give equal texts.
 
-    ``expressions``: how the oracle takes them when the case is run again, as :func:`streamq.testing.oracle.oracle` has it.
+    ``says`` describes the failure for readers. ``expressions``: the oracle's way to take expressions when the case is run again,
+    see :func:`streamq.testing.oracle.oracle`.
     """
     items = [
         [name, item.kind, item.start, item.end, item.new_end, _encoded(dict(item.payload))]
@@ -75,9 +76,9 @@ def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = 
 
 
 def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | None]:
-    """What :func:`case_to_json` wrote: the case, how it is run, how the oracle takes expressions (None: not said).
+    """Read the text that :func:`case_to_json` wrote: the case, its execution, and the way to take expressions (None: not stored).
 
-    Every part is checked. Raises PlanError for other text, naming the part, what is wrong with it, and the ``file``.
+    Every part is checked. Raises PlanError for illegal text, which names the part, the fault, and the ``file``.
     """
     try:
         document = _document(text)
@@ -91,9 +92,9 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
 
 
 def replay(path: str | Path) -> None:
-    """Run a saved case again as it was run; raises VerificationFailed where it still fails.
+    """Run a saved case again the way it was run; raise VerificationFailed if it still fails.
 
-    Raises SourceError where there is no such file, and PlanError for one that is no case, naming the part that is wrong.
+    Raises SourceError if the file does not exist, and PlanError if it does not hold a case, which names the part at fault.
 
     ::
 
@@ -106,12 +107,12 @@ def replay(path: str | Path) -> None:
     try:
         check(case, [how])
     except PlanError:
-        # a function that the oracle does not translate is evaluated as itself, as verify has it
+        # the oracle cannot translate some function to SQL, so let streamq evaluate it, as verify does
         check(case, [how], expressions=EVALUATED)
 
 
-def saved(case: Case, how: Execution, says: str, folder: str | Path, name: str, expressions: str = EVALUATED) -> Path:
-    """The file, named ``name``, into which a case has been written; one that was there is overwritten."""
+def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, expressions: str = EVALUATED) -> Path:
+    """Write a case to the file ``name`` in a folder, overwriting any that exists, and return its path."""
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(case_to_json(case, how, says, expressions), encoding="utf-8")
@@ -119,8 +120,9 @@ def saved(case: Case, how: Execution, says: str, folder: str | Path, name: str, 
 
 
 def _text(path: Any) -> str:
+    """Return the text of a file; raise SourceError if there is none, PlanError if it is not text."""
     if not isinstance(path, str | Path):
-        hint = "A failure that was saved has its path in failed.saved."
+        hint = "The path of a failure's file is failed.saved."
         raise PlanError(sentence("replay", "not the path of a saved case", f"found {type(path).__name__}", hint))
     file = Path(path)
     if file.is_dir():
@@ -240,6 +242,7 @@ def _arrival(document: _Document, plan: Node) -> Arrival:
 
 
 def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
+    """Read an item and the name of its source; check its kind, times and payload against the source."""
     if not isinstance(entry, list) or len(entry) != 6:
         _wrong(part, f"found {entry!r}, not [source, kind, start, end, new_end, payload]")
     name, *parts = entry
@@ -319,4 +322,4 @@ def _ddl(rows: pa.Table) -> str:
     return ", ".join(f"`{f.name}` {from_arrow_type(f.type).simpleString()}" for f in rows.schema)
 
 
-__all__ = ["SUFFIX", "case_from_json", "case_to_json", "replay", "saved"]
+__all__ = ["SUFFIX", "case_from_json", "case_to_json", "replay", "save"]

@@ -1,4 +1,4 @@
-"""Reports: how much a verification ran, and what it left out."""
+"""The report of a verification: the cases that it ran, and those that it left out."""
 
 from __future__ import annotations
 
@@ -6,29 +6,29 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 FAILS = "the query fails over it"
-"""The oracle finds no answer: an overflow, a division by zero, a cast that loses, a module that raises."""
+"""The reason of a case for which the oracle fails: an overflow, a division by zero, a lossy cast, a module that raises."""
 
 REFUSED = 'late="fail" refuses an item'
-"""The query fails as it must, so no answer is compared."""
+"""The reason of a case whose query fails, as it must, so that there is no answer."""
 
 QUARANTINED = "a window is quarantined"
-"""A module failed in a run and its window went to the late output, so the answer lacks it."""
+"""The reason of a case in which a module failed, so that a window went to the late output instead of the answer."""
 
 HUGE = "its answer does not fit into memory"
-"""The query multiplies the rows that arrive."""
+"""The reason of a case whose query multiplies its rows too much."""
 
 LONGEST = 200
-"""So many characters of an error a report shows."""
+"""The greatest number of characters of an error that a report shows."""
 
 
 @dataclass
 class Verified:
-    """What a verification ran: executions by backend, cases, and the seconds it took.
+    """The result of a verification: executions by backend, cases, and the seconds it took.
 
-    ``cases`` counts those that were judged: at least one execution gave an answer, and it was compared. ``set_aside`` counts
-    the others by the reason why there was nothing to compare, and ``first_failure`` is the first error among them; others
-    were drawn in their place. ``missing`` is how many cases fewer were judged than asked for, because too many were set aside.
-    ``empty`` counts the cases whose answer has no row; ``left_out`` says which backends could not run, and why.
+    ``cases`` counts the judged cases, in which the answer of at least one execution was compared. ``set_aside`` counts the others
+    by the reason why there was nothing to compare; other cases were drawn in their place. ``first_failure`` is the first error
+    among them. ``missing`` is the number of cases that were asked for but not judged, because too many were set aside.
+    ``empty`` counts the cases whose answer has no row. ``left_out`` maps backends that could not run to the reason.
     """
 
     executions: Counter[str] = field(default_factory=Counter)
@@ -53,14 +53,14 @@ class Verified:
 
     @property
     def reasons(self) -> str:
-        """The cases that were set aside by reason, as text, with the first error."""
+        """The number of cases set aside for each reason, as text, with the first error."""
         first = self.first_failure if len(self.first_failure) <= LONGEST else f"{self.first_failure[:LONGEST]}..."
         shown = {reason: f"{reason} ({first})" if reason == FAILS and first else reason for reason in self.set_aside}
         return ", ".join(f"{n} where {shown[reason]}" for reason, n in self.set_aside.items())
 
 
 REPORTS: list[Verified] = []
-"""What has been verified in this process."""
+"""The reports of all verifications in this process."""
 
 
 __all__ = ["FAILS", "HUGE", "QUARANTINED", "REFUSED", "REPORTS", "Verified"]

@@ -1,4 +1,4 @@
-"""The scale of a query: lengths of time that it speaks of, so that what is generated falls in and between its windows."""
+"""The scale of a query: the lengths of time in it, at which events are generated so that they lie in and between its windows."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from streamq.time import INFINITY
 from streamq.windows import Window
 
 SMALL = 16
-"""A query whose lengths are all below is tested tick by tick."""
+"""A query whose lengths are all smaller is tested tick by tick."""
 
 DENSE = 10
-"""The greatest unit, in hops of the densest windows: there are not to be millions."""
+"""The greatest unit, in hops of the densest windows; greater ones would give millions of windows."""
 
 
 MOST_HOPS = 25 * DENSE
-"""The greatest length that lifetimes have as it is, in hops of the densest windows."""
+"""The greatest length of the query, in hops of the densest windows, that is used as the length of a lifetime."""
 
 
 @dataclass(frozen=True)
 class Scale:
-    """Where events lie, in ticks: around ``anchor``, some multiple of one of the ``units`` away from it, or a ``step`` beside.
+    """The positions of generated events, in ticks: multiples of a unit away from ``anchor``, or a ``step`` beside.
 
-    ``reach`` is how far a result's lifetime can go beyond all instants of the input. ``lengths`` are those that the query
-    speaks of, as they are, and ``grids`` those of its windows and pieces.
+    ``units``: the units, the finest first. ``reach``: how far a result's lifetime can extend beyond all instants of the input.
+    ``lengths``: the lengths of time in the query; ``grids``: the grids of its windows and pieces.
     """
 
     anchor: int = 0
@@ -47,11 +47,11 @@ class Scale:
 
     @property
     def is_coarse(self) -> bool:
-        """Whether the query's lengths are many steps long."""
+        """True if the query's lengths are many steps long."""
         return self.units[0] > self.step
 
     def edges(self, near: int, many: int = 3) -> list[int]:
-        """Where windows and pieces begin and end, from about an instant on."""
+        """Return the bounds of ``many`` windows and pieces of each grid, from about the instant ``near`` on."""
         return sorted({
             (grid.offset + ((near - grid.offset) // grid.hop + i) * grid.hop + part) // self.step * self.step
             for grid in self.grids
@@ -59,23 +59,23 @@ class Scale:
             for part in (0, grid.size)
         })  # fmt: skip
 
-    def of(self, unit: int) -> Scale:
-        """The same around another unit, in ticks."""
+    def with_unit(self, unit: int) -> Scale:
+        """Return the scale with one unit, in ticks, instead of the query's lengths."""
         unit = max(self.step, unit // self.step * self.step)
         return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach, lengths=(), grids=())
 
 
 TICKS = Scale()
-"""Tick by tick, around zero."""
+"""The scale of single ticks around zero."""
 
 
 def scale(plan: Node) -> Scale:
-    """The scale of a query."""
+    """Return the scale of a query."""
     every = nodes(expanded(plan))
     query_lengths = [n for node in [*nodes(plan), *every] for n in (*lengths(node), *spans(node)) if n > 0]
     dense = [n for node in every for n in recurrences(node)]
     step = max((tick(n) for n in nodes(plan) if isinstance(n, Source)), default=1)
-    # points last a tick, which is no length that anything goes by
+    # a length of one tick comes from points and is ignored if there are others
     query_lengths = [n for n in query_lengths if n > step] or query_lengths
     units = {max(step, n // 4 // step * step) if n >= SMALL else step for n in query_lengths}
     least = min(dense, default=INFINITY)
@@ -85,7 +85,7 @@ def scale(plan: Node) -> Scale:
     ordered = sorted(units)
     middle = ordered[len(ordered) // 2]
     anchors = [n for node in every for n in _instants(node)]
-    # units around the finest, the middle and the coarsest length
+    # the units of the finest, the middle and the coarsest length
     chosen = tuple(sorted({ordered[0], middle, ordered[-1]}))
     anchor = anchors[0] // step * step if anchors else 0
     exact = sorted({n // step * step for n in query_lengths if step <= n <= least * MOST_HOPS})
@@ -96,7 +96,7 @@ def scale(plan: Node) -> Scale:
 
 @singledispatch
 def lengths(node: Node) -> Iterator[int]:
-    """The lengths of time among a node's parameters: unless a room says otherwise, those of its window."""
+    """Yield the lengths of time among a node's parameters; those of its window unless the node's room registers others."""
     window = getattr(node, "window", None)
     if isinstance(window, Window):
         yield from room_of(window).lengths(window)
@@ -104,7 +104,7 @@ def lengths(node: Node) -> Iterator[int]:
 
 @singledispatch
 def recurrences(node: Node) -> Iterator[int]:
-    """The distances at which a lifetime without an end gives row after row: unless a room says otherwise, its window's hop."""
+    """Yield the distances at which an endless lifetime gives row after row; its window's hop unless its room registers others."""
     window = getattr(node, "window", None)
     if isinstance(window, Window):
         yield from room_of(window).recurrences(window)
@@ -112,14 +112,14 @@ def recurrences(node: Node) -> Iterator[int]:
 
 @singledispatch
 def grids(node: Node) -> Iterator[Grid]:
-    """The grids on which windows or pieces begin and end: unless a room says otherwise, that of its window."""
+    """Yield the grids of a node's windows or pieces; that of its window unless the node's room registers others."""
     window = getattr(node, "window", None)
     if isinstance(window, Window):
         yield from room_of(window).grids(window)
 
 
 def expressions(node: Node) -> Iterator[Expr]:
-    """The expressions in a node's fields."""
+    """Yield the expressions in a node's fields."""
     yield from (e for f in dataclasses.fields(node) for e in _within(getattr(node, f.name)))
 
 
@@ -133,7 +133,7 @@ def _within(value: Any) -> Iterator[Expr]:
 
 
 def literals(node: Node) -> list[Any]:
-    """The values that a node's expressions speak of, each once, in order."""
+    """Return the constants in a node's expressions, in order, without repetitions; NULL and booleans are left out."""
     by_text: dict[str, Any] = {}
 
     def visit(expr: Expr, parts: list[None]) -> None:
@@ -146,14 +146,14 @@ def literals(node: Node) -> list[Any]:
 
 
 def spans(node: Node) -> Iterator[int]:
-    """Intervals in a node's expressions, in ticks."""
+    """Yield the durations in a node's expressions, in ticks."""
     for value in literals(node):
         if isinstance(value, dt.timedelta):
             yield abs(value // dt.timedelta(microseconds=1))
 
 
 def _instants(node: Node) -> Iterator[int]:
-    """Instants that a node speaks of, in ticks."""
+    """Yield the instants in a node's expressions and window, in ticks."""
     for value in literals(node):
         if isinstance(value, dt.datetime):
             moment = value if value.tzinfo else value.replace(tzinfo=dt.UTC)

@@ -1,7 +1,8 @@
 """Scenarios: queries with parts left out.
 
-The intent trees of the test framework (section 3): "an equi-join over out-of-order streams" stands for many concrete trees,
-each a query with its data, which ``drawn_scenarios.py`` draws. A scenario is written as a query is; what is left out is ``ANY``.
+Scenarios are the intent trees of the test framework (section 3): "an equi-join over out-of-order streams" stands for many
+concrete trees, each a query with its data, which ``drawn_scenarios.py`` draws. A scenario is written like a query, with ``ANY``
+for the parts that are left out.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from streamq.time import INTEGER, TIMESTAMP
 
 
 class _Any:
-    """A part that is left out."""
+    """The type of ``ANY``."""
 
     def __repr__(self) -> str:
         return "ANY"
@@ -37,10 +38,10 @@ ANY: Final = _Any()
 """A part of a scenario that is left out: a predicate, a size, a key, a column's expression, a stream, a whole argument."""
 
 ENDS = ("run", "explain", "explanation", "show", "to_df", "to_pandas", "to_arrow", "to_stream", "to_json")
-"""What only a query that is complete can do."""
+"""Methods of streams that need a complete query."""
 
 ATTRIBUTES = ("schema", "columns", "plan", "tables", "query", "answer")
-"""What only a query that is complete has."""
+"""Attributes of streams and patterns that need a complete query."""
 
 VERBS = sorted(
     {
@@ -55,9 +56,9 @@ VERBS = sorted(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Scenario(Placeholder):
-    """A node of an intent tree; verbs applied to it give others, with ``ANY`` for what is left out.
+    """A node of an intent tree; its verbs return further scenarios, and ``ANY`` stands for an argument that is left out.
 
-    Scenarios compose: one's output is another's input, as the stream that a verb is called on or as an argument.
+    Scenarios compose: a scenario is the input of another as the stream that a verb is called on, or as an argument.
 
     >>> from streamq import testing as t
     >>> equi_join = t.stream(disorder="high").join(t.stream(), on=t.ANY)
@@ -82,11 +83,11 @@ class Scenario(Placeholder):
         return lambda *args, **kwargs: Scenario(name, self, args, kwargs)
 
     def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Scenario:
-        """A function of streams, over scenarios: ``sq.sequence(t.stream().alias("x"), t.stream().alias("y"), within=9)``."""
+        """Return a call of a function of streams: ``sq.sequence(t.stream().alias("x"), t.stream().alias("y"), within=9)``."""
         return Scenario(CALL, None, (function, *args), kwargs)
 
     def pipe(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        """``function(self, ...)``: a query's functions are a scenario's too."""
+        """Return ``function(self, ...)``, as ``pipe`` of a stream does; raise PlanError if it cannot be called."""
         if not callable(function):
             raise PlanError(sentence("pipe", "not a function of a stream", f"found {function!r}"))
         return function(self, *args, **kwargs)
@@ -102,7 +103,7 @@ class Scenario(Placeholder):
 
 
 STREAM_ITSELF, STREAM, OPERATOR, COMPOSITION, CALL = "stream itself", "stream", "operator", "composition", "call"
-"""Verbs of nodes that are not verbs of a stream."""
+"""The ``verb`` of nodes that are not calls of a stream's verbs."""
 
 
 def stream(
@@ -113,32 +114,35 @@ def stream(
     axis: str | None = None,
     **intent: Any,
 ) -> Scenario:
-    """A stream that is left open: any source, under what its :class:`Intent` says of it (``disorder="high"``).
+    """Return a scenario that stands for any source whose data fit an :class:`Intent` (``disorder="high"``).
 
     ``shape``: the kind of source, "points", "intervals", "edges", "physical", "signal", or "points_ids", "intervals_ids" or
-    "physical_ids", where events have ids, which are left out again above it; ``columns``: its payload as Spark DDL (default:
-    ``k`` and ``v`` of types that are the same for all open streams of a scenario: any that the verbs over them take, nested
-    ones too, plain ones more often); ``axis``: "integer" or "timestamp", which
-    a scenario with durations of its own must say; the other arguments are those of :class:`Intent`.
+    "physical_ids", whose events have ids, which a select above the source drops. ``columns``: the payload as Spark DDL (default:
+    ``k`` and ``v``, with types that all open streams of the scenario share and that the verbs accept, mostly plain ones).
+    ``axis``: "integer" or "timestamp"; a scenario that contains durations must name it. The other arguments are those of
+    :class:`Intent`. Raises PlanError for illegal arguments.
     """
     if axis is not None:
         check_word(axis, (INTEGER, TIMESTAMP), "axis", "stream")
     if shape is not None:
         check_word(shape, (*KINDS, *WITH_IDS, "signal"), "shape", "stream")
-    Intent(**intent)  # its words are checked here, where they stand
+    Intent(**intent)  # raises here, at the user's line, for illegal words
     arguments = {"shape": shape, "columns": columns, "axis": axis, **intent}
     return Scenario(STREAM, None, () if name is None else (name,), arguments)
 
 
 def operator(*inputs: Scenario | Stream) -> Scenario:
-    """Any operator, with any arguments, over one stream or two of equal columns (default: one open stream)."""
+    """Return a scenario that stands for any operator with any arguments, over one stream or two of equal columns.
+
+    Without inputs the operator is over one open stream. Raises PlanError for more than two inputs.
+    """
     if len(inputs) > 2:
         raise PlanError(sentence("operator", "more than two inputs", f"found {len(inputs)}"))
     return Scenario(OPERATOR, None, inputs or (stream(),))
 
 
 def composition(least: int = 3, most: int = 6) -> Scenario:
-    """Any query of so many operators over one open stream or two."""
+    """Return a scenario that stands for any query of ``least`` to ``most`` operators over one open stream or two."""
     return Scenario(COMPOSITION, None, (least, most))
 
 

@@ -1,4 +1,4 @@
-"""The search: trials are drawn until one fails, and then smaller ones, within the time of a profile."""
+"""Search a failing trial: draw trials until one fails, and then smaller ones, within the time of a profile."""
 
 from __future__ import annotations
 
@@ -23,27 +23,27 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REDRAWS = 6
-"""How often a case is drawn again because its answer is empty: of two empty answers little is told."""
+"""How often a case with an empty answer is replaced by another; comparing empty answers shows little."""
 
 SET_ASIDE = 3
-"""So many cases are set aside at most for each that is to be judged."""
+"""The greatest number of cases that are set aside for each case to be judged."""
 
 LEAST_SET_ASIDE = 60
-"""So many cases may be set aside however few are to be judged."""
+"""The number of cases that may always be set aside, however few are to be judged."""
 
 NOT_SIMPLEST = st.integers(0, 1 << 40).filter(bool)
-"""Costs a draw and nothing else where Hypothesis begins with the simplest example."""
+"""A draw that rejects zero, and so the simplest example, with which Hypothesis begins."""
 
 SEEDS = 1_000_003
-"""How far the seeds of two searches lie apart."""
+"""The distance between the seeds of two searches."""
 
 
 class _TimeIsOver(BaseException):
-    """Ends a search: no Exception, which Hypothesis would take for a failing example."""
+    """Raised to end a search; not an Exception, which Hypothesis would regard as a failing example."""
 
 
 class Search:
-    """A search for a failing trial, and for a smaller one once one has failed, within the time of a profile."""
+    """A search for the smallest failing trial within the time of a profile; it counts the trials in a report."""
 
     def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
         self.profile, self.report = profile, report
@@ -53,9 +53,9 @@ class Search:
         self.give_up = float("inf")
 
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
-        """Judge so many, of each kind in turn; raises VerificationFailed with the smallest that fails.
+        """Judge ``examples`` trials, drawn from the strategies in turn; raise VerificationFailed with the smallest that fails.
 
-        A case without an answer to compare is set aside, and another is drawn in its place, within a bound.
+        A case without an answer to compare is set aside and replaced by another, up to a bound.
         """
         report, judged, set_aside = self.report, self.report.cases, self.report.set_aside.total()
         most = max(LEAST_SET_ASIDE, SET_ASIDE * examples)
@@ -73,10 +73,10 @@ class Search:
             turn += 1
 
     def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
-        """One fresh trial, and smaller ones if it fails.
+        """Run one fresh trial and, if it fails, smaller ones.
 
-        A longer search of Hypothesis begins with small examples and goes on with changes of those it had: of a hundred not
-        thirty were independent. The first of any search is the simplest there is, which is turned down.
+        Each trial is a search of its own, because Hypothesis starts a longer search with small examples and then varies those: of
+        a hundred fewer than thirty were independent. The first example of a search, the simplest, is rejected.
         """
 
         @settings(
@@ -105,12 +105,12 @@ class Search:
             smallest.shrinking = self.profile.shrinking
             raise smallest from None
         except Exception as failed:
-            # what Hypothesis notes about an example is in the message
+            # the message has what Hypothesis notes about the example
             failed.__notes__ = []
             raise
 
     def attempt(self, trial: Trial, spark: SparkSession | None) -> None:
-        """Run one trial, and note it if it fails. Once time is over none is run: the smallest failure so far remains."""
+        """Run one trial, and record it if it fails; raise _TimeIsOver if the time for shrinking is over."""
         if time.monotonic() > self.give_up:
             raise _TimeIsOver
         key = repr(trial)
@@ -125,7 +125,10 @@ class Search:
             raise
 
     def _hold(self, trial: Trial, spark: SparkSession | None) -> None:
-        """Run a trial whose answer can be computed and, mostly, has rows; until one fails, the report counts it."""
+        """Run a trial if the oracle can compute its answer; until one has failed, count it in the report.
+
+        A trial with an empty answer is skipped while there are redraws left.
+        """
         case, ways = trial
         is_counted = not self.failures
         self.number += is_counted

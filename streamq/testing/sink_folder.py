@@ -1,4 +1,4 @@
-"""What a sink has written: a folder of Parquet files, and which micro-batch wrote which."""
+"""Read the folder of Parquet files that a sink wrote, and find the micro-batch of each file."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
 
 def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | None]:
-    """The rows of a folder of Parquet, and the column of their ``batches`` if Spark's log or folders ``streamq_batch=N`` tell.
+    """Return the rows of a folder of Parquet files, and the name of their column of micro-batches or None.
 
-    Raises SourceError where there is none, or nothing in it that a sink has written.
+    Micro-batches are known from Spark's log (used only if ``batches``) or from folders ``streamq_batch=N``. Raises SourceError if
+    the folder does not exist or is not that of one sink.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds
@@ -28,7 +29,7 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
         raise SourceError(sentence(verb, f"no folder {str(path)!r}"))
     written = _committed(path)
     if written is None:
-        # what several sinks have written is not one stream
+        # a folder of several sinks' folders is not one stream
         inner = _folders_with(path, "_spark_metadata", f"{MICRO_BATCH}=*")
         if inner:
             raise _no_sink("a folder with the folder of a sink in it", path, inner, verb)
@@ -53,21 +54,20 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
 
 def _no_sink(wrong: str, path: Path, inner: Sequence[Path], verb: str) -> SourceError:
     own = f": {' or '.join(repr(str(p)) for p in inner)}" if inner else ""
-    return SourceError(
-        sentence(verb, wrong, f"found {str(path)!r}", f"Give the folder that a Parquet sink has written{own}.")
-    )
+    return SourceError(sentence(verb, wrong, f"found {str(path)!r}", f"Give the folder of one Parquet sink{own}."))
 
 
 def _folders_with(path: Path, *patterns: str) -> list[Path]:
-    """The folders in this one, none of them a partition, that have something of such a name in them."""
+    """Return the subfolders, other than partitions, that contain something whose name matches a pattern."""
     folders = [p for p in sorted(path.iterdir()) if p.is_dir() and "=" not in p.name] if path.is_dir() else []
     return [p for p in folders if any(any(p.glob(pattern)) for pattern in patterns)]
 
 
 def _committed(path: Path) -> tuple[list[str], list[int] | None] | None:
-    """The files that Spark's file sink has committed, and the micro-batch of each while its log tells; None: no log.
+    """Return the files that Spark's file sink has committed, and the micro-batch of each; None if there is no log.
 
-    An entry N lists the files of micro-batch N, an entry N.compact those of all up to it; older ones are deleted in time.
+    The second part is None if the log no longer has it. A log entry N lists the files of micro-batch N, an entry N.compact those
+    of all up to N; Spark deletes older entries after a while.
     """
     log = path / "_spark_metadata"
     if not log.is_dir():

@@ -1,7 +1,7 @@
-"""What a stream has told so far: after each micro-batch it is held against the oracle over the rows that have come.
+"""Compare a changelog, after some of its micro-batches, with the oracle's answer over the rows that have arrived.
 
-Rows that go early are the batch answer over those rows (docs/concepts.md, "Final rows, changelogs, upserts"); else they are those
-rows of it that the watermark has reached.
+With early output the changelog must be the whole answer over those rows (docs/concepts.md, "Final rows, changelogs, upserts"),
+else the rows of that answer that the watermark has reached.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from streamq.testing.source_progress import micro_batches, source_reaches
 from streamq.time import MINUS_INFINITY
 
 MOST = 4
-"""Micro-batches of a case after which what has been told is looked at."""
+"""The greatest number of micro-batches of a case after which the changelog is compared."""
 
 
 def check_so_far(
     case: Case, how: Execution, program: StagedPlan, promised: Sequence[Any], out: Sequence[pa.Table]
 ) -> None:
-    """Raise WrongOutput where what has been told by the end of a micro-batch is not what the rows so far say.
+    """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs that came from outside with each micro-batch, ``out`` the deltas of each.
+    ``promised`` are the CTIs from outside with each micro-batch, ``out`` the deltas of each.
     """
     release = _release(program, how)
     if release is None:
@@ -50,19 +50,20 @@ def check_so_far(
         try:
             answer = _answer_so_far(case, how, promised, number)
         except (InvalidEvent, QueryFailed, TooMuch):
-            # what makes an item an event, or ends it, may be still to come
+            # a later item may make an item an event, or end it
             continue
         watermark = max((max(source.c, source.w) for source in reaches[number].values()), default=MINUS_INFINITY)
         answer = answer.filter(pa.array(release.lets_go(answer.rename_columns(_ticks(answer)), watermark)))
-        # great values that cancel each other out leave what rounding does to them
+        # great values that cancel out leave their rounding errors, hence the tolerance
         difference = same_history(summed(out[:number], how.output, case.axis), answer, tolerance=1e-6)
         if difference is not None:
             difference = replace(difference, axis=case.plan.schema.axis)
-            raise WrongOutput(f"told by the end of micro-batch {number} is not what its rows say\n{difference}")
+            wrong = f"the output up to micro-batch {number} is not the answer over the rows up to it"
+            raise WrongOutput(f"{wrong}\n{difference}")
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
-    """Whether the query fails by Spark's rules over some of a case's first micro-batches, whose rows may be taken back."""
+    """True if the query fails by Spark's rules over a prefix of the case, because of rows that are taken back later."""
     promised = promises(case, how.slack) if how.slack else [()] * len(case.cut)
     for number in range(1, len(case.cut) + 1):
         try:
@@ -86,10 +87,10 @@ def _ticks(answer: pa.Table) -> list[str]:
 
 
 def _release(program: StagedPlan, how: Execution) -> Release | None:
-    """Return what lets the rows of a result go before they are final; None where that cannot be told of them.
+    """Return the rule by which a result's rows are released before they are final; None if the rows so far cannot be predicted.
 
-    It cannot where rows wait before an operator until they are settled; and, if rows go by the watermark, where that is not the
-    one of a single source, or is changed on the way, or where several operators hold rows.
+    They cannot if rows wait before an operator until they are settled. If rows are released by the watermark, they cannot if
+    there are several sources, if a step changes the watermark, or if several operators hold rows.
     """
     kernels = [hosted.kernel for stage in program.stages for hosted in stage.hosted]
     rules = [kernel.progress_rule for kernel in kernels]

@@ -1,4 +1,4 @@
-"""The progress of sources, by the definition of a CTI: how far each has come before each micro-batch, and what is held back."""
+"""A model of the sources' progress: CTI and watermark of each source before each micro-batch, and which items are held."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ Promises = Sequence[Sequence[tuple[str | None, int]]]
 
 
 def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
-    """Return for each micro-batch the instant from which on items are still held after it.
+    """Return, for each micro-batch, the instant from which on items are still held after it.
 
-    ``blocks`` is how many ticks items may be held in each micro-batch (None: until the CTI); after its last entry it begins
-    again. An item is let go once the CTI of all sources is past its sync time, or their watermark is that many ticks past it. An
-    item that was let go at one level is not held again at another.
+    ``blocks`` holds, for each micro-batch in turn and then from its first entry again, for how many ticks items are held (None:
+    until the CTI). An item is released once the CTI of all sources is past its sync time, or their watermark is that many ticks
+    past it. An item released at one level is not held again at another.
     """
     batches = list(micro_batches(case))
     reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
     sources, least, instants = case.sources, MINUS_INFINITY, []
     for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
-        speak = [name for name in sources if _leader(sources, name) == name]
-        w = min(max(reach[name].promised, reach[name].w) for name in speak)
+        leaders = [name for name in sources if _leader(sources, name) == name]
+        w = min(max(reach[name].promised, reach[name].w) for name in leaders)
         least = max(least, min(reach[name].promised for name in sources))
         if block and w > MINUS_INFINITY:
             least = max(least, w - block + 1)
@@ -42,7 +42,7 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
 
 
 def micro_batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
-    """The micro-batches of a case."""
+    """Yield the items of each micro-batch of a case, with the names of their sources."""
     items = iter(case.arrival)
     for n in case.cut:
         yield list(itertools.islice(items, n))
@@ -54,7 +54,10 @@ def source_reaches(
     promises: Sequence[Sequence[tuple[str | None, int]]],
     remember: Sequence[int | None],
 ) -> list[dict[str, Reach]]:
-    """How far each source had come before each micro-batch, and, last, after all of them."""
+    """Return the progress of each source before each micro-batch and, last, after all of them.
+
+    ``promises`` are CTIs from outside, ``remember`` the times for which history is remembered, by micro-batch.
+    """
     sources = case.sources
     w = dict.fromkeys(sources, MINUS_INFINITY)
     own = dict.fromkeys(sources, MINUS_INFINITY)
@@ -63,19 +66,19 @@ def source_reaches(
     reaches = [{name: Reach() for name in sources}]
     for batch, ctis, most in zip(batches, promises, itertools.cycle(remember), strict=False):
         for name, source in sources.items():
-            items = [item for of, item in batch if of == name and is_event(item)]
+            items = [item for source_name, item in batch if source_name == name and is_event(item)]
             brought[name].append(items)
             w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
             derived = room_of(source).cti_after(source.policy.progress, brought[name])
-            sent = [c for of, c in ctis if of in (None, name)]
+            sent = [c for addressee, c in ctis if addressee in (None, name)]
             own[name] = max([own[name], *sent, *([] if derived is None else [derived])])
         promised = {name: own[_leader(sources, name)] for name in sources}
         if not batch and not ctis and all(promised[name] == at.promised for name, at in reaches[-1].items()):
-            # nobody is called in a micro-batch that brings nothing, so no level makes itself felt
+            # no kernel is called in an empty micro-batch, so nothing is forgotten
             reaches.append(reaches[-1])
             continue
-        speak = [name for name in sources if _leader(sources, name) == name]
-        least = min(max(own[name], w[name]) for name in speak)
+        leaders = [name for name in sources if _leader(sources, name) == name]
+        least = min(max(own[name], w[name]) for name in leaders)
         for name in sources:
             counts[name] = max(counts[name], promised[name])
             if most is not None and least not in (INFINITY, MINUS_INFINITY):
@@ -97,7 +100,7 @@ def timeless(case: Case) -> Case:
 
 
 def _leader(sources: Mapping[str, Source], name: str) -> str:
-    """The source at the end of the chain of ``follow``: the one whose progress a source has."""
+    """Return the name of the source whose progress a source has: the end of its chain of ``follow``."""
     leader = leader_of(sources[name])
     return name if leader is None else _leader(sources, leader)
 

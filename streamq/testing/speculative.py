@@ -1,7 +1,7 @@
-"""Plan transformations that influence data by the query's shape: speculation and duplicates made by operators.
+"""Plan transformations that give a query's input retractions or duplicates, by adding operators above it.
 
-Test framework, section 5.2: instead of writing retractions by hand, a fragment of existing operators above the input makes
-them, and the query above that sees a stream rich in corrections.
+Test framework, section 5.2: instead of writing retractions by hand, put existing operators above the input that produce them, so
+that the query above these reads a stream rich in corrections.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from streamq.windows import Snapshot
 
 
 def make_speculative(stream: Stream) -> Stream:
-    """The greatest events of each group alive at each instant, by the same columns: out of order, they are taken back.
+    """Return a stream of the greatest events alive at each instant, whose rows are taken back when input arrives out of order.
 
-    A group by the first column that can be a key and, over its snapshots, a top-k by the last that can be ordered: what
-    arrives late splits snapshots and changes who is greatest, so that events told before are retracted. The result has
-    the input's columns, but other lifetimes and fewer events. Raises PlanError for what is no stream.
+    It groups by the first column that can be a key and takes, over snapshots, the top_k by the last column that can be ordered.
+    Events that arrive late split snapshots and change which event is the greatest, so that earlier rows are retracted. The result
+    has the input's columns, but other lifetimes and fewer events. Raises PlanError for an object that is not a stream.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -40,7 +40,7 @@ def make_speculative(stream: Stream) -> Stream:
 
 
 def speculative(stream: Node) -> Node:
-    """:func:`make_speculative` of a plan."""
+    """Apply :func:`make_speculative` to a plan."""
     fields = stream.schema.fields
     if RANK in stream.schema.names:
         hidden = Select(stream, tuple((f"_{i}", Col(f.name)) for i, f in enumerate(fields)))
@@ -56,7 +56,9 @@ def speculative(stream: Node) -> Node:
 
 
 def inject_duplicates(stream: Stream) -> Stream:
-    """Every event twice, and every retraction: the stream and itself in one. Raises PlanError for what is no stream.
+    """Return the union of a stream with itself: every event and every retraction twice.
+
+    Raises PlanError for an object that is not a stream.
 
     >>> import streamq as sq
     >>> from streamq import testing as t
@@ -70,16 +72,16 @@ def inject_duplicates(stream: Stream) -> Stream:
 
 
 def doubled(stream: Node) -> Node:
-    """:func:`inject_duplicates` of a plan."""
+    """Apply :func:`inject_duplicates` to a plan."""
     return Union((stream, stream))
 
 
 def _stream(argument: Any, verb: str, part: str) -> Stream:
     if isinstance(argument, Stream):
         return argument
-    # a scenario says the same of its data
+    # a scenario has an argument of its intent for this
     hint = (
-        f"Say t.stream({part}=True)."
+        f"Write t.stream({part}=True)."
         if type(argument).__name__ == "Scenario"
         else "Make one, such as by sq.events(...)."
     )

@@ -1,4 +1,4 @@
-"""Modules that ``sq.udso`` has made, as states whose laws are checked: a state is where a walk over events has come."""
+"""Adapt modules made by ``sq.udso`` to ``check_module``: their state is the progress of a walk over events."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 LATER = "later"
-"""The field of an event that says how many ticks after the event before it starts, where the code reads starts."""
+"""The field of an event with its start's distance in ticks from the previous start, if the code reads starts."""
 
 
 @dataclass(frozen=True)
 class Walk:
-    """Where a walk has come: the module's state, the start of the last event, and the rows so far."""
+    """The progress of a walk over events: the module's state, the start of the last event, and the rows so far."""
 
     state: Any
     at: int
@@ -34,7 +34,7 @@ class Walk:
 
 
 class Body:
-    """A state as it was at some time: equal are those of equal pickles, or of equal values."""
+    """A copy of a module's state; two copies are equal if their pickles or their values are."""
 
     def __init__(self, state: Any):
         self.pickle = pickled(state)
@@ -47,7 +47,7 @@ class Body:
 
     @property
     def value(self) -> Any:
-        """The state itself."""
+        """The state, unpickled."""
         return pickle.loads(self.pickle)
 
     def __repr__(self) -> str:
@@ -55,7 +55,7 @@ class Body:
 
 
 def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
-    """A stateful operator, and how many values it is called with, None if nothing says it; None for what is none."""
+    """Return a stateful operator and the number of its arguments (None if it is not applied); None for other objects."""
     if isinstance(subject, StatefulCall):
         return subject.operator, len(subject.args)
     return (subject, None) if isinstance(subject, StatefulOperator) else None
@@ -64,14 +64,13 @@ def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
 def checked_stateful(
     operator: StatefulOperator, count: int | None, kinds: Sequence[DataType], axis: DataType, *, aggregates: bool
 ) -> Checked:
-    """The operator over events of these types; its rows must be of its columns' types.
+    """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
 
-    aggregates: whether what only aggregates have was asked for. Raises PlanError for that, and where the operator does not take
-    so many values.
+    ``aggregates``: the caller passed an argument for aggregates, for which PlanError is raised, as for a wrong number of types.
     """
     if aggregates:
-        what = f"{operator.name} goes from event to event"
-        raise PlanError(sentence("check_module", "reference and order_insensitive are of aggregates", what))
+        what = f"{operator.name} is called from event to event"
+        raise PlanError(sentence("check_module", "reference and order_insensitive apply to aggregates only", what))
     if count is not None and count != len(kinds):
         found = f"found {len(kinds)} types, {count} columns"
         raise PlanError(sentence("check_module", f"{operator.name} is applied to other columns", found))
@@ -99,7 +98,7 @@ def checked_stateful(
         name=operator.name,
         initial=lambda: Walk(calling.initial(), 0, ()),
         add=add,
-        # the state is a part of the answer: rows to come depend on it
+        # the state is part of the result, because later rows depend on it
         result=lambda walk: {"rows": list(walk.rows), "state": Body(walk.state)},
         any_order=False,
         fields=(*([LATER] if is_timed else []), *calling.names),

@@ -1,4 +1,4 @@
-"""The stateless steps from a source to the first stateful operators, and the grid of the windows behind them."""
+"""The stateless steps from a source to the first stateful operators, and the grid of the windows after them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def window_grid(plan: Node, source: Source) -> Grid | None:
-    """The grid of the windows that alone read a source, by which its items then are late; None if it has other readers, too."""
+    """Return the grid of the windows that are a source's only reader, so that lateness goes by their ends; else None."""
     paths = _paths(plan, source)
     if len(paths) != 1 or not source.insert_only:
         return None
@@ -34,19 +34,19 @@ def window_grid(plan: Node, source: Source) -> Grid | None:
 
 
 def is_filtered(plan: Node, source: Source) -> bool:
-    """Whether a filter stands between a source and a first stateful operator."""
+    """True if a filter is on a path from a source to a first stateful operator."""
     return any(isinstance(step, Where) for steps, _ in _paths(plan, source) for step in steps)
 
 
 def window_end(grid: Grid, c: int) -> int:
-    """The greatest end of a window that is not after c."""
+    """Return the greatest end of a window that is not after ``c``."""
     if c in (INFINITY, MINUS_INFINITY):
         return c
     return c - (c - grid.offset - grid.size) % grid.hop
 
 
 def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
-    """For each way from a source to the first stateful operator: the steps on it, and that operator (None: the result)."""
+    """Return, for each path from a source to a first stateful operator, the steps on it and the operator (None: the result)."""
     paths: list[tuple[list[Node], Node | None]] = []
     plan = expanded(plan)
 

@@ -1,4 +1,4 @@
-"""Static tables that queries look up: some by name, and one of every type."""
+"""Static tables that random queries look up: some with names, and one for every type."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ STATIC: dict[str, tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]] 
         ((0, 1), (1, 2), (1, None), (None, 4)),
     ),
 }
-"""Static tables by name: their columns and rows; there is one of every other type too, called as the type."""
+"""The columns and rows of static tables with names; the table for any other type is named like the type."""
 
 
 def static(name: str) -> pa.Table:
-    """A static table."""
+    """Return a static table by name."""
     columns, rows = _columns_and_rows(name)
     arrays = [pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(columns)]
     return pa.table(arrays, names=[f.name for f in columns])
 
 
 def fields_of_table(name: str) -> tuple[Field, ...]:
-    """The columns of a static table."""
+    """Return the columns of a static table."""
     return _columns_and_rows(name)[0]
 
 
@@ -43,13 +43,13 @@ def _columns_and_rows(name: str) -> tuple[tuple[Field, ...], tuple[tuple[Any, in
 
 
 def table_for(kind: t.DataType) -> str:
-    """The name of the static table whose first column is of a type."""
+    """Return the name of the static table whose first column has a type."""
     names = [name for name, (columns, _) in STATIC.items() if columns[0].type == kind]
     return names[0] if names else kind.simpleString()
 
 
 def _lookup(kind: t.DataType) -> tuple[tuple[Field, ...], tuple[tuple[Any, int | None], ...]]:
-    """Some values of a type, in the bits of others that they equal, some of them twice or odd, and NULL."""
+    """Return a table of some values of a type: plain ones, edge cases, a repeated one, one in other bits, and NULL."""
     values = pool(kind, ANYTHING)
     chosen = [twin(values[0]), *values[:2], None, *values[-2:], *odd(kind, ANYTHING)[:2]]
     return (Field("name", kind), Field("size", t.LongType())), tuple((v, i or None) for i, v in enumerate(chosen))

@@ -1,4 +1,4 @@
-"""Tables written down in a test: columns as Spark writes them, rows as tuples."""
+"""Literal tables for tests: columns as Spark DDL, rows as tuples."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ _ACCEPTED: dict[type[t.DataType], tuple[type[Any], ...]] = {
     t.TimestampNTZType: (dt.datetime, int), t.DayTimeIntervalType: (dt.timedelta,),
     t.ArrayType: (list, tuple), t.StructType: (dict,), t.MapType: (dict, list),
 }  # fmt: skip
-"""The Python values that a column of a type takes."""
+"""The Python types that a column of a type accepts."""
 
 
 def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
-    """An Arrow table of ``columns``, as ``"t bigint, k string, v int"``, with ``rows`` as tuples; None is NULL.
+    """Return an Arrow table of ``columns``, such as ``"t bigint, k string, v int"``, with ``rows`` as tuples; None is NULL.
 
-    Types are Spark's names, ``decimal(5,2)``, ``array<int>``, ``map<string,int>`` and ``struct<a:int>`` among them; a name
-    that is no word stands in backticks. Instants are datetimes, without a zone UTC, or ticks: microseconds since 1970.
-    Arrays are lists or tuples, maps and structs dictionaries; a map may be a list of pairs too, as not every key is one of a
-    dictionary. Raises TypeMismatch for a type that does not exist, and SourceError for a row that is too short or too long,
-    or a value that its column does not take.
+    Types have Spark's names, such as ``decimal(5,2)``, ``array<int>``, ``map<string,int>`` and ``struct<a:int>``. A name that is
+    not a word is quoted in backticks. Instants are datetimes (UTC if they have no zone) or ticks: microseconds since 1970. Arrays
+    are lists or tuples; maps and structs are dictionaries. A map may also be a list of pairs, as some keys cannot be those of a
+    dictionary. Raises TypeMismatch for a type that does not exist, and SourceError for a row of the wrong length, or a value that
+    its column does not accept.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
@@ -56,7 +56,7 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     for i, row in enumerate(tuples):
         if not isinstance(row, tuple):
             hint = f"Write a tuple: ({row!r},)."
-            raise SourceError(sentence("table", f"row {i} is no tuple", f"found {row!r}", hint))
+            raise SourceError(sentence("table", f"row {i} is not a tuple", f"found {row!r}", hint))
         if len(row) != len(fields):
             there = ", ".join(f.name for f in fields)
             raise SourceError(sentence("table", f"row {i} has {len(row)} values", f"the columns are: {there}"))
@@ -65,7 +65,7 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def fields_of(columns: str) -> tuple[Field, ...]:
-    """The names and types in ``"t bigint, k string"``."""
+    """Parse names and types such as ``"t bigint, k string"``; raise SourceError or TypeMismatch for illegal ones."""
     fields = []
     for part in _split(columns):
         match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)
@@ -82,7 +82,7 @@ def fields_of(columns: str) -> tuple[Field, ...]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """What stands between the commas that are in no brackets and no backticks."""
+    """Yield the parts of a text between commas, ignoring commas within brackets and backticks."""
     depth, quoted, begin = 0, False, 0
     for i, c in enumerate(text):
         if c == "`":
@@ -96,7 +96,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _type(text: str) -> t.DataType:
-    """A type by its name; those of fields and of keys are named in it."""
+    """Parse the name of a type, with those of its parts; raise TypeMismatch if there is no such type."""
     match = re.fullmatch(r"(?i)(array|map|struct)\s*<(.*)>", text.strip(), re.DOTALL)
     if match is None:
         try:
@@ -114,6 +114,7 @@ def _type(text: str) -> t.DataType:
 
 
 def _column(field: Field, values: Sequence[Any]) -> pa.Array:
+    """Return values as a column; raise SourceError for a value that it does not accept."""
     import pyarrow as pa
 
     arrow_values = []
@@ -128,14 +129,14 @@ def _column(field: Field, values: Sequence[Any]) -> pa.Array:
 
 
 def _written(kind: t.DataType) -> pa.DataType:
-    """The Arrow type that values are given in: instants are ticks."""
+    """Return the Arrow type of the values that ``_arrow_value`` returns; instants are ticks."""
     import pyarrow as pa
 
     return pa.int64() if isinstance(kind, t.TimestampType | t.TimestampNTZType) else arrow_type(kind)
 
 
 def _arrow_value(value: Any, kind: t.DataType) -> Any:
-    """A value as Arrow takes it; raises TypeError for one of another type, which Arrow might bend."""
+    """Return a value in the form that Arrow accepts; raise TypeError for other types, which Arrow might convert silently."""
     value = plain_integer(value)
     if value is None:
         return None

@@ -1,4 +1,4 @@
-"""Lifetimes drawn as text along a piece of the time axis."""
+"""Draw lifetimes as text along a section of the time axis."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from streamq.time import INFINITY, INTEGER, show_ticks
 
 
 def shown(t: int, axis: str) -> str:
-    """An instant as a person reads it, without a fraction of a second that is zero."""
+    """Return an instant as text, without a fraction of a second that is zero."""
     return show_ticks(t, axis).replace(".000000Z", "Z")
 
 
 def interval(start: int, end: int, axis: str) -> str:
-    """``[1, 5)``, a lifetime as a person reads it."""
+    """Return a lifetime as text: ``[1, 5)``."""
     return f"[{shown(start, axis)}, {shown(end, axis)})"
 
 
 class Axis:
-    """A piece of the time axis that holds all of some rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
+    """A section of the time axis that contains all rows ``(start, end, ...)``, drawn at most WIDTH characters wide.
 
     >>> axis = Axis([(1, 5), (3, INFINITY)])
     >>> print(axis.draw(1, 5), axis.label(1, 5))
@@ -44,20 +44,20 @@ class Axis:
         return min(self.WIDTH, self.high - self.low)
 
     def draw(self, start: int, end: int) -> str:
-        """``  |---)``, or an arrow for a lifetime that never ends."""
+        """Return a lifetime as a bar: ``  |---)``, or ``  |-->`` if it never ends."""
         a, b = self._place(start), self._last() if end == INFINITY else self._place(end)
         body = "|" + "-" * max(0, b - a - 1)
         return (" " * a + body + (">" if end == INFINITY else ")")).ljust(self._last() + 2)
 
     def mark(self, t: int) -> str:
-        """``   !`` at an instant."""
+        """Return an instant as a mark: ``   !``."""
         return (" " * (self._last() if t == INFINITY else self._place(t)) + "!").ljust(self._last() + 2)
 
     def _label(self, start: int, end: int) -> str:
         return interval(start, end, self.axis)
 
     def label(self, start: int, end: int) -> str:
-        """``[1, 5)``, padded."""
+        """Return a lifetime as ``[1, 5)``, padded to the widest label."""
         return self._label(start, end).ljust(self.wide)
 
 

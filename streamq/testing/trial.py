@@ -1,4 +1,4 @@
-"""Trials: a case is run in several ways, and each answer is held against the oracle's."""
+"""Run a case in several ways, and compare each answer with the oracle's."""
 
 from __future__ import annotations
 
@@ -31,20 +31,19 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Trial = tuple[Case, tuple[Execution, ...]]
-"""A case and the ways it is run."""
+"""A case and the executions by which it is run."""
 
 
 def bounded(trial: Trial) -> Trial:
-    """A trial whose windows end where its ways of running say, and whose history is forgotten only where the oracle can.
+    """Adapt a drawn trial: scale the durations of its executions to the query, and drop options that the oracle does not cover.
 
-    Its durations are at the scale of the query.
+    ``until`` is dropped for literal execution, forgetting history for sources that the model of late items does not cover.
     """
-    # all at once, windows of lifetimes without an end go by the greatest endpoint, as show() and to_df() have it
+    # all at once, the greatest endpoint bounds the windows of endless lifetimes, as in show() and to_df()
     case, ways = trial
     ways = tuple(how.in_units(scale(case.plan).units[0]) for how in ways)
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
-    # what is late by a level is told of what the model of late items holds for
     modelled = all(
         is_plain(source, items := case.arrived(name)) and not contradictions(source, items)
         for name, source in case.sources.items()
@@ -66,10 +65,10 @@ def check(
     spark: SparkSession | None = None,
     expressions: str = TRANSLATED,
 ) -> bool:
-    """Whether a case has an answer, which every way of running it has given; False if it fails by Spark's rules.
+    """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
-    ``expressions`` says how the oracle takes them; those that it has no definition of are evaluated as themselves. Raises
-    VerificationFailed where an answer is another one, and where a way fails.
+    ``expressions`` is the oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises
+    VerificationFailed if an answer differs or a run fails.
     """
     answers = Answers(case, expressions)
     try:
@@ -82,9 +81,9 @@ def check(
 
 
 def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> list[str]:
-    """Run a case; raises VerificationFailed where an answer is not the oracle's, and where a way fails that must not.
+    """Run a case in several ways; raise VerificationFailed if an answer is not the oracle's, or a run fails that must not.
 
-    Returns for each way why it gave no answer to compare, "" where its answer is the oracle's.
+    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's.
     """
     reasons = []
     for how in ways:
@@ -93,7 +92,7 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             how, expected = _ended(case, how, answers)
             answer = _run(case, how, answers.expectation(how), spark)
             if refused and not answers.expectation(how).spared:
-                raise WrongOutput('an item is late, which late="fail" has let pass')
+                raise WrongOutput('an item is late, but late="fail" did not fail the query')
         except NeedsSpark:
             raise
         except LateEvent as error:
@@ -106,7 +105,7 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
             continue
         except Exception as error:
             if not how.whole and fails_on_the_way(case, how):
-                # rows that are taken back later have been computed
+                # it failed over rows that are taken back later
                 reasons.append(FAILS)
                 continue
             raise VerificationFailed(case, how, None, error) from error
@@ -120,7 +119,7 @@ def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSe
 
 
 def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table) -> bool:
-    """Return False where modules give the oracle another answer when it asks again."""
+    """True unless the oracle's answer differs when it is computed again, as it may if user modules are not deterministic."""
     if not called_modules(case.plan):
         return True
     try:
@@ -130,30 +129,30 @@ def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table)
 
 
 ALL_AT_ONCE = Execution(LITERAL, rules=())
-"""In-process, without rewrite rules: every expression of a query is evaluated as it was written."""
+"""The execution in-process without rewrite rules, which evaluates every expression of a query as it was written."""
 
 
 def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
-    """Raise VerificationFailed where the oracle fails over a case by Spark's rules, and the query all at once does not."""
+    """Raise VerificationFailed if the oracle fails over a case by Spark's rules, but the query, run all at once, does not."""
     try:
         answers.answer(ALL_AT_ONCE)
     except QueryFailed:
         pass
     else:
-        # what fails is late in some other way of running it
+        # all at once the oracle has an answer: the failure depends on which items are late
         return
     try:
         executed(case, ALL_AT_ONCE)
     except StreamqError:
         return
-    wrong = WrongOutput(f"the query gives an answer, and must fail: {failure}")
+    wrong = WrongOutput(f"the query gives an answer, but must fail: {failure}")
     raise VerificationFailed(case, ALL_AT_ONCE, None, wrong)
 
 
 def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.Table]:
-    """A way of running a case, and what it gives: of what nobody ends, as much as in-process.
+    """Return the execution and its expected answer; for a query that is never ended, the answer of an in-process run.
 
-    Where that takes Spark, the query is ended after all.
+    If that needs Spark, the execution is replaced by one that ends the query.
     """
     if how.started != WRITTEN:
         return how, answers.answer(how)

@@ -1,4 +1,4 @@
-"""The property validator: is a recorded physical stream legal, of the declared shape and in the declared order?"""
+"""The property validator: check that a recorded physical stream is legal, of the declared shape and in the declared order."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ORDERS = ("chain", "full")
 
 @dataclass(frozen=True)
 class Breach:
-    """A row that breaks a rule: its position in what was given (from 0), what is wrong, and that drawn as a timeline."""
+    """A row that breaks a rule: its position in the input (from 0), the fault in words, and the fault drawn as a timeline."""
 
     rule: str
     position: int
@@ -31,9 +31,9 @@ class Breach:
 
 @dataclass(frozen=True)
 class Checked:
-    """How many rows were looked at, how often each rule is broken (one that never is is left out), and the first breaches.
+    """The result of a check: the number of rows, the number of breaches of each broken rule, and the first breaches.
 
-    ``no_kind``: the column that would say what each row is, where it is not there and all rows were taken as inserts.
+    ``no_kind``: the name of the column of kinds, if it does not exist, so that all rows were read as inserts.
     """
 
     rows: int
@@ -43,13 +43,13 @@ class Checked:
 
     @property
     def ok(self) -> bool:
-        """Whether no rule is broken."""
+        """True if no rule is broken."""
         return not self.counts
 
     def __str__(self) -> str:
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
         if self.no_kind is not None:
-            rows += f", all taken as inserts (no column {self.no_kind!r})"
+            rows += f", all read as inserts (no column {self.no_kind!r})"
         if self.ok:
             return f"{rows}, no breach"
         lines = [f"{_breaches(sum(self.counts.values()))} in {rows}"]
@@ -67,7 +67,7 @@ def _breaches(count: int) -> str:
 
 
 class StreamViolation(StreamqError, AssertionError):
-    """A physical stream that breaks a rule; ``checked`` has what was found."""
+    """Raised for a physical stream that breaks a rule; ``checked`` is the result of the check."""
 
     def __init__(self, checked: Checked):
         super().__init__(f"check_stream: {checked}")
@@ -92,7 +92,7 @@ def check_stream(
     key: str | Sequence[str] | None = None,
     most: int = 10,
 ) -> Checked:
-    """Raise StreamViolation, an AssertionError, where :func:`find_breaches` with the same arguments finds a breach.
+    """Raise StreamViolation, an AssertionError, if :func:`find_breaches` with the same arguments finds a breach.
 
     >>> import streamq as sq
     >>> items = [sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]
@@ -103,8 +103,8 @@ def check_stream(
     Traceback (most recent call last):
     ...
     streamq.testing.validator.StreamViolation: check_stream: 1 breach in 3 rows
-    1 breach of 'cti': nothing changes before a CTI that came before it, and no CTI goes back
-      row 2: retract [1, 9) to 2, v=3: changes what is at 2, after cti 4
+    1 breach of 'cti': no item changes anything before an earlier CTI, and no CTI goes back
+      row 2: retract [1, 9) to 2, v=3: changes the history at 2, after cti 4
         |-------)  [1, 9)  taken back
         |)         [1, 2)  left
            !       4       cti, row 1
@@ -143,39 +143,39 @@ def find_breaches(
     key: str | Sequence[str] | None = None,
     most: int = 10,
 ) -> Checked:
-    """Hold a recorded physical stream to the rules of one, and say which rows break which.
+    """Check a recorded physical stream, and return which rows break which rule.
 
-    ``rows``: a pandas or Arrow table, dicts, the items of ``sq.events``, a Spark DataFrame, or the folder of a Parquet
-    sink. Columns are those of a changelog: ``kind`` ("insert", "retract", "cti"), ``start``, ``end`` (NULL: infinite),
-    ``new_end``, and a payload. Rows without a kind, such as ``output="final"`` gives, are inserts, which the report says;
-    ``kind=None`` says so itself, where the payload has such a column too. Times are timestamps (naive ones are UTC), dates
-    or integers.
+    ``rows``: a pandas or Arrow table, dicts, the items of ``sq.events``, a Spark DataFrame, or the folder of a Parquet sink.
+    Columns are those of a changelog: ``kind`` ("insert", "retract", "cti"), ``start``, ``end`` (NULL: infinite), ``new_end``,
+    and a payload. Rows without a kind, such as those of ``output="final"``, are read as inserts, as the report notes;
+    ``kind=None`` states it, in case the payload has a column of that name. Times are timestamps (naive ones are UTC), dates or
+    integers.
 
-    Always judged: rows are items, and every retraction takes back an event of the same start, end and payload (NULL, NaN
-    and zeros equal themselves), or of the same start, end and ``id``. It may come before its event, until a CTI is past
-    the start. A retraction that matches nothing is counted once, what builds on it is not. Besides:
+    Two rules always apply: rows are items, and every retraction matches an event of the same start, end and payload (NULL, NaN
+    and zeros equal themselves), or of the same start, end and ``id``. A retraction may come before its event until a CTI is
+    past the start. A retraction that matches nothing is counted once; retractions that follow it are judged as if it had
+    matched. Besides:
 
     ======================= ==================================================================================================
-    ``ctis=True``           no item changes anything before a CTI that came before it, and no CTI goes back; with False CTIs
-                            are left out of account
-    ``order="chain"``       no retraction comes before what it takes back
-    ``order="full"``        and no item's sync time lies before that of one before it
+    ``ctis=True``           no item changes anything before an earlier CTI, and no CTI goes back; with False, CTIs are ignored
+    ``order="chain"``       no retraction comes before its event
+    ``order="full"``        as "chain", and no item has a sync time before that of an earlier item
     ``shape="point"``       inserts last one tick; they are retracted only as a whole
-    ``shape="interval"``    lifetimes are any
+    ``shape="interval"``    any lifetimes
     ``shape="edge"``        inserts are ``[t, inf)``, each retracted at most once, to its end; with ``key``, one event of a key
                             at a time
     ``shape="signal"``      a sample's end is the next strictly later start of its ``key`` (``()``: all rows are one signal).
-                            The end of a key's last one may be a sample still to come, until a CTI is past it
+                            The sample that ends a key's last one may still come, until a CTI is past that end
     ======================= ==================================================================================================
 
-    The order is that of the rows, each a micro-batch of its own, or that of the numbers or times in column ``batch``: equal
-    ones are a micro-batch, a bag in which inserts count before retractions, and a delete with an insert of the same start
-    and payload is a retraction. (An edge event that opens and closes in one is then a single insert.) Spark tables have
-    no order: without ``batch`` their rows are one bag, and order and CTIs cannot be judged. Folders that ``run`` has written
-    tell the micro-batch themselves, unless Spark has compacted their log.
+    The order is that of the rows, each a micro-batch of its own, or that of the numbers or times in column ``batch``. Rows with
+    equal ones are a micro-batch: a bag in which inserts count before retractions, and a delete with an insert of the same start
+    and payload is a retraction. (An edge event that opens and closes in one micro-batch is then a single insert.) Spark tables
+    have no order: without ``batch`` their rows are one bag, and order and CTIs cannot be checked. Folders that ``run`` wrote
+    contain the micro-batches, unless Spark has compacted their log.
 
-    The first ``most`` breaches of each rule are kept; all are counted. Raises SourceError for what cannot be read as a
-    physical stream, PlanError for wrong arguments. (docs/concepts.md, "Physical streams and retractions";
+    The result holds the first ``most`` breaches of each rule, and counts all. Raises SourceError for an object that cannot be
+    read as a physical stream, PlanError for illegal arguments. (docs/concepts.md, "Physical streams and retractions";
     StreamInsight's test framework, 6.3.)
 
     >>> import streamq as sq
@@ -193,7 +193,7 @@ def find_breaches(
             listed = ", ".join(map(repr, words))
             raise PlanError(sentence(verb, f"no such {name}", f"found {word!r}; there are: {listed}"))
     if shape == "signal" and key is None:
-        raise PlanError(sentence(verb, "a signal without a key", "", "Say key=...; () makes all rows one signal."))
+        raise PlanError(sentence(verb, "a signal without a key", "", "Give key=...; () makes all rows one signal."))
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     names = Names(kind=kind, start=start, end=end, new_end=new_end, id=id, batch=batch, key=keys)
     stream = recorded(rows, names, verb)
@@ -202,6 +202,7 @@ def find_breaches(
 
 
 def _report(stream: Recorded, searches: Sequence[Breaches], most: int, no_kind: str | None) -> Checked:
+    """Count the breaches of each rule, and describe the first ``most`` of each."""
     counts: dict[str, int] = {}
     breaches: list[Breach] = []
     for rule in RULES:
@@ -221,7 +222,7 @@ def _breach(stream: Recorded, rule: str, i: int, display: Shown) -> Breach:
 
 
 def _row_text(stream: Recorded, i: int, rule: str) -> str:
-    """``retract [1, 5) to 8, v=3``; a row that is no item as it was given."""
+    """Return a row as text: ``retract [1, 5) to 8, v=3``; a row that is not an item as a dict."""
     micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
     if rule == "item":
         return f"{stream.row(i)}{micro_batch}"
@@ -236,7 +237,7 @@ def _row_text(stream: Recorded, i: int, rule: str) -> str:
 
 
 def _timeline(display: Shown, axis: str) -> str:
-    """A line for each lifetime and each instant: drawn, in numbers, and what it is."""
+    """Return a line for each lifetime and each instant: the drawing, the times, and the label."""
     if not display.lifetimes and not display.instants:
         return ""
     drawn = Axis([*display.lifetimes, *((t, t) for t, _ in display.instants)], axis)

@@ -1,6 +1,6 @@
-"""Verification: a query's answers, in every backend and over sampled streams, held against the oracle's.
+"""Verification: compare a query's answers, in every backend and over sampled streams, with the oracle's.
 
-Test framework, section 6: the history of the output is what SQL makes of the histories of the inputs.
+Test framework, section 6: the history of the output must be what SQL computes from the histories of the inputs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
 from streamq.testing.oracle import EVALUATED, TRANSLATED
 from streamq.testing.profiles import Profile, loaded_profile, profile
-from streamq.testing.replay import saved
+from streamq.testing.replay import save
 from streamq.testing.report import REPORTS, Verified
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
@@ -45,22 +45,22 @@ def verify(
     seed: int | None = None,
     name: str | None = None,
 ) -> Verified:
-    """Hold a query's answers against the oracle's: in-process, in batch and as a stream, over sampled data.
+    """Compare a query's answers with the oracle's: in-process, in batch and as a stream, over sampled data.
 
-    The query's sources are given what ``intent`` describes, their times and values chosen by what the query speaks of; its
-    own rows are not read. Of a :class:`Scenario` each case is another concrete query. Each case runs in-process all at once
-    or in micro-batches, as final rows and as a changelog, with restarts, buckets and sets of rewrite rules drawn at random;
-    of changelogs in one bucket every CTI is watched. Some run on Spark, as DataFrames and as Structured Streaming queries
-    (on the query's session, the active one, or a new one). ``profile`` says how much is tried, by name or as a
-    :class:`Profile`; ``examples`` and ``seed`` override its own. The same seed tries the same. ``name`` is that of the file
-    into which a failing case is saved, where the profile, or the one loaded, has a folder for them.
+    The sources get random data as ``intent`` describes them, with times and values near those in the query; the query's own
+    rows are not read. For a :class:`Scenario` each case is another concrete query. Each case runs in-process, all at once or in
+    micro-batches, as final rows and as a changelog, with random restarts, buckets and sets of rewrite rules; for changelogs in
+    one bucket every CTI is checked. Some cases run on Spark, as DataFrames and as Structured Streaming queries (in the query's
+    session, the active one, or a new one). ``profile`` sets the number of cases, by name or as a :class:`Profile`; ``examples``
+    and ``seed`` override its values. The same seed gives the same cases. ``name`` names the file into which a failing case is
+    saved, if the profile, or the one loaded, has a folder for them.
 
-    A case of which no answer can be compared (the query fails over it, ``late="fail"`` refuses an item, a window is
-    quarantined) is set aside and counts for nothing: others are drawn, up to three for each case asked for.
+    A case without an answer to compare (the query fails over it, ``late="fail"`` refuses an item, a window is quarantined) is set
+    aside and not counted; others are drawn in its place, up to three for each case asked for.
 
-    Raises :class:`VerificationFailed` with the smallest case found, what differs drawn as a timeline, the case as a
-    program, and where it is saved; :class:`streamq.errors.PlanError` for what cannot be generated or
-    translated, and where all cases are set aside; NeedsSpark where only Spark can run the query and the profile has no
+    Raises :class:`VerificationFailed` with the smallest case found, the difference drawn as a timeline, the case as a
+    program, and the file it is saved in; :class:`streamq.errors.PlanError` for a query that cannot be generated or
+    translated, and if all cases are set aside; NeedsSpark if only Spark can run the query and the profile has no
     cases there.
 
     >>> import streamq as sq
@@ -77,9 +77,9 @@ def verify(
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
     report = Verified()
-    # a scenario's own expressions are all translated, which is the harder test; a user's may not be
+    # translation, the harder test, covers all expressions of scenarios, but not all of users' queries
     search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
-    # a job on Spark takes as long over many rows as over few
+    # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)
     if isinstance(query, Scenario):
@@ -96,7 +96,7 @@ def verify(
         try:
             search.run(local, examples)
         except NeedsSpark as error:
-            # those that ran had nothing in them that would have had to be computed
+            # earlier cases ran only because they had no rows to compute
             left_out = {**report.left_out, "in-process": str(error)}
             vars(report).update(vars(Verified(left_out=left_out)))
 
@@ -104,7 +104,8 @@ def verify(
         without_spark(min(chosen.examples, FIRST))
         if chosen.batch or chosen.streams:
             spark = session_of({} if isinstance(query, Scenario) else query.tables)
-            richest = st.lists(crowded, min_size=OF, max_size=OF).map(lambda some: max(some, key=Case.variety))
+            several = st.lists(crowded, min_size=CANDIDATES, max_size=CANDIDATES)
+            richest = several.map(lambda candidates: max(candidates, key=Case.variety))
             search.run([st.tuples(richest, on_spark(BATCH))], chosen.batch, spark)
             streams = st.tuples(richest.map(Case.coarser), on_spark(SPARK)).map(with_late_sinks)
             search.run([streams], chosen.streams, spark)
@@ -115,8 +116,8 @@ def verify(
         if folder is not None:
             test = os.environ.get("PYTEST_CURRENT_TEST", "").partition(" ")[0]
             called = name or test or f"case-{failed.case.plan.digest}"
-            failed.saved = saved(failed.case, failed.how, failed.says, folder, called, search.expressions)
-        # without the frames of the search: what failed is its cause
+            failed.saved = save(failed.case, failed.how, failed.says, folder, called, search.expressions)
+        # drop the frames of the search
         raise failed.with_traceback(None) from failed.error
     if not report.executions:
         _refuse(report)
@@ -134,11 +135,11 @@ def _check_arguments(query: Any, intent: Any) -> None:
 
 
 def _refuse(report: Verified) -> NoReturn:
-    """A verification of nothing is none."""
+    """Raise the error for a verification that compared nothing: PlanError, or NeedsSpark if only Spark could run the query."""
     if report.set_aside:
         instead = f"all {report.set_aside.total()} cases were set aside: {report.reasons}"
         raise PlanError(
-            sentence("verify", "nothing could be judged", instead, "Say which values do: t.Intent(payload=...).")
+            sentence("verify", "nothing could be judged", instead, "Give legal values: t.Intent(payload=...).")
         )
     if report.left_out:
         why = next(iter(report.left_out.values()))
@@ -147,13 +148,13 @@ def _refuse(report: Verified) -> NoReturn:
 
 
 CROWD = 3
-"""How many times as many events a case on Spark has."""
+"""The factor by which a case on Spark has more events."""
 
-OF = 6
-"""Of so many cases the one of the greatest variety runs on Spark."""
+CANDIDATES = 6
+"""The number of cases drawn for each one on Spark; the one of the greatest variety is run."""
 
 FIRST = 30
-"""So many cases run in-process before some run on Spark, which takes longer to say what it says."""
+"""The number of cases that run in-process before the slower ones on Spark."""
 
 
 def _profile(name_or_profile: str | Profile | None) -> Profile:

@@ -1,6 +1,6 @@
-"""Kernels under watch: what they change is held against the CTIs that they were promised and those that they have sent.
+"""Watch kernels: check that their inputs and outputs change nothing before the CTIs of the input and of the output.
 
-The law of progress: no output CTI is breached, in folded form, and none goes back.
+The law of progress: once deltas are folded, no output breaches its CTI, and no CTI goes back.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 
 class ProgressViolation(AssertionError):
-    """A kernel changed what it, or its input, had promised not to change."""
+    """Raised if a kernel, or its input, changed something before its CTI, or a CTI went back."""
 
 
 class CrowdedState(KernelBaskets):
-    """A kernel's state in which every bin counts as one of many chunks: reading it rewrites it."""
+    """A kernel's state that reports every bin as one of many chunks, so that reading a bin rewrites it."""
 
     def __init__(self, state: KernelBaskets):
         super().__init__(state.baskets, state.prefix)
@@ -48,7 +48,7 @@ class CrowdedState(KernelBaskets):
 
 @dataclass(frozen=True)
 class Crowded:
-    """A kernel whose state is rewritten whenever it may be, as it is in a run of many micro-batches."""
+    """A kernel whose state is rewritten at every opportunity, as happens in a run of many micro-batches."""
 
     kernel: Kernel
 
@@ -60,7 +60,7 @@ class Crowded:
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """That of the kernel."""
+        """The kernel's progress rule."""
         return self.kernel.progress_rule
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
@@ -69,11 +69,11 @@ class Crowded:
 
 @dataclass(frozen=True, kw_only=True)
 class Watched(Crowded):
-    """A kernel whose micro-batches are held against the CTIs that it was promised and that it has sent.
+    """A kernel whose input and output are checked in every micro-batch against the CTIs of its input and output.
 
-    ``grid``: where a hopping window is the first to take a source's rows, its CTIs count as rounded down to a window's end
-    for the window and for what judges lateness before it; ``judges``: the kernel is the latter; ``axis``: how errors show
-    instants.
+    ``grid``: if a hopping window is the first operator over a source, the grid to whose window ends the source's CTIs are rounded
+    down, for the window and for the kernel that judges lateness before it. ``judges``: the kernel is the latter. ``axis``: the
+    time axis in which errors show instants. ``sent``: the last output CTI, by kernel.
     """
 
     name: str
@@ -84,14 +84,14 @@ class Watched(Crowded):
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
-            # what the map side has combined are partial results, no deltas
+            # tables that the map side has combined hold partial results, not deltas
             tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, UncombinedKernel)]
             if self.progress_rule.waits_for_members:
-                # columns that read an end move with it
+                # payload columns that read an end change with it, so leave them out
                 tables = [table.select([n for n in (LE, RE, WEIGHT) if n in table.column_names]) for table in tables]
             promised = clock.c_before
             if isinstance(self.kernel, CtisKernel):
-                # rows whose ends are read move as long as those do, which it takes off the CTI itself
+                # its input rows that read ends may change until these are final; the kernel's own CTI accounts for that
                 promised = min(promised, self.sent.get(self.name, MINUS_INFINITY))
             changed = changes_before(self._counts(promised), tables, self.axis)
             if changed:
@@ -110,13 +110,13 @@ class Watched(Crowded):
         return output
 
     def _promised_rows(self, table: pa.Table) -> pa.Table:
-        """The rows that the CTIs sent speak of: of lists of rows that are time-bound the rows themselves."""
+        """Return the rows to which the output CTI applies: for time-bound modules the rows within the lists of rows."""
         if isinstance(self.kernel, CallModulesKernel) and self.kernel.time_bound_by:
             return self.kernel.own_rows(table)
         return table
 
     def _counts(self, c: int) -> int:
-        """A CTI of the source as it counts here."""
+        """Return a CTI as the kernel counts it: rounded down to a window's end if there is a grid."""
         return c if self.grid is None else self.grid.floor_to_end(c)
 
     def _refuse(self, why: str) -> None:
@@ -124,29 +124,30 @@ class Watched(Crowded):
 
 
 def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
-    """What a micro-batch changes before c once deltas are folded into retractions, as text: weights, lifetimes and rows.
+    """Return, as text, the changes of a micro-batch before ``c`` once its deltas are folded into retractions; empty if none.
 
-    Rows that start before c must pair up, and both ends of each pair lie at or after c. Empty if nothing changes.
+    Rows that start before ``c`` must form pairs, whose ends are both at or after ``c``. The text lists weights, lifetimes and
+    rows.
     """
     weights: Counter[Any] = Counter()
     for table in tables:
         names = [n for n in table.column_names if n not in (LE, RE, WEIGHT)]
-        some = table.filter(pc.less(table[LE], c))
-        for values in zip(*(plain_values(column) for column in some.columns), strict=True):
-            row = dict(zip(some.column_names, values, strict=True))
-            whose = (tuple(comparable(row[n]) for n in names), row[LE])
-            weights[whose, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
+        early = table.filter(pc.less(table[LE], c))
+        for values in zip(*(plain_values(column) for column in early.columns), strict=True):
+            row = dict(zip(early.column_names, values, strict=True))
+            event = (tuple(comparable(row[n]) for n in names), row[LE])
+            weights[event, row.get(RE, row[LE] + 1)] += row.get(WEIGHT, 1)
     total: Counter[Any] = Counter()
-    for (whose, _), weight in weights.items():
-        total[whose] += weight
-    changes = [(*whose, until, w) for (whose, until), w in weights.items() if w and (until < c or total[whose])]
+    for (event, _), weight in weights.items():
+        total[event] += weight
+    changes = [(*event, until, w) for (event, until), w in weights.items() if w and (until < c or total[event])]
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
 def watched(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
-    """Return the program with kernels that forget, and rewrite, all they may in every micro-batch and merge ranges as if many.
+    """Return the program with kernels that rewrite their state, and merge ranges, at every opportunity, as in a long run.
 
-    With ``held_to_ctis`` each is a :class:`Watched`, which raises where a CTI is broken.
+    With ``held_to_ctis`` each kernel is :class:`Watched`, which raises ProgressViolation for a breach of a CTI.
     """
 
     every = [h for s in program.stages for h in s.hosted]

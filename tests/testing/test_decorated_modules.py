@@ -252,7 +252,7 @@ def test_a_step_leaves_its_state_and_keeps_nothing() -> None:
 
 def test_what_only_aggregates_have_is_not_asked_of_a_stateful_operator() -> None:
     numbered = stateful(lambda n, v: (n + 1, [n]))
-    with pytest.raises(PlanError, match="check_module: reference and order_insensitive are of aggregates"):
+    with pytest.raises(PlanError, match="check_module: reference and order_insensitive apply to aggregates only"):
         check_module(numbered, order_insensitive=True)
     with pytest.raises(PlanError, match="own is applied to other columns; found 2 types, 1 columns"):
         check_module(numbered("v"), "int, int")

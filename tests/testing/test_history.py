@@ -73,7 +73,7 @@ def test_what_is_no_table() -> None:
             read(5)
     with pytest.raises(SourceError, match="history: takes an Arrow table or a pandas frame; found list"):
         t.history(CHANGES.to_pylist())
-    with pytest.raises(SourceError, match="fold_physical: not a row; found 3. Rows are dicts"):
+    with pytest.raises(SourceError, match="fold_physical: not a row; found 3. Pass rows as dicts"):
         t.fold_physical([3])
     with pytest.raises(SourceError, match="fold_physical: no column 'no'"):
         t.fold_physical(CHANGES, id="no")
@@ -99,7 +99,7 @@ def test_transformations_take_streams(wrong: Any) -> None:
 
 def test_a_scenario_says_what_its_data_are_like() -> None:
     scenario: Any = t.stream()
-    with pytest.raises(PlanError, match=r"found Scenario. Say t.stream\(speculation=True\)"):
+    with pytest.raises(PlanError, match=r"found Scenario. Write t.stream\(speculation=True\)"):
         t.make_speculative(scenario)
-    with pytest.raises(PlanError, match=r"found Scenario. Say t.stream\(duplicates=True\)"):
+    with pytest.raises(PlanError, match=r"found Scenario. Write t.stream\(duplicates=True\)"):
         t.inject_duplicates(scenario)

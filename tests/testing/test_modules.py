@@ -181,7 +181,7 @@ def test_what_a_module_raises_is_told() -> None:
 
 
 def test_what_raises_on_purpose_is_checked_over_the_values_that_it_is_for() -> None:
-    assert "give those that it is for, as a list or a Hypothesis strategy: values=[...]" in str(
+    assert "pass those that it accepts, as a list or a Hypothesis strategy: values=[...]" in str(
         law_broken_by(RefusesZero)
     )
     for values in ([1.0, 2.0, 4.0], st.sampled_from((1.0, 2.0, 4.0))):
@@ -233,7 +233,7 @@ def test_wrong_aggregates_would_be_seen() -> None:
     (whole, *_) = aggregate_forms(selected([sq.sum(V)], [LongType()]))
     rows = [(0, 0, 1, 3), (0, 1, 2, None)]
     assert (
-        whole.over(rows) == whole.reference(rows) == {f"sum(v) of group 0, window [{a}, {a + 4})": 3 for a in (-2, 0)}
+        whole.answer(rows) == whole.reference(rows) == {f"sum(v) of group 0, window [{a}, {a + 4})": 3 for a in (-2, 0)}
     )
 
 

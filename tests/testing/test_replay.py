@@ -21,7 +21,7 @@ from streamq.testing.execution import Execution
 from streamq.testing.in_process import executed
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.python_values import keys
-from streamq.testing.replay import case_from_json, case_to_json, replay, saved
+from streamq.testing.replay import case_from_json, case_to_json, replay, save
 from streamq.testing.trial import check
 
 few = settings(suppress_health_check=list(HealthCheck))
@@ -55,7 +55,7 @@ def test_a_case_is_a_program(case: t.Case) -> None:
 def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:
     plan = sq.events([(1, 5, {"v": 3})], name="s").tumbling_window(4).select(n=sq.count()).plan
     case = t.Case(plan, (), ())
-    path = saved(
+    path = save(
         case, Execution(output=OutputForm.CHANGELOG, buckets=3), "wrong", tmp_path, "tests/test_x.py::test[a b]"
     )
     assert path.name == "tests-test_x.py-test-a-b.streamq.json"
@@ -74,13 +74,13 @@ def rounded() -> t.Case:
 def test_a_file_says_how_the_oracle_takes_expressions(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="round"):
         rounded().answer()
-    path = saved(rounded(), Execution(), "", tmp_path, "rounded")
+    path = save(rounded(), Execution(), "", tmp_path, "rounded")
     replay(path)
     older = re.sub(r'"expressions": "evaluated",\n', "", path.read_text())
     assert case_from_json(older)[2] is None
     path.write_text(older)
     replay(path)
-    again = saved(rounded(), Execution(), "", tmp_path, "translated", expressions=TRANSLATED)
+    again = save(rounded(), Execution(), "", tmp_path, "translated", expressions=TRANSLATED)
     assert case_from_json(again.read_text())[2] == TRANSLATED
     replay(again)
 
@@ -148,9 +148,9 @@ def test_tables_that_the_plan_looks_up_are_there() -> None:
 
 def test_what_is_no_text_of_a_case() -> None:
     for text, message in (
-        ("{", "text: no JSON"),
+        ("{", "text: not JSON"),
         ("[]", "text: found list"),
-        (TEXT.replace('"cut": [1],\n', ""), "cut: is not there"),
+        (TEXT.replace('"cut": [1],\n', ""), "cut: is missing"),
         (TEXT.replace('"size": 4', '"size": 5'), "plan: the text has been changed or damaged"),
     ):
         with pytest.raises(PlanError, match=f"replay: not a case; {message}"):
@@ -160,7 +160,7 @@ def test_what_is_no_text_of_a_case() -> None:
 def test_a_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "broken.streamq.json"
     path.write_text("{")
-    with pytest.raises(PlanError, match="replay: not a case in '.*broken.streamq.json'; text: no JSON"):
+    with pytest.raises(PlanError, match="replay: not a case in '.*broken.streamq.json'; text: not JSON"):
         replay(path)
     path.write_bytes(b"\xff")
     with pytest.raises(PlanError, match="replay: not a case in '.*broken.streamq.json'; text: not UTF-8"):

@@ -64,9 +64,9 @@ def test_a_folder_without_micro_batches_is_a_bag(tmp_path: Path) -> None:
 
 def test_final_rows_are_told_to_be_inserts(tmp_path: Path) -> None:
     pq.write_table(pa.table({"start": [1, 2], "end": [3, 4], "op": ["a", "b"]}), tmp_path / "part-0.parquet")
-    assert str(check_stream(tmp_path)) == "2 rows, all taken as inserts (no column 'kind'), no breach"
+    assert str(check_stream(tmp_path)) == "2 rows, all read as inserts (no column 'kind'), no breach"
     assert str(check_stream(tmp_path, kind=None)) == "2 rows, no breach"
-    with pytest.raises(StreamViolation, match=r"2 breaches in 2 rows, all taken as inserts \(no column 'kind'\)"):
+    with pytest.raises(StreamViolation, match=r"2 breaches in 2 rows, all read as inserts \(no column 'kind'\)"):
         check_stream(tmp_path, shape="point")
 
 
@@ -74,7 +74,7 @@ def test_folders_that_no_sink_has_written(tmp_path: Path) -> None:
     sink, state = tmp_path / "busy", tmp_path / "checkpoint" / "commits"
     state.mkdir(parents=True)
     with pytest.raises(
-        SourceError, match="a folder without Parquet files; found .*. Give the folder that a Parquet sink"
+        SourceError, match="a folder without Parquet files; found .*. Give the folder of one Parquet sink"
     ):
         check_stream(tmp_path)
     (state / "0").write_text("v1")

@@ -69,8 +69,8 @@ def test_columns_are_read_as_spark_reads_them() -> None:
     ("columns", "rows", "error", "message"),
     [
         ("a int, b int", [(1, 2), (1,)], SourceError, "row 1 has 1 values; the columns are: a, b."),
-        ("a int", [1], SourceError, "row 0 is no tuple; found 1. Write a tuple: (1,)."),
-        ("a string", ["x"], SourceError, "row 0 is no tuple; found 'x'. Write a tuple: ('x',)."),
+        ("a int", [1], SourceError, "row 0 is not a tuple; found 1. Write a tuple: (1,)."),
+        ("a string", ["x"], SourceError, "row 0 is not a tuple; found 'x'. Write a tuple: ('x',)."),
         ("a int, b string", [(1, "x"), (2, 3)], SourceError, "column 'b' is string; row 1 has 3."),
         ("a int", [(1.0,)], SourceError, "column 'a' is int; row 0 has 1.0."),
         ("a int", [(True,)], SourceError, "column 'a' is int; row 0 has True."),

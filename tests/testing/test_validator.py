@@ -270,16 +270,16 @@ def test_the_report_counts_all_and_shows_the_first() -> None:
     assert checked.breaches[0].row == {"kind": "retract", "start": 1, "end": 8, "new_end": 2, "v": 1}
     assert str(raised.value).splitlines() == [
         "check_stream: 1,502 breaches in 1,503 rows",
-        "1 breach of 'match': every retraction takes back an event that is there",
+        "1 breach of 'match': every retraction matches an event",
         "  row 1502: retract [1, 8) to 2, v=1: no event [1, 8) of this payload is there",
         "    |------)    [1, 8)  taken back",
         "    |-------)   [1, 9)  insert, row 0",
         "    |-------)   [1, 9)  insert, row 3",
-        "1,501 breaches of 'cti': nothing changes before a CTI that came before it, and no CTI goes back",
-        "  row 2: insert [0, 9), v=0: changes what is at 0, after cti 4",
+        "1,501 breaches of 'cti': no item changes anything before an earlier CTI, and no CTI goes back",
+        "  row 2: insert [0, 9), v=0: changes the history at 0, after cti 4",
         "    |--------)   [0, 9)  inserted",
         "        !        4       cti, row 1",
-        "  row 3: insert [1, 9), v=1: changes what is at 1, after cti 4",
+        "  row 3: insert [1, 9), v=1: changes the history at 1, after cti 4",
         "    |-------)   [1, 9)  inserted",
         "       !        4       cti, row 1",
         "  ... and 1,499 more",
@@ -311,12 +311,12 @@ def test_every_kind_of_breach_can_be_shown() -> None:
     assert all(f"of {rule!r}" in text for rule in RULES)
     for part in (
         "retract [2024-03-09T01:00:00Z, inf) to 2024-03-09T01:00:00Z, k=1 of micro-batch 2: "
-        "with row 3 a retraction to 2024-03-09T03:00:00Z; changes what is at 2024-03-09T03:00:00Z",
+        "with row 3 a retraction to 2024-03-09T03:00:00Z; changes the history at 2024-03-09T03:00:00Z",
         "starts while another event of its key is alive",
         "comes before the event [2024-03-09T05:00:00Z, inf) that it takes back",
         "goes back from 2024-03-09T04:00:00Z",
         "a start of NULL or infinity",
-        "has sync time 2024-03-09T02:00:00Z, behind 2024-03-09T06:00:00Z of row 4",
+        "has sync time 2024-03-09T02:00:00Z, before 2024-03-09T06:00:00Z of row 4",
     ):
         assert part in text
     signal = str(find_breaches([(1, 3, {"k": 1}), (4, None, {"k": 1})], shape="signal", key="k"))
