@@ -78,14 +78,16 @@ def test_folders_that_no_sink_has_written(tmp_path: Path) -> None:
     ):
         check_stream(tmp_path)
     (state / "0").write_text("v1")
-    with pytest.raises(SourceError, match="not all files in it are Parquet; found .* has written.$"):
+    with pytest.raises(SourceError, match="not all files in it are Parquet; found .* of one Parquet sink.$"):
         check_stream(tmp_path)
     sink.mkdir()
     pq.write_table(MADE, sink / "c.parquet")
-    with pytest.raises(SourceError, match="not all files in it are Parquet; .* has written: '.*busy'.$"):
+    with pytest.raises(SourceError, match="not all files in it are Parquet; .* of one Parquet sink: '.*busy'.$"):
         check_stream(tmp_path)
     log(sink, "0", "c.parquet")
-    with pytest.raises(SourceError, match="a folder with the folder of a sink in it; .* has written: '.*busy'.$"):
+    with pytest.raises(
+        SourceError, match="a folder with the folder of a sink in it; .* of one Parquet sink: '.*busy'.$"
+    ):
         check_stream(tmp_path)
     check_stream(sink)
     check_stream(sink / "c.parquet")

@@ -146,8 +146,8 @@ def test_what_a_plan_says_of_its_rows_must_be_so() -> None:
     spans = sq.intervals(t.table("start bigint, end bigint, k string", []), start="start", end="end", name="spans")
     both = points.union(spans)
     for part, instead, wrong in (
-        ("_schema", lambda node: points.schema, r"union says that it gives points, and gives \(-?\d+, -?\d+\)"),
-        ("_traits", lambda node: points.plan.traits, "union says that it gives lifetimes that end, and gives"),
+        ("_schema", lambda node: points.schema, r"union claims to return points, but returns \(-?\d+, -?\d+\)"),
+        ("_traits", lambda node: points.plan.traits, "union claims to return lifetimes that end, but returns"),
     ):
         with mock.patch.object(type(both.plan), part, instead), pytest.raises(t.VerificationFailed, match=wrong):
             t.verify(points.union(spans), profile=FAST)

@@ -1,6 +1,6 @@
-"""The operators as tests know them: a room each, with its definition for the oracle, how it is drawn, what its data depend on.
+"""The operators for tests, a room each: the oracle's definition, the generator, and the lengths and grids of its parameters.
 
-The rooms need no list: each module of this package is imported with it, and says by decorators what it is asked for.
+There is no list of rooms: importing the package imports each of its modules, which register their functions by decorators.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterLifetime: its definition, how it is drawn, the lengths it speaks of, and how it moves an instant."""
+"""AlterLifetime: its definition, its generator, its lengths, and how it moves progress."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 
 
 def saturated(ticks: str) -> str:
-    """A sum of ticks in HUGEINT, kept on the axis."""
+    """Return SQL for a sum of ticks in HUGEINT, saturated to the time axis."""
     return f"CAST(greatest({MINUS_INFINITY + 1}, least({INFINITY}, {ticks})) AS BIGINT)"
 
 
 @defines(AlterLifetime)
 def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
-    """``[s, s + duration)``, saturating; what has no start or no positive duration is gone."""
+    """Change lifetimes to ``[s, s + duration)``, saturating; drop events without a start or without a positive duration."""
     source = node.input.schema
     start, length = node.start, node.length
     if start.expr is not None:
@@ -59,7 +59,7 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
 
 @moved.register(AlterLifetime)
 def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
-    """An instant moved as CTIs are; None where an expression has no value there."""
+    """Return the instant moved as the operator moves CTIs; None if the start's expression has no value there."""
     start, length = node.start, node.length
     if start.expr is None:
         t += start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0)
@@ -81,7 +81,7 @@ def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
 
 @over_one
 def draw_alter_lifetime(draw: Draw, plan: Node, reads_end: bool) -> AlterLifetime:
-    """Lifetimes moved, stretched, cut, made of the payload."""
+    """Draw a change of lifetimes: moved, stretched, shortened, or computed from the payload."""
     by = st.integers(-6, 6)
     names = sorted(exact(plan))
     ticks = Call(UNIX_MICROS, (start(),)) if plan.schema.axis == TIMESTAMP else start()
@@ -98,7 +98,7 @@ def draw_alter_lifetime(draw: Draw, plan: Node, reads_end: bool) -> AlterLifetim
         Length(LengthKind.FIXED, draw(st.integers(1, 9))),
     ]
     for name in names:
-        # the promise is kept to the tick by every event that has a value
+        # every event that has a value moves by exactly ``within``, the most that the promise allows
         within = draw(st.integers(0, 6))
         starts.append(Start(Anchor.GIVEN, 0, ticks - when(Col(name).is_not_null(), within).otherwise(0), within))
     for name in names:

@@ -1,4 +1,4 @@
-"""Chop: its definition, how it is drawn, and the grid of its pieces."""
+"""Chop: its definition, its generator, and the grid of its pieces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamq.testing.scale import grids, lengths, recurrences
 
 @defines(Chop)
 def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
-    """What each cell of the grid shares with the lifetime; pieces start before the bound."""
+    """Cut each lifetime at the bounds of the grid's cells; only pieces that start before the bound are reported."""
     until = bound(inputs[0], run)
     cells = hopping_windows(Grid(node.period, node.period, node.offset), inputs[0], run)
     return f"""

@@ -1,4 +1,4 @@
-"""Clip: its definition, and how it is drawn."""
+"""Clip: its definition and its generator."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamq.time import INFINITY
 
 @defines(Clip)
 def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
-    """The end, or the least start of a matching event after the own one, if that is before."""
+    """End each event at the least later start of a matching event, if that is before its own end."""
     agree = agreement(node.input.schema, node.by.schema, node.on)
     first = f"(SELECT min(b.le) FROM {inputs[1]} b WHERE {agree} AND b.le > a.le)"
     return f"SELECT {listed('le', f'least(re, coalesce({first}, {INFINITY})) AS re', *payload(node.schema))} FROM {inputs[0]} a"

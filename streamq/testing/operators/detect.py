@@ -1,4 +1,4 @@
-"""Detect: defined by the syntax of its pattern; what the rules do not evaluate, by the plan that the compiler makes of it."""
+"""Detect: defined by the rules of its pattern's syntax or, where they do not cover it, by the compiler's expansion of it."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ from streamq.time import ticks
 
 @defines(Detect)
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
-    """The matches, one by one, by the rules of the language (SEMANTICS of patterns in docs/patterns.md)."""
+    """Find the matches one by one, by the rules of the language (docs/patterns.md).
+
+    Raises FalseClaim if the pattern's text in normal form has other keywords, signs or numbers than the user's text.
+    """
     definitions = node.definitions
     if definitions.source is not None and (wrong := misread(definitions.source, definitions.text)) is not None:
-        raise FalseClaim(f"of a pattern's text {wrong}")
+        raise FalseClaim(f"a pattern's text in normal form differs from the user's: {wrong}")
     try:
         matches = _matches(node, run)
     except Unjudged:
@@ -49,7 +52,7 @@ def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
 
 
 def _matches(node: Detect, run: Run) -> EventType:
-    """The matches of a pattern; raises Unjudged where the rules do not evaluate it."""
+    """Return the matches of a pattern; raise Unjudged if the rules do not cover it."""
     *earlier, last = node.definitions.program.definitions
     of_functions = (part for condition in node.conditions for part in parts_of_condition(condition))
     program = syntax.Program((*earlier, replace(last, where=(*last.where, *of_functions))))
@@ -58,7 +61,7 @@ def _matches(node: Detect, run: Run) -> EventType:
 
 
 def _events(name: str, plan: Node, run: Run) -> EventType:
-    """The events of a type: the matches of a pattern with their roots and contributors, the rows of any other plan."""
+    """Return the events of a type: matches, with roots and contributors, if its plan is a pattern, else the plan's rows."""
     if isinstance(plan, Detect):
         return _matches(plan, run)
     return primitives(name, _history(plan.schema, run.histories[plan.digest], run), plan.schema.axis)
@@ -73,7 +76,7 @@ def _history(schema: Schema, table: str, run: Run) -> pa.Table:
 
 @lengths.register(Detect)
 def scopes(node: Detect) -> Iterator[int]:
-    """The scopes of the pattern."""
+    """Yield the scopes of the pattern, in ticks."""
     for definition in node.definitions.program.definitions:
         for part in parts_below(definition.pattern):
             within = getattr(part.pattern, "within", None)
@@ -83,7 +86,10 @@ def scopes(node: Detect) -> Iterator[int]:
 
 @meeting_of.register(Detect)
 def meeting(node: Detect) -> Meeting:
-    """The events of a pattern's types, within its scopes, equal in what equations and correlation keys compare."""
+    """Return the meeting of a pattern: events of its types, within its scopes, with equal values in compared fields.
+
+    Compared fields are those in equations and in correlation keys.
+    """
     fields: set[str] = set()
     for definition in node.definitions.program.definitions:
         for condition in definition.where:
@@ -92,7 +98,7 @@ def meeting(node: Detect) -> Meeting:
                     fields |= set(attributes)
                 case syntax.Apply("=", (syntax.EventField(_, one), syntax.EventField(_, other))):
                     fields |= {one, other}
-    # as often as the text names it, an event of a type may be needed
+    # a match may need an event for each mention of a type
     leaves = (kind for d in node.definitions.program.definitions for _, kind in event_types(d.pattern))
     named = [kind.name for kind in leaves if kind.name in node.types]
     inputs = tuple(node.types[name] for name in named)
@@ -100,4 +106,4 @@ def meeting(node: Detect) -> Meeting:
 
 
 MANY = 12
-"""Of a pattern with more parts the events come in the order of its types."""
+"""The greatest number of parts for which a meeting follows the order of the parts; beyond, it follows the types' order."""

@@ -1,4 +1,4 @@
-"""DistinctIds: its definition, how it is drawn, and the length it speaks of."""
+"""DistinctIds: its definition, its generator, and its length."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamq.testing.scale import lengths
 
 @defines(DistinctIds)
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
-    """Those that no event of their ids precedes by at most ``within``, and that are the first of their instant."""
+    """Keep the first event of its ids and instant, unless an event of these ids starts at most ``within`` before it."""
     names = keys(node.schema)
     ids = [names[node.schema.names.index(i)] for i in node.ids]
     order = listed("re", *(f"{c} NULLS FIRST" for c in names))

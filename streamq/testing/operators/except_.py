@@ -1,4 +1,4 @@
-"""Except: its definition, and how it is drawn."""
+"""Except: its definition and its generator."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Except)
 def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
-    """Per payload, instant by instant, ``max(0, l - r)`` units; unit u lives where there are at least u."""
+    """Count events per payload and instant; ``max(0, left - right)`` units remain, and unit u lives while at least u remain."""
     names, columns = keys(node.schema), payload(node.schema)
     values = [f"any_value({c}) AS {c}" for c in columns if c not in names]
     cuts = run.table(f"""

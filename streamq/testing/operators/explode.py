@@ -1,4 +1,4 @@
-"""Explode: its definition, and how it is drawn: behind windows that collect a column."""
+"""Explode: its definition, and its generator, which explodes what windows collect."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamq.windows import Hopping
 
 @defines(Explode)
 def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
-    """A row for each element of the array, in its place, or with its fields behind the other columns."""
+    """Return a row for each element of the array, in the array's column or, flattened, as columns after the others."""
     source = node.input.schema.names
     place = source.index(node.column)
     elements = f"SELECT *, unnest(c{place}) AS element FROM {inputs[0]} WHERE len(c{place}) > 0"
@@ -36,7 +36,7 @@ def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
 
 @over_one
 def draw_explode(draw: Draw, plan: Node, reads_end: bool) -> Explode:
-    """The values of a column that tumbling windows have collected, one by one; of the other columns the first ones."""
+    """Draw an explode of the values of a column that tumbling windows collect; other columns have their first value."""
     column = draw(st.sampled_from(plan.schema.names))
     functions = {name: COLLECT if name == column else FIRST for name in plan.schema.names}
     aggregates = tuple((name, Aggregate(function, (Col(name),))) for name, function in functions.items())

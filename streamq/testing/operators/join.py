@@ -1,4 +1,4 @@
-"""Join: its definition, how it is drawn, and which of its columns are exact."""
+"""Join: its definition, its generator, and its exact columns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ from streamq.testing.oracle.run import Run
 
 @defines(Join)
 def join(node: Join, inputs: Sequence[str], run: Run) -> str:
-    """Every pair that agrees, on what their lifetimes share; semi and anti: the parts that those do, or do not, cover."""
+    """Return matching pairs with the intersection of their lifetimes.
+
+    Semi and anti: return the parts of left events that such intersections cover, or do not cover; left: inner and anti.
+    """
     left = run.table(f"SELECT *, row_number() OVER () AS n FROM {inputs[0]}")
     pairs = run.table(f"""
         SELECT {listed("a.n", "greatest(a.le, b.le) AS le", "least(a.re, b.re) AS re", *pair_columns(node))}
@@ -31,7 +34,7 @@ def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     inner = f"SELECT {listed('le', 're', *payload(node.both))} FROM {pairs}"
     if node.how == "inner":
         return inner
-    # where a covered part starts and ends: at an end of a piece that no other piece reaches over
+    # covered parts start and end at those bounds of intersections that no other intersection extends beyond
     starts = run.table(f"""
         SELECT DISTINCT n, le AS t FROM {pairs} a
         WHERE NOT EXISTS (SELECT 1 FROM {pairs} b WHERE a.n = b.n AND b.le < a.le AND b.re >= a.le)""")  # fmt: skip

@@ -1,4 +1,4 @@
-"""JoinTable: its definition, how it is drawn, and which of its columns are exact."""
+"""JoinTable: its definition, its generator, and its exact columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamq.testing.static_tables import fields_of_table, table_for
 
 @defines(JoinTable)
 def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
-    """Each event with the rows of the table that agree."""
+    """Join each event with the table's rows of equal keys."""
     schema = Schema(node.columns, node.schema.axis)
     table = run.table(f"SELECT {listed('*', *own_keys(schema))} FROM {run.static(node)}")
     columns = [f"a.c{i}" for i in range(len(node.input.schema.fields))]
@@ -32,7 +32,7 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
 
 @st.composite
 def looked_up(draw: Draw, plan: Node) -> Node:
-    """Column ``k`` looked up in a static table, if it can be."""
+    """Draw a look-up of column ``k`` in a static table; return the plan as it is if ``k`` cannot be a key."""
     if "k" not in matched(plan.schema, exact(plan)) or {"name", "size"}.intersection(plan.schema.names):
         return plan
     name = table_for(plan.schema.type_of("k"))

@@ -1,4 +1,4 @@
-"""Scan: its definition, how it is drawn, and a module of which every step tells the order of all before it."""
+"""Scan: its definition, its generator, and a user module whose rows depend on the order of all events before."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from streamq.user_code.udso import EventOperator, StatefulOperator, udso
 
 @defines(Scan)
 def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
-    """The events sorted by group and (LE, payload), and a loop over them."""
+    """Sort the events by group and (LE, payload), and step over them in a loop; raise QueryFailed if the module fails."""
     source = node.input.schema
     passes = [] if node.where is None else [("f", node.where, "")]
     values = [(f"v{i}", arg, "f" if passes else "") for i, arg in enumerate(node.args)]
@@ -67,10 +67,10 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
 def _results(
     node: Scan, starts: list[int], numbers: list[int], arguments: list[Any]
 ) -> Iterator[tuple[int, list[Any]]]:
-    """The place of an event, and the values of a row that it has, for each row."""
+    """Yield, for each row of the result, the position of its event and its values."""
     operator = node.operator
     initial, step = _code_of(operator, len(node.args))
-    # a user's code is called for each event
+    # user code is called for each event, a pattern's scan for all events of one start
     at_once = not isinstance(operator, StatefulOperator) and operator.calling(len(node.args)).at_once
     state: Any = None
     for at, values in enumerate(arguments):
@@ -93,12 +93,12 @@ def _results(
             fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
             row = dict(zip(fields, row, strict=True)) if fields else row
             parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
-            # what a pattern's scan gives are values of events, as they are
+            # a pattern's scan returns values of events, which need no conversion
             yield at, [plain_value(p) for p in parts] if isinstance(operator, StatefulOperator) else list(parts)
 
 
 def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:
-    """What gives the first state, and the step; a user's code is called as it stands."""
+    """Return the functions for the initial state and the step; user code is called directly, without the product's wrapper."""
     if not isinstance(operator, StatefulOperator):
         calling = operator.calling(values)
         return calling.initial, calling.step
@@ -111,7 +111,7 @@ def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], C
 
 
 class ResettingSum:
-    """A sum of the values that begins anew beyond a limit; of three events one has a row, one two, and one none."""
+    """A sum of values that is reduced beyond a limit; in turn, events have one row, two rows and none."""
 
     def __init__(self, limit: int = 40):
         self.limit = limit
@@ -130,22 +130,22 @@ class ResettingSum:
                 weight = len(value)
             case _:
                 weight = 1
-        # of two events the later one counts less
+        # double the sum, so that it depends on the order of events
         total = 2 * total + weight
         total = total - self.limit if total > self.limit else total
         return (count + 1, total % self.limit), [total % self.limit, count % 7][: (1, 2, 0)[count % 3]]
 
 
 RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(ResettingSum)
-"""What is drawn; in the repository, so that its queries can be written as JSON."""
+"""The operator of drawn scans; it is in the repository, so that plans with it can be written as JSON."""
 
 
 @over_one
 def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
-    """Groups by a column or none; the other columns of the result are the sums, or NULL."""
+    """Draw a scan by a column or none; the other columns of the result are the sums, cast to their types, or NULL."""
     schema, exact_names = plan.schema, exact(plan)
     if not exact_names >= set(schema.names):
-        # equal starts are told apart by the whole payload
+        # the whole payload orders events of equal starts, so it must be exact
         return None
     groupable = [name for name in matched(schema, exact_names) if name.lower() != "total"]
     keys = tuple(draw(st.lists(st.sampled_from(groupable), max_size=1))) if groupable else ()
@@ -156,7 +156,7 @@ def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
     total, columns = Col("total"), []
     for field in schema.fields:
         cast: Expr = total if infer(total, sums.schema, "select") == field.type else Cast(total, field.type)
-        # numbers as instants are not translated to SQL
+        # the oracle does not translate casts of numbers to instants
         is_instant = isinstance(field.type, t.TimestampType | t.DateType)
         other = cast if evaluable(cast, sums.schema) and not is_instant else Cast(Lit(None), field.type)
         columns.append((field.name, Col(field.name) if field.name in keys else other))

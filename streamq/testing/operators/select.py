@@ -1,4 +1,4 @@
-"""Select: its definition, how it is drawn with names and types as they are, and which of its columns are exact."""
+"""Select: its definition, its generator, which keeps names and types, and its exact columns."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Select)
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
-    """The same lifetimes, each column computed from its row."""
+    """Keep lifetimes, and compute each column from its row."""
     columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
     return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
 

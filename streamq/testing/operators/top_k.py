@@ -1,4 +1,4 @@
-"""TopK: its definition, and that its columns are exact."""
+"""TopK: its definition and its exact columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from streamq.testing.oracle.windows import events_in_groups, members, stamped
 
 @defines(TopK)
 def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
-    """The members whose RANK by value is at most k; broken ties go by the payload."""
+    """Return the members of each window whose RANK by value is at most k; with broken ties, those whose row number is.
+
+    The payload breaks ties.
+    """
     source = node.input.schema
     events, groups = events_in_groups(node, [("v", node.by, "")], inputs[0], run)
     membership = members(node, events, groups, run)

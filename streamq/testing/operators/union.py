@@ -1,4 +1,4 @@
-"""Union: its definition, how it is drawn, and which of its columns are exact."""
+"""Union: its definition, its generator, and its exact columns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Union)
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
-    """All rows of all inputs."""
+    """Return all rows of all inputs."""
     columns = listed("le", "re", *payload(node.schema))
     return " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in inputs)
 

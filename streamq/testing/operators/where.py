@@ -1,4 +1,4 @@
-"""Where: its definition, and how it is drawn."""
+"""The room of Where: its definition and its generator."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Where)
 def where(node: Where, inputs: Sequence[str], run: Run) -> str:
-    """The rows for which the predicate is true."""
+    """Keep the rows for which the predicate is true."""
     return f"SELECT * FROM {inputs[0]} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 

@@ -1,4 +1,4 @@
-"""WindowAggregate: its definition, and which of its columns are exact."""
+"""WindowAggregate: its definition and its exact columns."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamq.user_code.window_module import WindowModule
 
 @defines(WindowAggregate)
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
-    """Per window and group: aggregates over all members."""
+    """Compute the aggregates over all members of each window and group."""
     source = node.input.schema
     values: list[tuple[str, Expr, str]] = []
     kinds: dict[str, t.DataType] = {}
@@ -30,7 +30,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
         if a.where is not None:
             values.append((f"f{i}", a.where, ""))
         for j, arg in enumerate(a.args):
-            # what a filter leaves out has no value, and is not asked for one
+            # do not evaluate the argument for members that the aggregate's filter drops
             values.append((f"v{i}_{j}", arg, f"f{i}" if a.where is not None else ""))
             kinds[f"v{i}_{j}"] = infer(arg, source, "oracle")
     events, groups = events_in_groups(node, values, inputs[0], run)
@@ -60,7 +60,7 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
 
 
 def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -> str:
-    """Members with the means of the values whose deviations are asked for; what is paired counts where both are there."""
+    """Add to members the means that deviations need, and set values of paired arguments to NULL where one of them is."""
     built_in = [(i, a) for i, (_, a) in enumerate(node.aggregates) if not isinstance(a.function, WindowModule)]
     both = [
         f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
@@ -70,7 +70,7 @@ def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -
     ]
     if both:
         membership = run.table(f"SELECT * REPLACE ({listed(*both)}) FROM {membership}")
-    # deviations need the mean first; that of equal numbers is not rounded
+    # the mean of equal numbers is that number, not rounded
     means = [
         f"CASE WHEN min(v{i}_{j}) OVER own = max(v{i}_{j}) OVER own THEN CAST(min(v{i}_{j}) OVER own AS DOUBLE) "
         f"ELSE avg(CAST(v{i}_{j} AS DOUBLE)) OVER own END AS v{i}_{j}_mean"
@@ -84,7 +84,7 @@ def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -
 
 
 def _group(node: WindowAggregate, group: str, name: str) -> str:
-    """What a group is called: a value of it; where it is a number, 0.0 and not -0.0."""
+    """Return the SQL of a group's key: a value of the group; for floats the key itself, which has 0.0 for -0.0."""
     schema = node.input.schema
     nested = has_own_key(schema.type_of(name)) and not floating(schema.type_of(name))
     return f"any_value(p{schema.names.index(name)})" if nested else group

@@ -1,4 +1,4 @@
-"""WindowedJoin: its definition, how it is drawn, and which of its columns are exact."""
+"""WindowedJoin: its definition, its generator, and its exact columns."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from streamq.testing.windows.hopping import hoppings
 
 @defines(WindowedJoin)
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
-    """Per window of the grid every pair of members that agrees."""
+    """Return, for each window of the grid, the matching pairs of its members."""
     both = run.table(" UNION ALL ".join(f"SELECT le, re FROM {name}" for name in inputs))
     assert node.window.grid is not None
     windows = hopping_windows(node.window.grid, both, run)

@@ -1,14 +1,14 @@
 """The oracle: every logical operator defined once more, as SQL over canonical histories, run by DuckDB.
 
-Nothing here is shared with what it judges but nodes, schemas and the types of expressions. No definition is clever: the
-members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed
-from all of its members. So it is slow and meant for small inputs. ``ORACLE`` finds an operator's definition by its
-node (``@defines``, in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``); each takes ``(node, names of
-the input histories, Run)`` and returns a query whose columns are ``le``, ``re`` (ticks; an open end is INFINITY) and the payload
-as ``c0, c1, ...``. A history has, besides, ``k0, k1, ...`` where values are equal or ordered otherwise than DuckDB has them: rows
-are matched, grouped and ordered by those.
+The oracle shares only nodes, schemas and the types of expressions with the product. Definitions are simple: the members of a
+window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed from all of its
+members. So the oracle is slow and meant for small inputs. ``ORACLE`` maps the class of a node to its definition (``@defines``,
+in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``). A definition takes ``(node, names of the input
+histories, Run)`` and returns a query with the columns ``le``, ``re`` (ticks; an open end is INFINITY) and the payload as ``c0,
+c1, ...``. For types that DuckDB compares or orders differently from Spark, a history has key columns ``k0, k1, ...`` too, by
+which rows are matched, grouped and ordered.
 
-What fails by Spark's rules (overflow, division by zero, a cast that loses) fails here too, with QueryFailed.
+Queries that fail by Spark's rules (overflow, division by zero, a lossy cast) fail here too, with QueryFailed.
 """
 
 from __future__ import annotations
@@ -49,19 +49,19 @@ def oracle(
     expressions: str = TRANSLATED,
     ctis: Mapping[str, int] | None = None,
 ) -> pa.Table:
-    """The canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
+    """Return the canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
-    ``tables`` are the rows of the sources by source name; time columns are of their declared type or int64 ticks. In a
-    pandas table NaN is NULL, as pandas has it. With ``until`` only windows are reported that start before it (docs/concepts.md,
-    "Windows"); without it ``ctis``, the greatest finite CTI that each source was promised by others than its rows, may say
-    that its input has come further than those. ``expressions``: ``translated`` to SQL, a definition of their own too; or
-    ``evaluated`` as themselves, by functions that SQL calls, so that a query may use any function, and only what operators do
-    is judged (section 6.2 of the paper on the test framework). What cannot be evaluated in-process then takes the active
-    SparkSession.
+    ``tables`` are the rows of the sources by source name; time columns have their declared type or int64 ticks. In a pandas
+    table NaN is NULL. ``until``: only windows that start before it are reported (docs/concepts.md, "Windows"). Without it,
+    windows of endless lifetimes are bounded by the greatest instant of the input, to which ``ctis``, the greatest finite CTI
+    that each source got from outside, belongs. ``expressions``: "translated" to SQL, a second definition of each function; or
+    "evaluated" by streamq's own evaluation, as functions that SQL calls, so that a query may use any function and only
+    operators are judged (section 6.2 of the paper on the test framework). Expressions that cannot be evaluated in-process then
+    use the active SparkSession.
 
-    Raises InvalidEvent for rows that are no events where the source says ``fail``; QueryFailed where evaluation fails
-    by Spark's rules; PlanError for an expression that is not translated, naming the function; NeedsSpark for one that
-    is to be evaluated and needs a session.
+    Raises InvalidEvent for rows that are not events if the source's policy is ``fail``; QueryFailed if evaluation fails
+    by Spark's rules; PlanError for an expression that cannot be translated, naming the function; NeedsSpark for an expression
+    whose evaluation needs a session; FalseClaim if the plan states something false about its rows or parts.
 
     >>> import streamq as sq
     >>> from streamq.testing.oracle import oracle
@@ -72,7 +72,7 @@ def oracle(
     """
     if expressions not in (TRANSLATED, EVALUATED):
         there = f"there are: {TRANSLATED}, {EVALUATED}"
-        raise PlanError(sentence("oracle", f"no way of expressions called {expressions!r}", there))
+        raise PlanError(sentence("oracle", f"no such way to take expressions: {expressions!r}", there))
     alike = one_digest_for_two(plan)
     if alike is not None:
         raise FalseClaim(f"{alike[0]!r} and {alike[1]!r} have one digest")
@@ -111,17 +111,17 @@ def oracle(
 
 
 def _hold_claims(node: Node, history: str, run: Run) -> None:
-    """How a stream is computed is chosen by its shape and its traits, so they must be true."""
+    """Raise FalseClaim if rows contradict the node's shape or traits, by which the compiler chooses how to compute."""
     claims = {"points": "re <> le + 1"} if node.schema.shape == POINT else {}
     if not node.traits.infinite:
-        # what ends beyond the axis saturates
+        # an end beyond the axis saturates, so only early starts count
         claims["lifetimes that end"] = f"re = {INFINITY} AND le < {INFINITY // 2}"
     if not claims:
         return
     (violations,) = run.rows(f"SELECT {listed(*(_first_where(denial) for denial in claims.values()))} FROM {history}")
     for claim, violation in zip(claims, violations, strict=True):
         if violation is not None:
-            raise FalseClaim(f"{node.title} says that it gives {claim}, and gives {violation}")
+            raise FalseClaim(f"{node.title} claims to return {claim}, but returns {violation}")
 
 
 def _first_where(condition: str) -> str:

@@ -1,4 +1,4 @@
-"""What aggregates are, as SQL over all members of a window: a second definition, which shares nothing with the first."""
+"""The aggregates, defined a second time as SQL over all members of a window, without anything from the product's definition."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from streamq.time import TIMESTAMP
 
 @dataclass(frozen=True)
 class Arguments:
-    """What a definition may read of a group: its arguments ``v`` and ``w``, with their means beside them if it asks for those.
+    """The inputs of a definition: the columns ``v`` and ``w`` of its arguments, their types, and the aggregate's options.
 
-    passes: FILTER of what the filter lets through, or nothing; order: of members; clip: how lifetimes are cut; ``le``,
-    ``re``, ``w_le`` and ``w_re`` are there too.
+    ``passes``: the aggregate's filter as a FILTER clause, or ""; ``order``: the order of members; ``clip``: how lifetimes are
+    cut. SQL may also read the columns ``le``, ``re``, ``w_le``, ``w_re`` and, if it declares so, the means of its arguments.
     """
 
     v: str
@@ -47,7 +47,7 @@ class Arguments:
 
 @dataclass(frozen=True)
 class Oracle:
-    """A definition; ``reads_means``: whether it reads the means ``{v}_mean``, ``{w}_mean`` of the group."""
+    """A definition; ``reads_means``: its SQL reads the group's means ``{v}_mean``, ``{w}_mean``."""
 
     sql: Callable[[Arguments], str]
     reads_means: bool = False
@@ -62,7 +62,7 @@ def _count_distinct(a: Arguments) -> str:
 
 
 def _extreme(name: str) -> Callable[[Arguments], str]:
-    """The least or greatest value, by Spark's order."""
+    """Return the definition of the least or greatest value in Spark's order."""
 
     def sql(a: Arguments) -> str:
         (kind,) = a.types
@@ -72,7 +72,10 @@ def _extreme(name: str) -> Callable[[Arguments], str]:
 
 
 def _sum(a: Arguments) -> str:
-    """A sum that fails where some of its parts do not fit: the order in which they are added is open."""
+    """Return SQL of a sum that fails if the sum of all positive or of all negative values overflows.
+
+    The order of addition is open, so the query may fail in that case.
+    """
     (kind,), v = a.types, a.v
     if floating(kind):
         return f"sum(CAST({v} AS DOUBLE))"
@@ -87,7 +90,7 @@ def _avg(a: Arguments) -> str:
 
 
 def _decimal_mean(v: str, kind: t.DecimalType) -> str:
-    # the exact quotient with four more digits, rounded half up, computed in units of the last digit and written out
+    """Return SQL of the exact mean with four more digits, rounded half up, computed in units of the last digit."""
     precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
     units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
     n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
@@ -98,7 +101,7 @@ def _decimal_mean(v: str, kind: t.DecimalType) -> str:
 
 
 def _products(v: str, w: str) -> str:
-    """The sum of the products of deviations."""
+    """Return SQL of the sum of the products of deviations from the means."""
     return f"sum((CAST({v} AS DOUBLE) - {v}_mean) * (CAST({w} AS DOUBLE) - {w}_mean))"
 
 
@@ -135,7 +138,7 @@ def _collect(a: Arguments) -> str:
 
 
 def _percentile(args: Arguments) -> str:
-    """Spark's percentile: ``a + (b - a) * share`` of the two values around the place, also where they are infinite."""
+    """Return SQL of Spark's percentile: ``a + (b - a) * share`` of the two nearest values, also if they are infinite."""
     v, fraction = args.v, float(args.options[0])
     ordered = f"list(CAST({v} AS DOUBLE) ORDER BY {v}) FILTER (WHERE {v} IS NOT NULL)"
     place = f"((count({v}) - 1) * CAST('{fraction!r}' AS DOUBLE))"
@@ -177,4 +180,4 @@ ORACLE_OF: Mapping[AggregateFunction, Oracle] = {
     WINDOW_START: Oracle(_bound("w_le")),
     WINDOW_END: Oracle(_bound("w_re")),
 }
-"""What each built-in aggregate is."""
+"""The definition of each built-in aggregate."""

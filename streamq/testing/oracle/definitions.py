@@ -1,4 +1,4 @@
-"""The definitions of operators, found by the class of their node."""
+"""The registry of the operators' definitions, by the class of their node."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamq.plan.node import Node
 from streamq.testing.oracle.run import Run
 
 Definition = Callable[[Any, Sequence[str], Run], str]
-"""``(node, names of the input histories, Run)`` to a query whose columns are ``le``, ``re`` and ``c0, c1, ...``."""
+"""``(node, names of the input histories, Run)``: return a query with the columns ``le``, ``re`` and ``c0, c1, ...``."""
 
 D = TypeVar("D", bound=Definition)
 
@@ -18,7 +18,7 @@ ORACLE: dict[type[Node], Definition] = {}
 
 
 class FalseClaim(AssertionError):
-    """A plan says what is not so: that an operator's rows are points, that none lives for ever, that two of its parts are one."""
+    """Raised for a false claim of a plan: that rows are points, that none lives for ever, that two different parts are equal."""
 
 
 def defines(kind: type[Node]) -> Callable[[D], D]:

@@ -1,8 +1,9 @@
-"""Expressions of a query as functions that DuckDB calls and that evaluate the expression itself.
+"""Turn expressions of a query into functions that DuckDB calls, and that evaluate the expression as streamq does.
 
-The technique of the paper on the test framework, section 6.2: there SQL CLR functions, for the types of the two engines
-differ and so would any translation. A function's parameters are what its expression reads, by vectors of at most a few
-thousand rows; every expression stands over a table that exists, so that it is put to no row but the operator's own.
+This is the technique of the paper on the test framework, section 6.2, which uses SQL CLR functions, because the types of the two
+engines differ and so would any translation. A function's parameters are the columns and lifetime parts that its expression reads,
+in vectors of at most a few thousand rows. Expressions are evaluated over existing tables only, so that no other rows than the
+operator's are evaluated.
 """
 
 from __future__ import annotations
@@ -36,22 +37,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Evaluated:
-    """The expressions of one evaluation that become functions; ``session`` gives the SparkSession for those of Spark's."""
+    """Makes functions of the expressions of one evaluation; ``session`` returns the SparkSession for those that need Spark."""
 
     functions: PythonFunctions
     session: Callable[[], SparkSession | None]
 
     def sql(self, expr: Expr, schema: Schema) -> str:
-        """A call of the function that evaluates an expression; columns, constants and parts of the lifetime need none.
+        """Return the SQL of an expression: a column, constant or lifetime part directly, else a call of its function.
 
-        Raises NeedsSpark where it takes a session and none is active.
+        Raises NeedsSpark if the expression needs a session and none is active.
         """
         if _plain(expr):
             return sql(expr, schema)
         operands = _operands(expr, schema)
-        return self.functions.call(self._computed(expr, schema, operands), operands, infer(expr, schema, "oracle"))
+        return self.functions.call(self._computation(expr, schema, operands), operands, infer(expr, schema, "oracle"))
 
-    def _computed(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
+    def _computation(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
+        """Return the Python function that evaluates an expression over columns of its operands."""
         try:
             check_in_process(expr, schema, "oracle")
         except NeedsSpark as error:
@@ -73,7 +75,7 @@ class Evaluated:
 
 
 def _with_options(part: Expr) -> Expr | None:
-    """A call of a user's function whose options are bound here, not by the function itself."""
+    """Return a call of a user's function with its options bound here and not by the product; None for other expressions."""
     if not isinstance(part, Call) or not isinstance(part.function, UserFunction):
         return None
     function = part.function
@@ -87,18 +89,19 @@ def _plain(expr: Expr) -> bool:
 
 
 def _operands(expr: Expr, schema: Schema) -> list[Operand]:
-    # what a pyspark Column reads is not known: any column
+    """Return the columns and lifetime parts that an expression reads."""
+    # a pyspark Column cannot be inspected and may read any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
     operands = [Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
     for part in sorted({n.part for n in nodes(expr) if isinstance(n, Lifetime)}):
         kind = t.LongType() if part == "duration" else schema.axis_type
         operands.append(Operand(f"__{part}", lifetime(part, schema), kind))
-    # one of constants alone has to be told how many rows there are
+    # a function of constants alone needs one parameter to know the number of rows
     return operands or [Operand("__le", "le", t.LongType())]
 
 
 class _ByName:
-    """Operands as columns of a DataFrame, for :func:`streamq.plan.spark_form.to_spark`."""
+    """Maps operands to columns of a DataFrame, for :func:`streamq.plan.spark_form.to_spark`."""
 
     def column(self, name: str) -> Column:
         from pyspark.sql import functions as F
@@ -110,6 +113,7 @@ class _ByName:
 
 
 def _in_spark(expr: Expr, operands: Sequence[Operand], spark: SparkSession) -> Compute:
+    """Return the function that evaluates an expression in Spark; it raises QueryFailed if Spark does."""
     schema = t.StructType([t.StructField(o.name, o.kind) for o in operands])
 
     def compute(arguments: list[pa.Array]) -> pa.ChunkedArray:

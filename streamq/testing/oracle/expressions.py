@@ -1,4 +1,4 @@
-"""Expressions of a query as DuckDB's SQL, with Spark's values; what fails by Spark's rules fails here too."""
+"""Translate expressions of a query to DuckDB's SQL, with Spark's values, and with failures where Spark fails."""
 
 from __future__ import annotations
 
@@ -20,32 +20,32 @@ from streamq.time import INFINITY, TIMESTAMP
 
 
 def listed(*parts: str) -> str:
-    """Parts of a list, with commas."""
+    """Return the parts, separated by commas."""
     return ", ".join(parts)
 
 
 def same(columns: Sequence[str]) -> str:
-    """The condition that rows ``a`` and ``b`` agree in columns, NULL with NULL."""
+    """Return the condition that rows ``a`` and ``b`` are equal in these columns; NULL equals NULL."""
     return " AND ".join(f"a.{c} IS NOT DISTINCT FROM b.{c}" for c in columns) or "true"
 
 
 def payload(schema: Schema) -> list[str]:
-    """The payload's columns inside."""
+    """Return the names of the payload's columns in histories."""
     return [f"c{i}" for i in range(len(schema.fields))]
 
 
 def keys(schema: Schema) -> list[str]:
-    """What the payload's columns are matched, grouped and ordered by: columns beside them, where they would not do."""
+    """Return the columns by which payload columns are matched, grouped and ordered: a key column if the type needs one."""
     return [f"k{i}" if has_own_key(f.type) else f"c{i}" for i, f in enumerate(schema.fields)]
 
 
 def own_keys(schema: Schema) -> list[str]:
-    """The keys of a payload that are no columns of it, made of those."""
+    """Return the SQL that computes the key columns of a payload."""
     return [f"{key(f'c{i}', f.type)} AS k{i}" for i, f in enumerate(schema.fields) if has_own_key(f.type)]
 
 
 def has_own_key(kind: t.DataType) -> bool:
-    """Whether values of a type are equal, or ordered, otherwise here than in Spark."""
+    """True if DuckDB compares or orders values of a type differently from Spark, so that they need a key column."""
     return floating(kind) or isinstance(kind, t.ArrayType | t.MapType | t.StructType)
 
 
@@ -55,21 +55,21 @@ def order_of(schema: Schema) -> list[str]:
 
 
 def key(column: str, kind: t.DataType, depth: int = 0) -> str:
-    """A value that is equal to others, and less than them, as the column's is in Spark.
+    """Return the SQL of a column's key, which DuckDB compares and orders as Spark does the column.
 
-    There -0.0 is 0.0, NaN is NaN, NULL within a value is less than anything, and a map is its entries in order; here zeros
-    within a value are told apart by joins, and NULLs come last.
+    In Spark -0.0 equals 0.0, NaN equals NaN, a NULL within a value is the least, and a map is its entries in order. In DuckDB
+    joins distinguish zeros within a value, and NULLs come last.
     """
     e = f"e{depth}"
 
-    def part(value: str, of: t.DataType) -> str:
-        return f"{{'there': {value} IS NOT NULL, 'value': {key(value, of, depth + 1)}}}"
+    def part(value: str, kind: t.DataType) -> str:
+        return f"{{'there': {value} IS NOT NULL, 'value': {key(value, kind, depth + 1)}}}"
 
     match kind:
         case t.FloatType() | t.DoubleType():
             return f"CASE WHEN {column} = 0 THEN 0 WHEN isnan({column}) THEN CAST('nan' AS {sql_type(kind)}) ELSE {column} END"
-        case t.ArrayType(elementType=of):
-            return f"list_transform({column}, lambda {e}: {part(e, of)})"
+        case t.ArrayType(elementType=element):
+            return f"list_transform({column}, lambda {e}: {part(e, element)})"
         case t.MapType(keyType=name, valueType=value):
             entry = f"{{'key': {key(f'{e}.key', name, depth + 1)}, 'value': {part(f'{e}.value', value)}}}"
             return f"list_sort(list_transform(map_entries({column}), lambda {e}: {entry}))"
@@ -80,15 +80,15 @@ def key(column: str, kind: t.DataType, depth: int = 0) -> str:
 
 
 _DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
-"""The integral types, and the digits of the decimals that they count as."""
+"""The integral types, and the number of digits that each has as a decimal."""
 
 
 class Untranslated(PlanError):
-    """An expression of which the oracle has no definition of its own."""
+    """Raised for an expression that the oracle cannot translate to SQL."""
 
 
 def sql(expr: Expr, schema: Schema) -> str:
-    """DuckDB's SQL for an expression over a history, with Spark's values; PlanError for what is not translated."""
+    """Return DuckDB's SQL for an expression over a history, with Spark's values; raise Untranslated if there is none."""
 
     def kind_of(node: Expr) -> t.DataType | None:
         try:
@@ -120,7 +120,7 @@ def sql(expr: Expr, schema: Schema) -> str:
 
 
 def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType | None]) -> str:
-    """The SQL of a call, whose function has its definition here under its identity: the name, of a built-in one."""
+    """Return the SQL of a call, by the identity of its function, which is the name of a built-in one."""
     match node.function.identity:
         case sign if sign in ARITHMETIC:
             return _arithmetic(node, sign, parts, [kind_of(a) for a in node.children])
@@ -143,7 +143,7 @@ def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType |
 
 
 def lifetime(part: str, schema: Schema) -> str:
-    """DuckDB's SQL for a part of the lifetime: NULL where it has no end."""
+    """Return DuckDB's SQL for the start, end or duration of a lifetime; end and duration are NULL if it has no end."""
     shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
     match part:
         case "start":
@@ -158,12 +158,12 @@ def _as(part: str, kind: t.DataType | None) -> str:
 
 
 def floating(kind: t.DataType | None) -> bool:
-    """Whether it is a type of floats."""
+    """True if a type is float or double."""
     return isinstance(kind, t.FloatType | t.DoubleType)
 
 
 def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    # a float makes the comparison one of floats
+    # a float makes both sides floats
     a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
     if isinstance(kinds[0], t.ArrayType | t.StructType) and kinds[0] == kinds[1]:
         a, b = (key(p, kinds[0]) for p in parts)
@@ -172,7 +172,7 @@ def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> st
 
 
 def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Operands in Spark's common type; overflow and division by zero are errors; a remainder has the left's sign."""
+    """Return arithmetic in Spark's common type; overflow and division by zero fail, a remainder has the left side's sign."""
     if any(isinstance(k, t.DecimalType) for k in kinds):
         return _decimal(node, sign, parts, kinds)
     left, right = kinds
@@ -186,14 +186,15 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
     a, b = (_as(p, common) for p in parts)
     if sign not in ("/", "%"):
         return _as(f"{a} {sign} {b}", common)
-    # the least integer has no remainder by -1 that a machine could compute
+    # the remainder of the least integer by -1 would overflow
     by_one = f"WHEN {b} = -1 THEN 0" if sign == "%" and type(common) in _DIGITS else ""
     null = f"WHEN {a} IS NULL OR {b} IS NULL THEN NULL"
     return _as(f"CASE {null} WHEN {b} = 0 THEN error('division by zero') {by_one} ELSE {a} {sign} {b} END", common)
 
 
 def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    # what is no decimal and no integer has too many digits for a product or a sum
+    """Return arithmetic of decimals and integers with Spark's digits; raise Untranslated if these are too many."""
+    # 99 digits for any other type make it untranslatable
     digits = [
         (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
         for k in kinds
@@ -208,7 +209,7 @@ def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | N
 
 
 def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str:
-    """A cast by Spark's ANSI rules: fractions are cut, text has to be well formed, what does not fit is an error."""
+    """Return a cast by Spark's ANSI rules: fractions are cut off; malformed text and values that do not fit fail."""
     plain = f"CAST({part} AS {sql_type(to)})"
     exact = type(kind) in _DIGITS or isinstance(kind, t.BooleanType)
     match kind, to:
@@ -235,9 +236,9 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
             return f"CAST(floor(epoch_us({part}) / 1000000) AS BIGINT)"
         case (t.DateType(), t.StringType() | t.TimestampType()) | (t.TimestampType(), t.DateType()):
             return plain
-    of = "an expression of unknown type" if kind is None else kind.simpleString()
+    operand = "an expression of unknown type" if kind is None else kind.simpleString()
     raise Untranslated(
-        sentence("oracle", f"a cast of {of} to {to.simpleString()} is not translated", f"found {show(node)}")
+        sentence("oracle", f"a cast of {operand} to {to.simpleString()} is not translated", f"found {show(node)}")
     )
 
 
@@ -265,7 +266,7 @@ def _power(a: str, b: str) -> str:
 ARITHMETIC = ("+", "-", "*", "/", "%")
 COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
 COMMON = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "greatest": "greatest", "least": "least"}
-"""Functions of operands in their common type, and DuckDB's of the same meaning."""
+"""Functions whose operands are cast to their common type, and DuckDB's functions of the same meaning."""
 
 _NAMESAKES = ("abs", "length", "year", "month", "day", "hour", "minute", "second")
 
@@ -304,10 +305,10 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "unix_micros": lambda a: f"epoch_us({a})",
     "timestamp_micros": lambda a: f"make_timestamp({a})",
 }
-"""Spark's functions that SQL here gives Spark's values for; the others are refused by name."""
+"""The SQL of Spark's functions, with Spark's values; other functions are refused by name."""
 
 DEFINED = frozenset({*ARITHMETIC, *COMPARISON, "isin", *COMMON, *FUNCTIONS})
-"""The functions that the oracle has a definition of."""
+"""The functions that the oracle translates."""
 
 
 __all__ = ["DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "order_of",

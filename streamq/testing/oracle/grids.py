@@ -1,4 +1,4 @@
-"""The windows of a grid, and the bound on those and on pieces."""
+"""The windows of a grid, and the bound on windows and pieces."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from streamq.testing.oracle.run import Run, TooMuch
 from streamq.time import INFINITY, MINUS_INFINITY
 
 MOST_WINDOWS = 1_000_000
-"""Lifetimes of more hops than this are refused."""
+"""The greatest length of a lifetime, in hops; longer ones are refused."""
 
 
 def hopping_windows(grid: Grid, events: str, run: Run) -> str:
-    """The windows of a grid to report: of every event those that it may overlap, and some more."""
+    """Create the table of a grid's windows, with ``w_le`` and ``w_re``: for each event those it may overlap, and some more.
+
+    Raises TooMuch for a lifetime of more than MOST_WINDOWS hops.
+    """
     size, hop, offset = grid.size, grid.hop, grid.offset
     until = bound(events, run)
     last = f"least(re, {until})"
     if (run.value(f"SELECT max({last}::HUGEINT - le) FROM {events}") or 0) > MOST_WINDOWS * hop:
-        hint = "Lifetimes of the query's own lengths do: leave the pattern out, or make it shorter."
+        hint = "Use lifetimes of the query's own lengths: leave the pattern out, or make it shorter."
         raise TooMuch(sentence("oracle", "too many windows", f"a lifetime is longer than {MOST_WINDOWS} hops", hint))
     low, high = f"(le::HUGEINT - {offset} - {size}) // {hop} - 2", f"({last}::HUGEINT - {offset}) // {hop} + 2"
     start = f"{offset} + i * {hop}::HUGEINT"
@@ -29,8 +32,10 @@ def hopping_windows(grid: Grid, events: str, run: Run) -> str:
 
 
 def bound(events: str, run: Run, always: bool = False) -> int:
-    """Before what windows and pieces must start: the caller's bound; else, if a lifetime has no end, or ``always``, the greater
-    of the last finite endpoint and how far the input has come (``always``: one tick later).
+    """Return the instant before which windows and pieces must start.
+
+    This is the caller's ``until``. Without it, if a lifetime has no end, or if ``always``, it is the greatest instant of the
+    input or the CTI that its input has reached, whichever is later (``always``: one tick later); else infinity.
     """
     if run.until is not None:
         return run.until

@@ -1,6 +1,6 @@
-"""What tells the parts of a plan from others, held to it: parts of one digest are written alike.
+"""Check that parts of a plan with equal digests are equal.
 
-Whoever shares work goes by digests, the oracle too, so a digest that is too coarse would be wrong on both sides.
+Work is shared by digest, in the oracle too, so a digest that ignores a difference would make both sides wrong.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Part = Node | Tree
 
 
 def one_digest_for_two(plan: Node) -> tuple[Part, Part] | None:
-    """Two parts of a plan that are written otherwise and have one digest; None if there are no such."""
+    """Return two different parts of a plan with one digest; None if there are none."""
     numbers: dict[Any, int] = {}
     number_of: dict[int, int] = {}
     by_digest: dict[str, Part] = {}
@@ -42,12 +42,12 @@ def one_digest_for_two(plan: Node) -> tuple[Part, Part] | None:
 
 
 def _values(value: Any) -> tuple[Any, ...]:
-    """What a dataclass is written with; what messages alone show is left out."""
+    """Return the fields of a dataclass, without its digest and without what only messages show."""
     return tuple(getattr(value, f.name) for f in fields(value) if f.name not in ("digest", "shown"))
 
 
 def _parts(value: Any) -> Iterator[Part]:
-    """The operators and expressions nearest below a value."""
+    """Yield the operators and expressions directly within a value."""
     if isinstance(value, Node | Tree):
         yield value
     elif isinstance(value, tuple | list):
@@ -58,7 +58,7 @@ def _parts(value: Any) -> Iterator[Part]:
 
 
 def _written(value: Any, number_of: dict[int, int]) -> Any:
-    """A value by what it is and not by what it is equal to: 1, 1.0 and True are three."""
+    """Return a value in a form that differs for any two different values, such as 1, 1.0 and True."""
     if isinstance(value, Node | Tree):
         return "part", number_of[id(value)]
     if isinstance(value, tuple | list):

@@ -1,7 +1,7 @@
-"""What modules of a user's over windows are: their code, called plainly, once over all members of each window.
+"""User modules over windows, defined a second time: their code, called once over all members of each window.
 
-Written from docs/modules.md: a second way to call modules, which shares nothing with the first. The members of a window come
-from SQL as lists; lifetimes are cut, events made and results read here.
+The definition follows docs/modules.md and shares nothing with the product. SQL gives the members of a window as lists; this
+module cuts lifetimes, builds events and reads results.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NULLABLE = {
     pa.int32(): pd.Int32Dtype(),
     pa.int64(): pd.Int64Dtype(),
 }
-"""What pandas has for integers and booleans with NULLs among them."""
+"""The types of pandas for integers and booleans with NULLs."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +49,9 @@ class ModuleValue:
     instants: t.DataType
 
     def sql(self, values: Sequence[str], *, passes: str, order: str, functions: PythonFunctions) -> str:
-        """The SQL of the module's value over a group of members, whose arguments are the columns ``values``.
+        """Return the SQL of the module's value over a group of members, with the columns ``values`` as arguments.
 
-        passes: FILTER of what the filter lets through, or nothing; order: of members.
+        ``passes``: the module's filter as a FILTER clause, or ""; ``order``: the order of members.
         """
 
         def gathered(column: str) -> str:
@@ -71,6 +71,10 @@ class ModuleValue:
         return self.aggregate.function
 
     def _over_windows(self, operands: list[pa.Array]) -> pa.Array:
+        """Return the module's values for windows; raise ModuleFailed if a call or the type of a value fails.
+
+        ``operands`` are lists of arguments, starts and ends, a list for each window, and the windows' starts and ends.
+        """
         *lists, w_le, w_re = operands
         windows = zip(w_le.to_pylist(), w_re.to_pylist(), strict=True)
         values = []
@@ -86,11 +90,11 @@ class ModuleValue:
         try:
             return pa.array(values, arrow_type(self.result))
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
-            what = f"what it gave is no {self.result.simpleString()}: {error}"
+            what = f"its result is not of type {self.result.simpleString()}: {error}"
             raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
 
     def _over_members(self, columns: list[Any], le: Any, re: Any, window: tuple[int, int]) -> Any:
-        """The value of one window; ``le`` is None where a filter has left out all of its members."""
+        """Return the value of one window; ``le`` is None if the filter has dropped all members."""
         is_operator = isinstance(self._module, UserOperator)
         if le is None:
             return [] if is_operator else None
@@ -104,7 +108,7 @@ class ModuleValue:
     # time-sensitive
 
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
-        """Events with their arguments by name, and their lifetimes, cut."""
+        """Return events as a frame of their arguments, by name, and their lifetimes, cut as ``clip`` says."""
         names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
         if self.clip in (ClipInput.FULL, ClipInput.LEFT):
             le = [max(at, window[0]) for at in le]
@@ -128,6 +132,7 @@ class ModuleValue:
         return str(self.aggregate.options[0])
 
     def _rows(self, result: Any, window: tuple[int, int]) -> list[dict[str, Any]]:
+        """Return the rows of an operator's result, with their lifetimes if the stamp leaves these to the operator."""
         assert isinstance(self._module, UserOperator)
         names = [field.name for field in self._module.fields]
         rows = []
@@ -140,7 +145,7 @@ class ModuleValue:
         return rows
 
     def _lifetime(self, start: int, end: int, window: tuple[int, int]) -> dict[str, Any]:
-        """A row's own lifetime under the stamp."""
+        """Return the lifetime that a row has under the stamp; raise ValueError for an illegal one."""
         if self._stamp == Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
         if start < window[0] or end <= start:
@@ -150,14 +155,14 @@ class ModuleValue:
 
 @dataclass(frozen=True)
 class Interval:
-    """A window as code of a user's reads it; without an end it has no duration."""
+    """A window as user code reads it."""
 
     start: Any
     end: Any
 
     @property
     def duration(self) -> Any:
-        """How long it is."""
+        """The window's length; None if it has no end."""
         return None if self.end is None else self.end - self.start
 
 
@@ -165,8 +170,8 @@ class Interval:
 
 
 def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
-    """The result of code that does not read lifetimes."""
-    code = _made(module)
+    """Call code that does not read lifetimes, and return its result."""
+    code = _callable_code(module)
     if hasattr(code, "initial"):
         return code.result(code.add(code.initial(), *map(_series, columns)))
     if hasattr(code, "zero"):
@@ -179,15 +184,15 @@ def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
 
 
 def _over_events(module: WindowModule, events: pd.DataFrame, window: Interval) -> Any:
-    """The result of time-sensitive code."""
-    code = _made(module)
+    """Call time-sensitive code, and return its result."""
+    code = _callable_code(module)
     if hasattr(code, "initial"):
         return code.result(code.add(code.initial(), events), window)
     return code(events, window, **module.options)
 
 
-def _made(module: WindowModule) -> Any:
-    """The code; of a class with states an object, made with the options."""
+def _callable_code(module: WindowModule) -> Any:
+    """Return the module's code; for a class with states an object, constructed with the options."""
     code = module.code
     is_class = inspect.isclass(code) and (hasattr(code, "initial") or hasattr(code, "zero"))
     return code(**module.options) if is_class else code
@@ -202,7 +207,7 @@ def _series(column: pa.Array) -> pd.Series:
 
 
 def plain_value(result: Any) -> Any:
-    """A plain value of Python's; NaN, NA and NaT are NULL."""
+    """Return a value as Python's; NaN, NA and NaT become None."""
     if result is pd.NA or result is pd.NaT:
         return None
     plain = result.item() if isinstance(result, np.generic) else result
@@ -216,7 +221,7 @@ def _each(result: Any) -> Iterable[Any]:
 
 
 def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int, int, list[Any]]:
-    """A row's start, end and values; without a lifetime of its own it has the window's."""
+    """Return the start, end and values of a row; the window's start and end if it has none of its own."""
     if isinstance(row, tuple) and (fields := getattr(row, "_fields", getattr(row, "__fields__", None))):
         row = dict(zip(fields, row, strict=True))
     if isinstance(row, Mapping):
@@ -230,7 +235,7 @@ def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int
 
 
 def _ticks(instant: Any) -> int:
-    """An instant in ticks; nothing is an end that is open."""
+    """Return an instant in ticks; infinity for None, NaN and NaT."""
     if instant is None or pd.isna(instant):
         return INFINITY
     if isinstance(instant, int | float | np.number):

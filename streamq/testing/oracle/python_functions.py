@@ -1,4 +1,4 @@
-"""Python functions that the oracle's SQL calls: made for one evaluation, and taken out of the database after it."""
+"""Register Python functions in DuckDB for the SQL of one evaluation, and remove them after it."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     import duckdb
 
 Compute = Callable[[list[pa.Array]], Any]
-"""A column of results from the columns of operands."""
+"""A function from the columns of the operands to the column of results."""
 
 _NUMBERS = itertools.count()
-"""Functions belong to the database, which evaluations share: no two have one name."""
+"""Numbers for unique names: functions belong to the database, which evaluations share."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """What a function is given: what it calls it, its SQL, and its type."""
+    """A parameter of a function: its name, the SQL of the argument, and its type."""
 
     name: str
     sql: str
@@ -35,9 +35,9 @@ class Operand:
 
 @dataclass
 class PythonFunctions:
-    """The functions that one evaluation has made; ``raised`` is what the last of them failed with.
+    """The functions of one evaluation.
 
-    DuckDB itself keeps only the text.
+    ``raised`` is the exception of the last function that failed; DuckDB itself keeps only its text.
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -45,7 +45,7 @@ class PythonFunctions:
     raised: BaseException | None = None
 
     def call(self, compute: Compute, operands: Sequence[Operand], kind: t.DataType) -> str:
-        """Make a function of ``compute``, whose results are of type ``kind``, and return the SQL of its call."""
+        """Register ``compute``, whose results have type ``kind``, as a function, and return the SQL of its call."""
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:
             try:
@@ -55,11 +55,11 @@ class PythonFunctions:
                 self.raised = error
                 raise
 
-        # DuckDB counts the parameters
+        # DuckDB reads the number of parameters from the signature
         parameters = [inspect.Parameter(f"p{i}", inspect.Parameter.POSITIONAL_ONLY) for i in range(len(operands))]
         function.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         name = f"streamq_{next(_NUMBERS)}"
-        # the stubs know neither names for the ways of calling nor types by their SQL
+        # the stubs know neither the strings for these options nor types given as SQL
         create: Any = self.connection.create_function
         create(
             name,
@@ -74,13 +74,13 @@ class PythonFunctions:
         return f"{name}({listed(*(o.sql for o in operands))})"
 
     def forget(self) -> None:
-        """Take the functions out of the database."""
+        """Remove the functions from the database."""
         for name in self.names:
             self.connection.remove_function(name)
 
 
 def _one(column: Any) -> pa.Array:
-    """A column in one piece."""
+    """Return a column as one array."""
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 

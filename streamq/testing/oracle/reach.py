@@ -1,4 +1,4 @@
-"""How far a stream has come: the greatest start and finite CTI that arrived, moved as operators move progress."""
+"""The reach of a stream: the greatest start or finite CTI that arrived, moved as operators move progress."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from streamq.testing.sources.room import room_of
 
 
 def reach(node: Node, plan: Node, run: Run) -> int | None:
-    """How far the output of an operator has come, whose inputs have come as far as ``run.reach``; None: nothing has arrived.
+    """Return the reach of an operator's output, if that of its inputs is ``run.reach``; None if nothing has arrived.
 
-    What is taken back later counts, and what filters drop: time has come so far. All operators but those that move starts
-    hand on how far the furthest of their inputs has come.
+    Events that are taken back later, and those that filters drop, count too, because time has come that far. Operators hand on
+    the greatest reach of their inputs, unless they move starts.
     """
     if isinstance(node, Source):
         start = _start(node, run)
@@ -26,7 +26,7 @@ def reach(node: Node, plan: Node, run: Run) -> int | None:
 
 @singledispatch
 def moved(node: Node, instant: int, run: Run) -> int | None:
-    """How far an operator has come whose furthest input has come to an instant: unless a room says otherwise, as far."""
+    """Return the reach of an operator whose input has the reach ``instant``; the same unless its room registers another."""
     return instant
 
 
@@ -35,18 +35,18 @@ def _latest(instants: list[int | None]) -> int | None:
 
 
 def _greatest(instants: str, run: Run) -> int | None:
-    """The greatest instant ``t`` of a query; None if there is none."""
+    """Return the greatest instant ``t`` of a query; None if there is none."""
     greatest = run.value(f"SELECT max(t) FROM ({instants})")
     return None if greatest is None else int(greatest)
 
 
 def _start(node: Source, run: Run) -> int | None:
-    """The greatest start of a source's rows."""
+    """Return the greatest start of a source's rows."""
     return _greatest(room_of(node).starts(node, run), run)
 
 
 def _promise(node: Source, latest: int | None, run: Run) -> int | None:
-    """The greatest finite CTI of a source: of its rows, made from their latest start, or promised by others."""
+    """Return the greatest finite CTI of a source: in its rows, generated from their latest start, or from outside."""
     ctis = room_of(node).ctis(node, run)
     cti = None if ctis is None else _greatest(ctis, run)
     own = room_of_progress(node).cti(node.policy.progress, latest, cti)
@@ -54,7 +54,7 @@ def _promise(node: Source, latest: int | None, run: Run) -> int | None:
 
 
 def _followed(node: Source, plan: Node, run: Run) -> int | None:
-    """The greatest finite CTI of the source that makes its progress; of a chain the last."""
+    """Return the greatest finite CTI of the source at the end of a source's chain of ``follow``; None if it follows none."""
     sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
     other = node
     while (leader := leader_of(other)) is not None:

@@ -1,4 +1,4 @@
-"""One evaluation of the oracle: a database, the rows of the sources, the tables made on the way."""
+"""One evaluation of the oracle: its database, the rows of the sources, and the intermediate tables."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
 
 
 MEMORY = "2GB"
-"""What an evaluation may take; nothing is spilled to disk."""
+"""The memory limit of an evaluation; nothing is spilled to disk."""
 
 
 class TooMuch(PlanError):
-    """An answer that does not fit into memory, or would take for ever."""
+    """Raised for an answer that does not fit into memory, or would take too long."""
 
 
 @cache
 def database() -> duckdb.DuckDBPyConnection:
-    # to open one costs more than most queries; a cursor of it has its own temporary tables
+    """Return the database of this process. It is shared, as opening one costs more than most queries; cursors have own tables."""
     import duckdb
 
     return duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": ""})
@@ -43,12 +43,15 @@ def database() -> duckdb.DuckDBPyConnection:
 
 @dataclass
 class Run:
-    """One evaluation: the connection, the rows of the sources, the bound on infinite lifetimes, the tables made.
+    """One evaluation: the connection, the rows of the sources, the bound on windows of endless lifetimes, and the tables.
 
-    ``ctis`` are what sources were promised beside their rows; ``reach``: how far the input of the operator that is being
-    defined has come (``streamq.testing.oracle.reach``), None if nothing has arrived. ``functions`` are those in Python that
-    SQL calls; ``evaluated`` makes them of expressions, None where expressions are translated. ``registered_sources`` are the
-    tables of the sources' rows and ``histories`` those of the nodes so far, by digest; ``define`` makes that of another plan.
+    - ``ctis``: CTIs of sources from outside
+    - ``reach``: the reach of the input of the current operator (``streamq.testing.oracle.reach``), None if nothing has arrived
+    - ``functions``: the Python functions that SQL calls
+    - ``evaluated``: makes such functions of expressions; None if expressions are translated
+    - ``names``: the names of all tables
+    - ``registered_sources``, ``histories``: by digest, the tables of the sources' rows, and of the nodes so far
+    - ``define``: returns the table of another plan
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -68,11 +71,11 @@ class Run:
         return self.names[-1]
 
     def sql(self, expr: Expr, schema: Schema) -> str:
-        """An expression over a history, translated or as a call of the function that evaluates it."""
+        """Return the SQL of an expression over a history, translated or as a call of its function."""
         return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
 
     def table(self, query: str) -> str:
-        """The name of a new table that holds a query's result."""
+        """Create a table of a query's result and return its name; raise QueryFailed or TooMuch if the query fails."""
         import duckdb
 
         name = self._name()
@@ -91,34 +94,35 @@ class Run:
         return name
 
     def arrow(self, query: str) -> pa.Table:
-        """A query's result."""
+        """Return a query's result as an Arrow table."""
         return self.connection.sql(query).to_arrow_table()
 
     def value(self, query: str) -> Any:
-        """A query's only value; None if there is no row."""
+        """Return the single value of a query; None if there is no row."""
         rows = self.rows(query)
         return rows[0][0] if rows else None
 
     def rows(self, query: str) -> list[tuple[Any, ...]]:
-        """A query's rows."""
+        """Return a query's rows as tuples."""
         return self.connection.execute(query).fetchall()
 
     def registered(self, rows: pa.Table) -> str:
-        """The name of a table that holds these rows."""
+        """Register an Arrow table, and return its name."""
         name = self._name()
         self.connection.register(name, rows)
         return name
 
     def source(self, node: Source) -> str:
-        """A source's rows: ``n``, their number in order of arrival, and ``x0, x1, ...`` as in ``node.columns``.
+        """Return the table of a source's rows: ``n``, the number of arrival, and ``x0, x1, ...`` as in ``node.columns``.
 
-        Times are ticks. They are registered once, however often they are asked for.
+        Times are ticks. The table is registered on the first call only.
         """
         if node.digest not in self.registered_sources:
             self.registered_sources[node.digest] = self.registered(self._source_rows(node))
         return self.registered_sources[node.digest]
 
     def _source_rows(self, node: Source) -> pa.Table:
+        """Return a source's rows in the form of :meth:`source`; raise SourceError for a missing column."""
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
@@ -131,7 +135,7 @@ class Run:
         return pa.table(columns)
 
     def static(self, node: JoinTable) -> str:
-        """The rows of a static table: ``c0, c1, ...`` as in ``node.columns``."""
+        """Return the table of a static table's rows: ``c0, c1, ...`` as in ``node.columns``."""
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}

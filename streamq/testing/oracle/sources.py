@@ -1,4 +1,4 @@
-"""The base of the rooms of sources: columns of raw rows, which rows are events, and their payload with its keys."""
+"""SQL that the rooms of sources share: columns of raw rows, the selection of events, and their payload with its keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def column(node: Source, name: str) -> str:
-    """A column of a source's rows (:meth:`Run.source`) by its name."""
+    """Return the column of a source's rows (:meth:`Run.source`) for a column's name."""
     return f"x{[f.name for f in node.columns].index(name)}"
 
 
@@ -20,7 +20,7 @@ def payload_of(node: Source) -> list[str]:
 
 
 def no_start(time: str, last: int = INFINITY - 1) -> str:
-    """Branches of CASE that say why an instant is no start: -2^63 is none, 2^63 - 1 the end of time."""
+    """Return branches of a CASE for the reasons why an instant is not a start: NULL, -2^63, or after ``last``."""
     return (
         f"WHEN {time} IS NULL THEN 'null start' WHEN {time} = {MINUS_INFINITY} THEN 'a start before time begins' "
         f"WHEN {time} > {last} THEN 'a start where time ends'"
@@ -28,7 +28,10 @@ def no_start(time: str, last: int = INFINITY - 1) -> str:
 
 
 def events_of(node: Source, run: Run, query: str) -> str:
-    """What FROM reads of the rows of a query whose column ``bad`` is NULL; under ``invalid="fail"`` all have to be."""
+    """Return, for a FROM clause, the rows of a query whose column ``bad`` is NULL.
+
+    Raises InvalidEvent if there are others and the source's policy is ``invalid="fail"``.
+    """
     rows = run.table(query)
     if node.policy.invalid_in(False) == Invalid.FAIL:
         bad = run.value(f"SELECT min(bad) FROM {rows}")
@@ -38,26 +41,29 @@ def events_of(node: Source, run: Run, query: str) -> str:
 
 
 def keyed(node: Source, run: Run, rows: str) -> str:
-    """Rows with what their payload is matched, grouped and ordered by."""
+    """Return the table of rows with the key columns of their payload."""
     own = own_keys(node.schema)
     return run.table(f"SELECT {listed('*', *own)} FROM {rows}") if own else rows
 
 
 def representatives(node: Source) -> list[str]:
-    """Of rows grouped by their keys the payload."""
+    """Return the payload columns of rows that are grouped by their key columns."""
     return [f"any_value({c}) AS {c}" for c in payload(node.schema) if c not in keys(node.schema)]
 
 
 def once(node: Source, run: Run, rows: str) -> str:
-    """With ids: of the rows of one id and start, equal ones being one row, only the least by end, then payload, is one."""
+    """Return rows deduplicated by id and start: the row least by (end, payload) stays, equal rows go, others are invalid.
+
+    A source without ids keeps all rows.
+    """
     if not node.ids:
         return rows
     names = keys(node.schema)
-    whose = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.ids]
+    ids = [c for c, f in zip(names, node.payload, strict=True) if f.name in node.ids]
     order = listed("re", *(f"{c} NULLS FIRST" for c in names))
     columns = listed("le", "re", *names)
     return events_of(node, run, f"""
-        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed("le", *whose)} ORDER BY {order}) > 1
+        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed("le", *ids)} ORDER BY {order}) > 1
             THEN 'two rows of one id and start that differ' END AS bad
         FROM (SELECT {listed(columns, *representatives(node))}
             FROM {keyed(node, run, rows)} GROUP BY {columns})""")  # fmt: skip

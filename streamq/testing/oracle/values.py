@@ -1,6 +1,6 @@
-"""Values inside DuckDB and outside: their types, constants in SQL, columns on their way in and out.
+"""Conversion of values to and from DuckDB: types, constants in SQL, and columns.
 
-Inside, a timestamp is a naive one in UTC, and an interval of time its microseconds.
+In DuckDB a timestamp is naive and in UTC, and a day-time interval is a number of microseconds.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TYPES: Mapping[type[t.DataType], str] = {
 
 
 def sql_type(kind: t.DataType) -> str:
-    """DuckDB's name for a Spark type; raises PlanError for one that it does not have."""
+    """Return DuckDB's name for a Spark type; raise PlanError if there is none."""
     match kind:
         case t.DecimalType():
             return f"DECIMAL({kind.precision}, {kind.scale})"
@@ -52,12 +52,12 @@ def sql_type(kind: t.DataType) -> str:
 
 
 def quoted(name: str) -> str:
-    """A name as DuckDB takes it."""
+    """Return a name, quoted for DuckDB."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(value: Any) -> str:
-    """A Python value in SQL, of the type that Spark gives it."""
+    """Return a Python value in SQL, with the type that Spark gives it; raise PlanError for other values."""
     match value:
         case None:
             return "NULL"
@@ -87,7 +87,7 @@ def literal(value: Any) -> str:
 
 
 def _inside(kind: t.DataType) -> pa.DataType:
-    """Arrow's type of what DuckDB holds."""
+    """Return the Arrow type of a column as DuckDB holds it."""
     match kind:
         case t.TimestampType():
             return pa.timestamp("us")
@@ -105,7 +105,7 @@ def _inside(kind: t.DataType) -> pa.DataType:
 
 
 def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Instants of any kind as ticks."""
+    """Convert timestamps, dates or integers to ticks."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())
@@ -115,14 +115,14 @@ def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
 
 
 def to_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
-    """A column as DuckDB is to hold it."""
+    """Convert a column to the form that DuckDB holds."""
     if isinstance(kind, t.TimestampType):
         column = ticks(column)
     return column.cast(_inside(kind))
 
 
 def from_duckdb(column: pa.Array | pa.ChunkedArray, kind: t.DataType) -> pa.Array | pa.ChunkedArray:
-    """A column of DuckDB's in the one Arrow type of its Spark type."""
+    """Convert a column from DuckDB to the Arrow type of its Spark type."""
     if isinstance(kind, t.NullType):
         return pa.nulls(len(column))
     return column.cast(arrow_type(kind))

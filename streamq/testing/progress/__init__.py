@@ -1,6 +1,6 @@
-"""Progress policies as tests know them: a room each, which says once more what CTIs they make, and how they are written.
+"""The progress policies for tests, a room each: a second definition of their CTIs, and their text in a program.
 
-The rooms need no list: each module of this package is imported with it, and registers what it says of its policy.
+There is no list of rooms: importing the package imports each of its modules, which register their rooms.
 """
 
 from __future__ import annotations

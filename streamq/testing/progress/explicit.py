@@ -1,4 +1,4 @@
-"""CTIs that a source sends as items."""
+"""The policy of a source whose CTIs are among its items."""
 
 from __future__ import annotations
 

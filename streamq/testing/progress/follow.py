@@ -1,4 +1,4 @@
-"""The CTIs of another source."""
+"""The policy of a source that has the CTIs of another source."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamq.testing.progress.room import ProgressRoom
 
 
 class FollowRoom(ProgressRoom[LeaderCtis]):
-    """The room of :class:`LeaderCtis`: the follower's own CTIs say how far it has come, and no more."""
+    """The room of :class:`LeaderCtis`. A follower's own CTIs are its reach, but do not move its progress."""
 
     policy = LeaderCtis
 

@@ -1,4 +1,4 @@
-"""CTIs made of the greatest start."""
+"""The policy of a source whose CTIs are generated from the greatest start."""
 
 from __future__ import annotations
 

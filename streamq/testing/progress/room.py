@@ -1,4 +1,4 @@
-"""The room of a progress policy: the CTIs that it makes, by its definition, and its text; and which room a policy has."""
+"""The base class of the rooms of progress policies: their CTIs by definition, and their text; and the look-up of rooms."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ MINUTE = 60_000_000
 
 
 class ProgressRoom(ABC, Generic[P]):
-    """One progress policy, from docs/concepts.md; a subclass is registered by being there."""
+    """The definition of a progress policy, after docs/concepts.md. Defining a subclass registers it."""
 
     policy: ClassVar[type[ProgressPolicy]]
 
     def leader(self, policy: P) -> str | None:
-        """Return the source whose progress one with the policy has instead of its own; None: its own."""
+        """Return the name of the source that makes progress for one with this policy; None if it makes its own."""
         return None
 
     @abstractmethod
     def cti(self, policy: P, start: int | None, cti: int | None) -> int | None:
-        """Return the CTI made of the greatest start and the greatest CTI so far, each None if there was none."""
+        """Return the CTI that follows from the greatest start and the greatest CTI so far, each None if there was none."""
 
     def cti_after(self, policy: P, micro_batches: Sequence[Sequence[Item]]) -> int | None:
         """Return the CTI that a source makes of what it has brought so far, items that are events or CTIs.
@@ -47,7 +47,7 @@ class ProgressRoom(ABC, Generic[P]):
 
     @abstractmethod
     def written(self, policy: P, axis: str) -> str:
-        """Return what a user writes for it. Raises Unwritable where that needs more than the policy."""
+        """Return the policy as Python text; raise Unwritable if that needs more than the policy."""
 
 
 @cache
@@ -62,7 +62,7 @@ def room_of(source: Source) -> ProgressRoom[Any]:
 
 
 def leader_of(source: Source) -> str | None:
-    """Return the source whose progress another one has; None: it has its own."""
+    """Return the name of the source whose progress a source has; None if it has its own."""
     return room_of(source).leader(source.policy.progress)
 
 

@@ -1,6 +1,6 @@
-"""The kinds of sources as tests know them: a room each, with rows, events for the oracle, a model of what is late, and draws.
+"""The kinds of sources for tests, a room each: its rows, the oracle's definition, the model of late items, and generators.
 
-The rooms need no list: each module of this package is imported with it, and registers what it says of its kind.
+There is no list of rooms: importing the package imports each of its modules, which register their rooms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Sources of edges."""
+"""The room of sources of edges."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 
 @defines(Edges)
 def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
-    """A start lives until the first later instant at which its key has an edge.
+    """Make an event of each start edge; it ends at the first later instant at which its key has an edge.
 
-    An end closes if the last earlier instant at which its key has an edge has a start; the ends of an instant come
-    before its starts. Equal edges are one, delivered several times; of several starts, or ends, of one key and instant
-    that differ only the least by payload is one.
+    An end edge is an event's end if the last earlier instant at which its key has an edge has a start; ends come before starts of
+    the same instant. Equal edges count once. Of different starts, or ends, of one key and instant only the least by payload is
+    valid.
     """
     time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
@@ -97,8 +97,8 @@ class EdgesRoom(SourceRoom[Edges]):
     def unmatched(self, source: Edges, events: Sequence[Item]) -> int:
         chains: dict[Any, set[tuple[int, str]]] = {}
         for item in events:
-            whose = tuple(comparable(item.payload[name]) for name in source.key)
-            chains.setdefault(whose, set()).add((closed(item.start), item.kind))
+            key = tuple(comparable(item.payload[name]) for name in source.key)
+            chains.setdefault(key, set()).add((closed(item.start), item.kind))
         count = 0
         for chain in chains.values():
             for at in {at for at, kind in chain if kind == CLOSE}:
@@ -107,7 +107,7 @@ class EdgesRoom(SourceRoom[Edges]):
         return count
 
     def is_plain(self, source: Edges, events: Sequence[Item]) -> bool:
-        """No two edges of one kind and key have the same time."""
+        """True if no two edges of one kind and key have the same time."""
         edges = [(tuple(comparable(i.payload[n]) for n in source.key), i.start, i.kind) for i in events]
         return len(set(edges)) == len(edges)
 
@@ -120,12 +120,12 @@ class EdgesRoom(SourceRoom[Edges]):
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Edges:
         columns = (Field("t", time), Field("edge", t.StringType()), *fields)
-        whose = draw(st.sampled_from(["start", "end"]))
+        payload_from = draw(st.sampled_from(["start", "end"]))
         key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
-        return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=whose)
+        return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=payload_from)
 
     def arriving(self, draw: Draw, source: Edges, how: Arriving) -> list[Item]:
-        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
         from streamq.testing import events
 
         items: list[Item] = draw(events.edges(how.payloads, source.key, how.intent, how.scale))
@@ -149,7 +149,7 @@ class EdgesRoom(SourceRoom[Edges]):
 
 
 def _mark(value: Expr) -> Any:
-    """The literal that marks an edge."""
+    """Return the literal that marks an edge; raise PlanError for other expressions."""
     if not isinstance(value, Lit):
-        raise PlanError(sentence("testing", "an edge that is no literal", f"found {value!r}"))
+        raise PlanError(sentence("testing", "an edge that is not a literal", f"found {value!r}"))
     return value.value

@@ -1,4 +1,4 @@
-"""The model of a source of edges: chains of starts and ends by key, and the events that they make."""
+"""The model of a source of edges: chains of start and end edges by key, and the events that they form."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from streamq.time import INFINITY
 
 @dataclass
 class _Edge:
-    """An edge: its ``time``, and the instant ``since`` which it has effect, later if it came late and was adjusted.
+    """An edge: its ``time``, and the instant ``since`` which it takes effect, which is later if it was late and adjusted.
 
-    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end whose time c has passed;
-    ``is_none``: it had no start when c passed it, and is forgotten.
+    ``opens``: it is a start; ``gone``: it was dropped; ``passed``: it is an end, and c has passed its time;
+    ``is_none``: c passed it before its start came, so it is forgotten.
     """
 
     time: int
@@ -40,13 +40,14 @@ class _Edge:
 
 
 class EdgesModel(SourceModel[Edges]):
-    """Starts and ends, in a chain for each key: an event lasts until the first instant at which a later edge has effect."""
+    """Start and end edges, a chain for each key: an event lasts until the first instant at which a later edge takes effect."""
 
     def __init__(self, source: Edges):
         super().__init__(source)
         self.chains: dict[Any, list[_Edge]] = {}
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
+        """Add edges to the chains of their keys, and count late ones as adjusted if they change the events, else as dropped."""
         late: list[tuple[list[_Edge], _Edge]] = []
         for item in items:
             key = tuple(comparable(item.payload[name]) for name in self.source.key)
@@ -61,12 +62,13 @@ class EdgesModel(SourceModel[Edges]):
         for chain, edge in late:
             lifetimes = _lifetimes(chain)
             changes = self._events(chain) != self._events([e for e in chain if e is not edge])
-            # an event that it opens, or the payload that it brings to one, may be equal to what was there
+            # it also counts as adjusted if the event that it opens, or its payload, equals the one before
             changes |= any(edge is opened for _, _, opened, _ in lifetimes)
             changes |= self._brings_payload and any(edge is by for *_, by in lifetimes) and not edge.opens
             self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item, at.c)
 
     def _pass(self, at: Reach) -> None:
+        """Count the ends, among those that c has now passed, that close no event: as dropped or as invalid."""
         for chain in self.chains.values():
             over = [e for e in chain if e.time < at.c and e.since == e.time and not e.opens and not e.passed]
             lost = [edge for edge, gone in zip(chain, _orphaned(chain), strict=True) if gone]
@@ -75,17 +77,17 @@ class EdgesModel(SourceModel[Edges]):
             ends = [by for *_, by in _lifetimes(chain)]
             for edge in over:
                 edge.passed = True
-                # what it would end was dropped, or had ended before it could have effect
+                # its event was dropped, or ended before this edge took effect
                 is_idle = any(edge is other for other in closing) and not any(edge is by for by in ends)
                 if is_idle or any(edge is other for other in lost):
                     self._count(CountReason.DROPPED, edge.item)
                 elif not any(edge is other for other in closing):
-                    # its start can still come by the source's own word: it is late by the level
+                    # by the source's own CTI its start may still come, so the level of consistency made it late
                     level = edge.time >= at.promised
                     self.admitted.late += level
                     self._count(CountReason.DROPPED if level else CountReason.INVALID, edge.item)
                     edge.is_none = not level and not late_room_of(self.source).adjusts
-            # where late edges are dropped, an end without a start is forgotten: it takes no late start from a later end
+            # if late edges are dropped, an end without a start is forgotten, so that a later end can close a late start
             chain[:] = [edge for edge in chain if not edge.is_none]
 
     def end(self) -> Admitted:
@@ -96,11 +98,11 @@ class EdgesModel(SourceModel[Edges]):
 
     @property
     def _brings_payload(self) -> bool:
-        """Whether the end of an event brings its payload."""
+        """True if an event has the payload of its end edge."""
         return self.source.payload_from == "end"
 
     def _events(self, chain: Sequence[_Edge]) -> list[Item]:
-        """The events of a chain; a closed event has the payload of its start or of its end, as ``payload_from`` says."""
+        """Return the events of a chain; a closed event has the payload of its start or its end, as ``payload_from`` says."""
         events = []
         for start, end, opened, by in _lifetimes(chain):
             closes = self._brings_payload and by is not None and not by.opens
@@ -110,24 +112,24 @@ class EdgesModel(SourceModel[Edges]):
 
 
 def _orphaned(chain: Sequence[_Edge]) -> list[bool]:
-    """For each edge of a chain, whether it is the end of a start that was dropped, so that it is dropped, too."""
+    """Return a mask of the edges of a chain that are dropped because they end an event whose start was dropped."""
     return [
         not edge.opens and not edge.gone and i > 0 and _takes_along(chain[i - 1], edge) for i, edge in enumerate(chain)
     ]
 
 
 def _takes_along(start: _Edge, end: _Edge) -> bool:
-    """Whether a start was dropped, and the edge after it with it, as it does not have effect before the start would."""
+    """True if a start was dropped and the end after it with it, because the end takes effect no earlier than the start would."""
     return start.opens and start.gone and end.since >= start.since
 
 
 def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
-    """The edges of a chain that have effect: those that were not dropped."""
+    """Return the edges of a chain that take effect: those that were not dropped."""
     return [edge for edge, lost in zip(chain, _orphaned(chain), strict=True) if not (edge.gone or lost)]
 
 
 def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
-    """For each event of a chain its start, its end, the edge that opens it, and the edge that closes it (None: it is open)."""
+    """Return, for each event of a chain, its start, end, opening edge, and closing edge (None: it is open)."""
     acting = _acting(chain)
     lifetimes = []
     for i, edge in enumerate(acting):

@@ -14,7 +14,7 @@ from streamq.testing.sources.model import Reach, SourceModel
 
 
 class InsertOnlyModel(SourceModel[Source]):
-    """Points and intervals. With ids, a repeated row is a duplicate, and one that differs from the first of its id is invalid."""
+    """Points and intervals. With ids, an equal row of an id is a duplicate, a row that differs from the id's first is invalid."""
 
     def __init__(self, source: Source):
         super().__init__(source)
@@ -22,14 +22,15 @@ class InsertOnlyModel(SourceModel[Source]):
         self.seen: set[Any] = set()
 
     def _pass(self, at: Reach) -> None:
-        """No item waits for another."""
+        """Do nothing, as no item waits for another."""
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
+        """Count invalid rows and duplicates, admit rows that are on time, and adjust or drop late ones."""
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():
             by_name.setdefault(self._name(item), []).append(item)
-        for name, some in by_name.items():
-            self.standing.setdefault(name, self._whole(_least(some)))
+        for name, rows in by_name.items():
+            self.standing.setdefault(name, self._whole(_least(rows)))
         for item in items:
             start, end, whole = start_of(item), closed(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
@@ -61,7 +62,7 @@ class InsertOnlyModel(SourceModel[Source]):
 
 
 def _least(rows: Sequence[Item]) -> Item:
-    """Of rows of one id and start in one micro-batch, the one that counts as the first: the least by end, then by payload."""
+    """Return the row, among rows of one id and start in one micro-batch, that is valid: the least by end, then by payload."""
     first, *_ = rows
     differ = [n for n in first.payload if any(comparable(r.payload[n]) != comparable(first.payload[n]) for r in rows)]
     return min(rows, key=lambda row: (closed(row.end), *(row.payload[n] for n in differ)))

@@ -1,4 +1,4 @@
-"""Sources of intervals."""
+"""The room of sources of intervals."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @defines(Intervals)
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
-    """``[start, end)`` with ``start < end``; a NULL end is infinity."""
+    """Make an event ``[start, end)`` of each row with ``start < end``; a NULL end is infinity."""
     start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
     rows = events_of(node, run, f"""
         SELECT {listed(f"{start} AS le", f"{end} AS re", *payload_of(node))},
@@ -59,7 +59,7 @@ class IntervalsRoom(SourceRoom[Intervals]):
         return Intervals(name, columns, "start", "end", ids=tuple(f.name for f in ids))
 
     def arriving(self, draw: Draw, source: Intervals, how: Arriving) -> list[Item]:
-        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
         from streamq.testing import events
 
         items: list[Item] = draw(events.intervals(how.payloads, how.intent, how.scale, how.id, how.number))

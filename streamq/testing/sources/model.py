@@ -1,4 +1,4 @@
-"""The model of one source: what it admits of the items of each micro-batch, and what it counts the others as."""
+"""The model of one source: which items of each micro-batch it admits, and how it counts the others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ S = TypeVar("S", bound=Source)
 
 @dataclass(frozen=True)
 class Reach:
-    """The position of a source: the CTI it ``promised`` itself, its CTI ``c`` at the level of consistency, its watermark."""
+    """The progress of a source: its own CTI ``promised``, its CTI ``c`` at the level of consistency, and its watermark ``w``."""
 
     c: int = MINUS_INFINITY
     promised: int = MINUS_INFINITY
@@ -41,43 +41,44 @@ class SetAside:
 
 @dataclass
 class Admitted:
-    """What one source admits of a case."""
+    """The items of a case that one source admits, and the counts of the others."""
 
     events: list[Item] = field(default_factory=list)
-    """The events that the query sees, as intervals."""
+    """The events that the query reads, as intervals."""
 
     counts: Counter[str] = field(default_factory=Counter)
-    """How many items were dropped, adjusted, invalid and duplicates."""
+    """The numbers of dropped, adjusted, invalid and duplicate items."""
 
     set_aside: list[SetAside] = field(default_factory=list)
-    """These items: the rows of the late output."""
+    """The counted items, each with its count: the rows of the late output."""
 
     late: int = 0
+    """The number of late items."""
 
     sure_duplicates: int = 0
-    """How many duplicates must count as duplicates: those of events that have not ended before c. Others may count as late."""
+    """The number of duplicates of events that have not ended before c; duplicates of other events may count as late instead."""
 
     contradicted: bool = False
-    """Whether two rows of one id and start differed."""
+    """True if two rows of one id and start differed."""
 
     come: int = MINUS_INFINITY
-    """The greatest start or CTI among its rows."""
+    """The greatest start or CTI among the source's rows."""
 
     refused: bool = False
-    """Whether an item was late under ``late="fail"``, so that the query raises."""
+    """True if an item was late under ``late="fail"``, so that the query fails."""
 
     filtered: bool = False
-    """Whether a filter may run before rows are judged, so that late rows that it drops are not counted."""
+    """True if a filter may run before rows are judged, so that late rows that it drops are not counted."""
 
 
 class SourceModel(ABC, Generic[S]):
-    """The model of one source: call ``take`` with each micro-batch, in order, then ``end`` for what it admits."""
+    """The model of one source: call ``take`` with each micro-batch in order, then ``end``, which returns the result."""
 
     def __init__(self, source: S):
         self.source, self.admitted = source, Admitted()
 
     def take(self, items: Sequence[Item], at: Reach) -> None:
-        """Process a micro-batch; ``at`` is how far the source had come before it."""
+        """Process a micro-batch; ``at`` is the source's progress before it."""
         self._pass(at)
         events = [item for item in items if is_event(item)]
         for item in items:
@@ -92,7 +93,7 @@ class SourceModel(ABC, Generic[S]):
 
     @abstractmethod
     def _pass(self, at: Reach) -> None:
-        """Decide on items that wait for one (a retraction for its event, an end for its start) that now cannot come in time."""
+        """Decide on items whose awaited item (a retraction's event, an end's start) can no longer come in time."""
 
     @abstractmethod
     def _take(self, items: Sequence[Item], at: Reach) -> None:
@@ -106,7 +107,7 @@ class SourceModel(ABC, Generic[S]):
         self.admitted.set_aside.append(SetAside(reason, item, late_by, forgotten_by))
 
     def _acts(self, sync: int, at: Reach) -> bool:
-        """Whether an item takes effect, if only from c on: it is in time by the CTI promised, or the policy is to adjust it."""
+        """True if an item takes effect, at least from c on: it is on time by the source's own CTI, or the policy adjusts it."""
         room = late_room_of(self.source)
         if sync < at.promised:
             self.admitted.refused |= room.fails

@@ -1,4 +1,4 @@
-"""Physical sources: inserts, retractions and CTIs."""
+"""The room of physical sources: inserts, retractions and CTIs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 
 @defines(Physical)
 def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
-    """Each insert counts one lifetime, each retraction one of the new lifetime less one of that it names.
+    """Count lifetimes: an insert adds one, a retraction adds one of the new lifetime and subtracts one of the lifetime it names.
 
-    With ids a retraction names its event by id and end, and start and payload are the insert's; without, by start, end and
-    payload. An id names one event: equal inserts of it are one, and of those that differ the least by start, end, payload.
-    Where an end of it would count less than none, equal retractions of it are one as well. A lifetime that counts less
-    than none is an error of the source; under ``invalid="drop"`` those retractions that arrived last go, with what
-    follows from them. Empty lifetimes and CTIs are gone.
+    With ids, a retraction names its event by id and end, and start and payload are the insert's; without ids, by start, end and
+    payload. An id names one event: equal inserts of an id count once, and of different ones only the least by start, end,
+    payload is valid. If some end of an event would have a negative count, equal retractions of it count once as well. A
+    negative count is an error of the source; under ``invalid="drop"`` the retractions that arrived last are dropped, with those
+    that depend on them. Empty lifetimes and CTIs are dropped.
     """
     kind, start = f"lower({column(node, node.kind)})", column(node, node.start)
     end, new_end = (f"coalesce({column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
@@ -54,7 +54,7 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     whose = [c for c, f in zip(names, node.payload, strict=True) if f.name == node.id] if node.id else names
     rows = keyed(node, run, rows)
     if node.id:
-        rows = _of_one_event(node, run, rows, whose)
+        rows = _one_event_per_id(node, run, rows, whose)
     values = [] if node.id else representatives(node)
 
     def counted(rows: str) -> str:
@@ -82,8 +82,8 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
         FROM {living} a JOIN {rows} b ON {same(whose)} AND b.inserts WHERE a.le < a.re"""
 
 
-def _of_one_event(node: Physical, run: Run, rows: str, whose: list[str]) -> str:
-    """The rows of ids that each name one event: repetitions are gone, and a retraction has the start of its insert."""
+def _one_event_per_id(node: Physical, run: Run, rows: str, whose: list[str]) -> str:
+    """Return rows in which each id names one event: without repetitions, and with the insert's start in retractions."""
     names = keys(node.schema)
     values = [c for c in payload(node.schema) if c not in names]
     columns = listed("inserts", "le", "re", "new_re", *names, *values)
@@ -133,16 +133,16 @@ class PhysicalRoom(SourceRoom[Physical]):
         return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
 
     def repeated(self, source: Physical, events: Sequence[Item]) -> int:
-        """Count retractions where an event would have left an end more often than it had reached it."""
+        """Count repeated inserts and, of events that would leave an end more often than they reach it, repeated retractions."""
         if source.id is None:
             return 0
         repetitions = 0
-        of_id: dict[Any, list[Item]] = {}
+        by_id: dict[Any, list[Item]] = {}
         for item in events:
             if item.kind != CTI:
-                of_id.setdefault(comparable(item.payload[source.id]), []).append(item)
-        for mine in of_id.values():
-            inserts, moves = ([i for i in mine if i.kind == kind] for kind in (INSERT, RETRACT))
+                by_id.setdefault(comparable(item.payload[source.id]), []).append(item)
+        for items in by_id.values():
+            inserts, moves = ([i for i in items if i.kind == kind] for kind in (INSERT, RETRACT))
             totals = Counter(i.new_end for i in moves)
             totals.subtract(i.end for i in moves)
             totals.update(i.end for i in inserts[:1])
@@ -151,13 +151,13 @@ class PhysicalRoom(SourceRoom[Physical]):
         return repetitions
 
     def unmatched(self, source: Physical, events: Sequence[Item]) -> int:
-        """Count retractions of an end that nothing ever had."""
+        """Count retractions of an end that their event never had."""
         names = [(i.payload[source.id] if source.id else (i.start, comparable_payload(i)), i) for i in events]
         ends = {(comparable(n), closed(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
         return sum(i.kind == RETRACT and (comparable(n), closed(i.end)) not in ends for n, i in names)
 
     def is_plain(self, source: Physical, events: Sequence[Item]) -> bool:
-        """Inserts come before the retractions that name them, and no two events of one start agree in all columns."""
+        """True if inserts come before their retractions, and no two events of one start are equal in all columns."""
         model = PhysicalModel(source)
         inserts = [model.name(item) for item in events if item.kind == INSERT]
         ends: dict[Any, int] = {}
@@ -190,7 +190,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return Physical(name, columns, kind="kind", start="start", end="end", new_end="new_end", id=id)
 
     def arriving(self, draw: Draw, source: Physical, how: Arriving) -> list[Item]:
-        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
         from streamq.testing import events
 
         physical = events.physical(
@@ -214,7 +214,7 @@ class PhysicalRoom(SourceRoom[Physical]):
                 [
                     Item(INSERT, start, start - short, payload=payload),
                     Item(INSERT, None, start, payload=payload),
-                    # the end that it names nothing has, and a tick beside what could
+                    # no event has this end
                     Item(RETRACT, start, end, end - 2 * scale.step, payload),
                     Item(RETRACT, start, end, start - scale.step, payload),
                 ]

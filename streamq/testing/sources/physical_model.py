@@ -1,4 +1,4 @@
-"""The model of a source of inserts and retractions: events with the pieces of them that the query sees."""
+"""The model of a source of inserts and retractions: events, and the pieces of them that the query reads."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from streamq.time import INFINITY
 
 @dataclass
 class _Event:
-    """An event of a physical stream: its end as the source sees it, and the pieces of it that the query sees.
+    """An event of a physical stream: its end in the source, and the pieces of it that the query reads.
 
-    A retraction moves the end of the last piece; ``gone``: the event was dropped, and so are all further retractions of it.
+    A retraction moves the end of the last piece. ``gone``: the event was dropped, and so will be further retractions of it.
     """
 
     start: int
@@ -30,7 +30,7 @@ class _Event:
 
 
 class PhysicalModel(SourceModel[Physical]):
-    """Inserts and retractions; a micro-batch is a bag, in which inserts come first."""
+    """Inserts and retractions; a micro-batch is a bag in which inserts count before retractions."""
 
     def __init__(self, source: Physical):
         super().__init__(source)
@@ -38,7 +38,7 @@ class PhysicalModel(SourceModel[Physical]):
         self.waiting: list[tuple[Item, bool]] = []
 
     def name(self, item: Item) -> Any:
-        """The key by which a retraction is matched with its event: the id, or else the start and the payload."""
+        """Return the key by which a retraction is matched with its event: the id or, without ids, the start and the payload."""
         return comparable(item.payload[self.source.id]) if self.source.id else (item.start, comparable_payload(item))
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
@@ -50,6 +50,7 @@ class PhysicalModel(SourceModel[Physical]):
                 self._retract(item, at)
 
     def _insert(self, item: Item, at: Reach) -> None:
+        """Add an event; a late one is dropped, or adjusted to start at c."""
         start, end = start_of(item), closed(item.end)
         event = _Event(start, end, item.payload, [(start, end)])
         self.live[self.name(item)] = event
@@ -64,6 +65,7 @@ class PhysicalModel(SourceModel[Physical]):
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def _retract(self, item: Item, at: Reach) -> None:
+        """Move the end of the named event, or wait for it; a late retraction is dropped, or takes effect from c on."""
         event = self.live.get(self.name(item))
         end, new_end = closed(item.end), closed(item.new_end)
         if event is None or event.end != end:
@@ -76,7 +78,7 @@ class PhysicalModel(SourceModel[Physical]):
             self._count(CountReason.DROPPED, item, at.c)
             return
         if late and not self._acts(item.sync, at):
-            # past its end it goes on as an event of its own from c on: that is dropped, with all that follows
+            # the part from c on would be an event of its own, which is dropped, so later retractions of it are too
             event.gone = end < at.c <= new_end
             self._count(CountReason.DROPPED, item, at.c)
             return
@@ -84,7 +86,7 @@ class PhysicalModel(SourceModel[Physical]):
         if late:
             new_end = max(new_end, at.c)
         if own_end <= at.c and min(end, own_end) < at.c:
-            # what ended before c is settled: only what is added from c on is seen, and that is what later ones move
+            # a piece that ended before c is settled; the part from c on is a new piece, which later retractions move
             event.pieces.append((at.c, new_end))
             if late and new_end == at.c:
                 self._count(CountReason.DROPPED, item, at.c)
@@ -95,7 +97,7 @@ class PhysicalModel(SourceModel[Physical]):
             self._count(CountReason.ADJUSTED, item, at.c)
 
     def _wait(self, item: Item, at: Reach) -> None:
-        """Keep a retraction whose event has not come, to wait for it; if c shows that the event has ended, decide at once."""
+        """Keep a retraction whose event has not come; decide at once if c has passed the end that it names."""
         late = item.sync < at.c
         self.admitted.late += late
         acts = not late or self._acts(item.sync, at)
@@ -111,14 +113,14 @@ class PhysicalModel(SourceModel[Physical]):
         self.waiting = [pair for pair in self.waiting if pair not in over]
         for item, late in over:
             if closed(item.end) >= at.promised < INFINITY:
-                # the source could still have sent its event in time
+                # by the source's own CTI the event could still have come in time
                 self.admitted.late += 1
                 self._begin(item, at)
             else:
                 self._count(*(CountReason.DROPPED, item, at.c) if late else (CountReason.INVALID, item))
 
     def _begin(self, item: Item, at: Reach) -> None:
-        """Admit the part from c on of an event that is known only by a retraction, because its insert did not come in time."""
+        """Admit the part from c on of an event whose insert did not come in time, so that only its retraction is known."""
         start, end = start_of(item), closed(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)

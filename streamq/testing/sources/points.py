@@ -1,4 +1,4 @@
-"""Sources of points."""
+"""The room of sources of points."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 @defines(Points)
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
-    """``[t, t + 1)``."""
+    """Make an event ``[t, t + 1)`` of each row."""
     time = column(node, node.time)
     rows = events_of(node, run, f"""
         SELECT {listed(f"{time} AS le", f"CASE WHEN {time} < {INFINITY} THEN {time} + 1 END AS re", *payload_of(node))},
@@ -60,7 +60,7 @@ class PointsRoom(SourceRoom[Points]):
         return Points(name, (Field("t", time), *fields, *ids), "t", ids=tuple(f.name for f in ids))
 
     def arriving(self, draw: Draw, source: Points, how: Arriving) -> list[Item]:
-        # here, for the shapes are drawn at a scale, which asks rooms that define SQL for the oracle, as this one does
+        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
         from streamq.testing import events
 
         items: list[Item] = draw(events.points(how.payloads, how.intent, how.scale, how.id, how.number))

@@ -1,4 +1,4 @@
-"""The room of a kind of sources: rows, events for the oracle, a model, draws, text; and which room a source has."""
+"""The base class of the rooms of sources: rows, queries for the oracle, model, generators and text; and the look-up of rooms."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 @dataclass(frozen=True)
 class Arriving:
-    """The draws of what arrives at a source: payloads, an intent at a scale, and how ids are made of numbers.
+    """The parameters for drawing the items of a source: payloads, an intent, a scale, and the function from a number to an id.
 
-    ``id`` is the column of ids, if there is one; ``explicit``: CTIs come as items; ``causal`` as in
+    ``id`` is the column of ids, if there is one; ``explicit``: CTIs are among the items; ``causal`` as in
     :func:`streamq.testing.events.physical`.
     """
 
@@ -49,33 +49,33 @@ class Arriving:
 
 
 class SourceRoom(ABC, Generic[S]):
-    """One kind of sources; a subclass is registered by being there. It defines its events for the oracle by ``@defines``."""
+    """One kind of sources. Defining a subclass registers it; its module registers the oracle's definition by ``@defines``."""
 
     kind: ClassVar[type[Source]]
 
     simplicity: ClassVar[int]
-    """Its place among all kinds: what fails shrinks towards those with lesser ones."""
+    """The kind's rank: failing cases shrink towards kinds of lower rank."""
 
     shapes: ClassVar[tuple[str, ...]]
-    """The shapes of streams that are drawn of it; one with ids ends with "_ids"."""
+    """The shapes of streams that are drawn from this kind; the name of a shape with ids ends with "_ids"."""
 
     shapes_on_request: ClassVar[tuple[str, ...]] = ()
-    """Those that are drawn only where they are asked for."""
+    """Further shapes that are drawn on request only."""
 
     items: ClassVar[tuple[str, ...]] = (INSERT,)
     """The kinds of items that may arrive."""
 
     model: ClassVar[type[SourceModel[Any]]]
-    """The model of what it admits."""
+    """The model of late items for this kind."""
 
     usual_progress: ClassVar[ProgressPolicy] = GeneratedCtis()
-    """Its progress unless the user says it."""
+    """The default progress policy."""
 
     goes_by_key: ClassVar[bool] = False
-    """True if its first column of payload is a key by which items belong together."""
+    """True if the first payload column is a key that relates items to each other."""
 
     late_by_start: ClassVar[bool] = True
-    """True if items are late by their instants alone, so that they have to come out of order."""
+    """True if items must come out of order of their starts to be late."""
 
     # rows
 
@@ -85,70 +85,70 @@ class SourceRoom(ABC, Generic[S]):
 
     @abstractmethod
     def row(self, source: S, item: Item) -> dict[str, Any]:
-        """Return the columns beside the payload of an item, as a row has them; times are ticks."""
+        """Return the columns of an item's row that are not payload; times are ticks."""
 
     def late_row(self, source: S, item: Item) -> dict[str, Any]:
         """Return the kind, the start and the ends that the late output has for an item; times are ticks."""
         return {"kind": None, "start": item.start, "end": item.end, "new_end": None}
 
     def repeated(self, source: S, events: Sequence[Item]) -> int:
-        """Return how many items of a legal arrival sequence repeat others, where the source can tell."""
+        """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
         return len(events) - distinct(events) if source.ids else 0
 
     def unmatched(self, source: S, events: Sequence[Item]) -> int:
-        """Return how many items, on time and valid by themselves, are no events, for they speak of what never was."""
+        """Return the number of items, valid by themselves, that refer to an item that does not exist."""
         return contradictions(source, events)
 
     def is_plain(self, source: S, events: Sequence[Item]) -> bool:
-        """Return True if the model holds for these items."""
+        """True if the model covers these items."""
         return True
 
     # the oracle
 
     @abstractmethod
     def starts(self, source: S, run: Run) -> str:
-        """Return a query for the instants ``t`` of its rows that start an event."""
+        """Return a query for the starts ``t`` of the rows that start an event."""
 
     def ctis(self, source: S, run: Run) -> str | None:
-        """Return a query for the CTIs ``t`` among its rows; None if none of them is one."""
+        """Return a query for the CTIs ``t`` among the rows; None for a kind without them."""
         return None
 
     # draws
 
     @abstractmethod
     def drawn(self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]) -> S:
-        """Return a source with times of a type and a payload of ``fields`` and ``ids``."""
+        """Draw a source whose times have the type ``time`` and whose payload is ``fields`` and ``ids``."""
 
     @abstractmethod
     def arriving(self, draw: Draw, source: S, how: Arriving) -> list[Item]:
-        """Return what arrives at a source, in order, all of it legal."""
+        """Draw the items of a source, in order of arrival, all of them legal."""
 
     @abstractmethod
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
-        """Return an item that is no event; ``start`` is that of another item, or near."""
+        """Draw an item that is not an event; ``start`` is that of another item, or near one."""
 
     # text
 
     @abstractmethod
     def written(self, source: S) -> tuple[str, list[str]]:
-        """Return the verb that makes it, and its arguments as text: columns, ids and keys."""
+        """Return the verb that makes the source, and the verb's arguments as text: columns, ids and keys."""
 
 
 @cache
 def rooms() -> dict[type[Source], SourceRoom[Any]]:
-    """Return the rooms by kind, simple ones first."""
+    """Return the rooms by kind, in order of simplicity."""
     return {room.kind: room() for room in sorted(SourceRoom.__subclasses__(), key=lambda room: room.simplicity)}
 
 
 def room_of(source: Source) -> SourceRoom[Any]:
-    """Return the room of a source."""
+    """Return the room of a source; raise PlanError if there is none."""
     if type(source) not in rooms():
         raise PlanError(sentence("testing", f"no room for a source {type(source).__name__}"))
     return rooms()[type(source)]
 
 
 def room_of_shape(shape: str) -> SourceRoom[Any]:
-    """Return the room of which streams of a shape are drawn."""
+    """Return the room from which streams of a shape are drawn."""
     return next(room for room in rooms().values() if shape in (*room.shapes, *room.shapes_on_request))
 
 
@@ -158,24 +158,27 @@ def row(source: Source, item: Item) -> dict[str, Any]:
 
 
 def table(source: Source, items: Sequence[Item]) -> pa.Table:
-    """Return items as the Arrow table of their source, its columns of their declared types."""
+    """Return items as an Arrow table with the columns and types of their source."""
     return table_of(source, [row(source, item) for item in items])
 
 
 def repeated(source: Source, items: Sequence[Item]) -> int:
-    """Return how many items of a legal arrival sequence repeat others, where the source can tell."""
+    """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
     return room_of(source).repeated(source, [item for item in items if is_event(item)])
 
 
 def unmatched(source: Source, items: Sequence[Item]) -> int:
-    """Return how many rows of an arrival sequence on time are no events: by themselves, or as they speak of what never was."""
+    """Return the number of rows of an arrival sequence without late items that are not events.
+
+    They are invalid by themselves, or the item that they refer to does not exist.
+    """
     rows = [item for item in items if item.kind != CTI]
     events = [item for item in rows if is_event(item)]
     return len(rows) - len(events) + room_of(source).unmatched(source, events)
 
 
 def is_plain(source: Source, items: Sequence[Item]) -> bool:
-    """True if the model of late items holds for what arrives at a source."""
+    """True if the model of late items covers the items of a source."""
     return room_of(source).is_plain(source, [item for item in items if item.kind != CTI and is_event(item)])
 
 

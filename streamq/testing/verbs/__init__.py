@@ -1,9 +1,9 @@
-"""The verbs, defined once more: what each means as nodes of a plan, read from the language's pages.
+"""A second definition of the verbs: the plan that each call means, after the language's pages.
 
-Of a scenario ``verify`` knows how its verbs were called as well, and not only the plan that they have made. This is a second
-reading of those calls: where it gives another plan, the oracle answers by that one. It shares nothing with the verbs but nodes,
-expressions, durations and the parser of patterns, and it reads calls that are right: the verbs refuse what is wrong.
-The methods are called as the verbs, and say only what their names do not.
+For a scenario ``verify`` knows the calls of its verbs, not only the plan that they build. This package reads those calls a second
+time; if it gets another plan, the oracle answers by that one. It shares only nodes, expressions, durations and the parser of
+patterns with the verbs, and covers legal calls only, as the verbs refuse others. Its methods have the names of the verbs; their
+docstrings state only what the names do not.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Expressions as verbs take them: names, plain values, and functions of events."""
+"""Read the expressions in arguments of verbs: names, plain values, and functions of events."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamq.plan.schema import Schema
 
 
 class Row:
-    """An event in a function: an attribute or an item is a column, behind the event's own ``prefix``."""
+    """The argument of a function of events; its attributes and items are columns, with ``prefix`` before their names."""
 
     def __init__(self, prefix: str = ""):
         self._prefix = prefix
@@ -28,14 +28,14 @@ class Row:
 
 
 def over(value: Any, schema: Schema) -> Expr:
-    """Return what a verb was given as an expression over the columns of a stream; ``a.b`` may be a field of column a."""
+    """Return an argument of a verb as an expression over the columns of a stream; a name ``a.b`` may be a field of column a."""
     is_function = callable(value) and not isinstance(value, Expr)
     expression = as_expr(value(Row()) if is_function else value)
 
     def plain(part: Expr) -> Expr | None:
         match part:
             case WindowBound(part=bound):
-                # behind the window a row's lifetime is what its window's was
+                # after the window, a row's lifetime is the window's
                 return Lifetime(bound)
             case Col(name=name) if name in schema.names:
                 return Col(name)
@@ -48,9 +48,9 @@ def over(value: Any, schema: Schema) -> Expr:
 
 
 def changed(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Return an expression with parts of it changed, operands first (None: as it is).
+    """Return an expression whose parts are replaced by ``change``, operands first; None from ``change`` keeps a part.
 
-    By the fields of expressions alone: how they themselves go over to other operands is not asked.
+    It works on the fields of expressions only, and does not use their own methods for replacing operands.
     """
 
     def visit(node: Expr, parts: list[Expr]) -> Expr:
@@ -68,12 +68,12 @@ def changed(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def column(value: Any) -> Any:
-    """A text is a column's name where a verb takes columns."""
+    """Return the column of a name; other arguments as they are."""
     return Col(value) if isinstance(value, str) else value
 
 
 def outputs(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the columns of a ``select`` by name: columns by their own, aliases, keywords, whose texts are texts."""
+    """Yield name and value of each column of a ``select``: columns, aliases, then keywords, in which a string is a constant."""
     for value in positional:
         match column(value):
             case Col(name=name) as one:

@@ -1,4 +1,4 @@
-"""Pairs of events as joins are given them: keys, the names of columns in the result, and the condition."""
+"""Read the arguments of joins: keys, the condition, and the names of the result's columns."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from streamq.testing.verbs.expressions import Row, changed
 Names = tuple[tuple[str, str], ...]
 
 LEFT, RIGHT = "left event\0", "right event\0"
-"""What the columns of either event have before their names while a condition is read."""
+"""Prefixes of the left and right event's columns while a condition is read."""
 
 
 def keys(on: Any) -> Names:
-    """Return pairs (left, right) of columns that must be equal: of a name, several, pairs, or a mapping of left to right."""
+    """Return pairs (left, right) of columns that must be equal, from a name, several names, pairs, or a mapping."""
     if isinstance(on, str):
         return ((on, on),)
     if isinstance(on, Mapping):
@@ -27,9 +27,9 @@ def keys(on: Any) -> Names:
 
 @dataclass(frozen=True)
 class Pair:
-    """Two streams of which events meet, under the names that the columns of either have in the result.
+    """Two joined streams, and the names of their columns in the result.
 
-    A right key of its left one's name is that column; other names that meet, in whatever case, get the suffixes.
+    A right key with the name of its left key is not a column of its own; other names that clash, ignoring case, get the suffixes.
     """
 
     left: Node
@@ -39,12 +39,12 @@ class Pair:
 
     @property
     def left_names(self) -> Names:
-        """The left columns and what they are called."""
+        """The left columns, and their names in the result."""
         return self._named(self.left.schema.names, self._right_columns, 0)
 
     @property
     def right_names(self) -> Names:
-        """The right columns that the result has, and what they are called."""
+        """The right columns in the result, and their names there."""
         return self._named(self._right_columns, self.left.schema.names, 1)
 
     @property
@@ -52,17 +52,17 @@ class Pair:
         return tuple(name for name in self.right.schema.names if (name, name) not in self.on)
 
     def _named(self, columns: tuple[str, ...], others: tuple[str, ...], side: int) -> Names:
-        # where the result has the left columns alone, the right ones are told apart in the condition only
+        # semi and anti joins take no suffixes, as right columns appear in their condition only
         suffix = (self.suffixes or ("", "__right"))[side]
         lowered = {name.lower() for name in others}
         return tuple((name, name + suffix if name.lower() in lowered else name) for name in columns)
 
     def condition(self, where: Any) -> Expr | None:
-        """Return a condition over the columns of the pair: a function of both events, or an expression over those columns."""
+        """Return the condition over the columns of the pair, from a function of both events or an expression; None for None."""
         if where is None:
             return None
         ours, theirs = dict(self.left_names), dict(self.right_names)
-        # a key that the pair has once
+        # the right name of a key that the result has once
         theirs |= {right: ours[left] for left, right in self.on if right not in theirs}
         is_function = callable(where) and not isinstance(where, Expr)
         condition = as_expr(where(Row(LEFT), Row(RIGHT)) if is_function else where)

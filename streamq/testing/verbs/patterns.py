@@ -1,4 +1,4 @@
-"""Patterns: as a text, or put together by verbs, which must give the tree that the text of the same meaning has."""
+"""Read patterns, as a text or as verbs; verbs give the syntax tree of the text with the same meaning."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from streamq.testing.verbs.streams import Events
 
 @dataclass(frozen=True)
 class Matches(Events):
-    """The matches of a pattern, which can become longer, or a part of another one."""
+    """The matches of a pattern, which further verbs can extend or make a part of another pattern."""
 
     written: Written
 
     def of(self, plan: Node) -> Events:
-        """What other verbs make of matches is a stream and nothing more."""
+        """Return the result of another verb over matches: a plain stream."""
         return Events(plan)
 
     _events = of
@@ -49,21 +49,21 @@ class Matches(Events):
         return self.written.piece(self, name)
 
     def where(self, condition: Any) -> Events:
-        """Text as behind WHERE, or a function of variables."""
+        """Add a condition: the text after WHERE, or a function of variables."""
         if not isinstance(condition, str):
             return replace(self.written, functions=(*self.written.functions, condition)).matches()
         more = parse(f"EVENT e WHEN x WHERE\n{condition}").definitions[0].where
         return self.written.narrowed(more).matches()
 
     def with_tree(self, make: Callable[[Any], Any]) -> Matches:
-        """The matches of what is made of the last definition's operator."""
+        """Return the matches of the pattern whose last definition has the operator ``make(operator)``."""
         *others, last = self.written.program.definitions
         changed = replace(last, pattern=replace(last.pattern, pattern=make(last.pattern.pattern)))
         return replace(self.written, program=Program((*others, changed)), source=None).matches()
 
     def negation(self, negated: Any, make: Callable[[Part, Part], PatternOperator]) -> Matches:
-        """The matches of an operator over this pattern and another, which is negated."""
-        return _of([self, negated], lambda parts: make(*parts))
+        """Return the matches of an operator over this pattern and a negated one."""
+        return _matches_over([self, negated], lambda parts: make(*parts))
 
 
 for _room in rooms().values():
@@ -73,7 +73,7 @@ for _room in rooms().values():
 
 @dataclass(frozen=True)
 class Written:
-    """What a pattern says: its definitions, the streams of their types, and the conditions that are functions."""
+    """The parts of a pattern: its definitions, the streams of their types, and the conditions that are functions."""
 
     program: Program
     types: dict[str, Events]
@@ -86,7 +86,7 @@ class Written:
         inputs = tuple(self.types[name].plan for name in names)
         fields = {name: event_type(plan, has_ids=False).fields for name, plan in zip(names, inputs, strict=True)}
         of_variable = {variable: fields[kind] for variable, kind in _events(self.program) if kind in fields}
-        conditions = tuple(_called(function, of_variable) for function in self.functions)
+        conditions = tuple(_condition(function, of_variable) for function in self.functions)
         definitions = Definitions.from_program(self.program, self.source)
         return Matches(Detect(inputs, names, definitions, conditions), self)
 
@@ -97,39 +97,42 @@ class Written:
         return replace(self, program=Program((*others, narrower)), source=None)
 
     def piece(self, matches: Matches, name: str | None) -> Piece:
-        """The pattern itself, if it is one and nothing else, with conditions on its own events; else the type of its matches."""
+        """Return the pattern as a part of another: its operator, with its conditions on single events, if that is all it has.
+
+        A pattern with several definitions, or with an output, becomes the event type of its matches.
+        """
         last = self.program.definitions[-1]
         if len(self.program.definitions) > 1 or last.output or last.occurrence or last.validity:
             assert name is not None
             return Piece(Part(Type(name), name), {name: matches})
         variables = [variable for variable, _ in _events(self.program)]
-        where = tuple(of_them for condition in last.where for of_them in _about(variables, condition))
+        where = tuple(named for condition in last.where for named in _named_conditions(variables, condition))
         return Piece(replace(last.pattern, variable=name), self.types, where, self.functions)
 
 
 def matches_of(pattern: Pattern) -> Matches:
-    """Return the matches of a pattern that was there before, as it was understood."""
+    """Return the matches of a pattern that the scenario contains as an object."""
     written = pattern.written
     types = {name: Events(stream.plan) for name, stream in written.types.items()}
     return Matches(pattern.plan, Written(written.program, types, written.functions, written.source))
 
 
 def cedr(text: str | bytes, **streams: Events) -> Matches:
-    """The matches of a text."""
+    """Return the matches of a text."""
     return Written(parse(text), streams, source=source_text(text).text).matches()
 
 
-def _by(reading: Callable[..., tuple[Sequence[Any], Make]]) -> Callable[..., Matches]:
-    """The function of which a room says the parts and what makes the operator."""
-    return lambda *args, **kwargs: _of(*reading(*args, **kwargs))
+def _function(reading: Callable[..., tuple[Sequence[Any], Make]]) -> Callable[..., Matches]:
+    """Return a function of streams, from a room's reading of its arguments as parts and a maker of the operator."""
+    return lambda *args, **kwargs: _matches_over(*reading(*args, **kwargs))
 
 
-FUNCTIONS = {"cedr": cedr} | {name: _by(f) for room in rooms().values() for name, f in room.functions.items()}
+FUNCTIONS = {"cedr": cedr} | {name: _function(f) for room in rooms().values() for name, f in room.functions.items()}
 """The functions of streams, by name."""
 
 
-def _of(parts: Sequence[Any], tree: Any) -> Matches:
-    """The matches of a tree over parts, with the conditions and functions of all of them."""
+def _matches_over(parts: Sequence[Any], tree: Any) -> Matches:
+    """Return the matches of an operator over parts, with the conditions and functions of all parts."""
     pieces = [part.written.piece(part, None) if isinstance(part, Matches) else part for part in parts]
     types = {name: events for piece in pieces for name, events in piece.types.items()}
     where = tuple(condition for piece in pieces for condition in piece.where)
@@ -139,18 +142,18 @@ def _of(parts: Sequence[Any], tree: Any) -> Matches:
 
 
 def _events(program: Program) -> list[tuple[str, str]]:
-    """The variables of the last definition that are events, each with its type, in the order of the text."""
+    """Return the event variables of the last definition, each with its type, in the order of the text."""
     return [(name, kind.name) for name, kind in event_types(program.definitions[-1].pattern)]
 
 
-def _about(variables: Sequence[str], condition: Condition) -> Iterator[Condition]:
-    """Yield a condition over all variables of a pattern as conditions that name them; another one as it is."""
+def _named_conditions(variables: Sequence[str], condition: Condition) -> Iterator[Condition]:
+    """Yield a condition on all variables of a pattern as conditions that name them; any other condition as it is."""
     match condition:
         case AttributeEquals(attribute, value):
             for variable in variables:
                 yield Apply("=", (EventField(variable, attribute), value))
         case CorrelationKey(attributes, equal):
-            # equal ones go hand in hand; of unique ones each differs from each
+            # EQUAL compares each variable with the one before, UNIQUE with all before
             before = {i: variables[max(0, i - 1) : i] if equal else variables[:i] for i in range(len(variables))}
             for attribute in attributes:
                 for i, variable in enumerate(variables):
@@ -164,7 +167,7 @@ def _about(variables: Sequence[str], condition: Condition) -> Iterator[Condition
 
 
 class _Variable:
-    """A variable in a function: its attributes are fields, or else what every event has."""
+    """The argument of a function of variables; its attributes are the event's fields, or columns that every event has."""
 
     def __init__(self, name: str, fields: Sequence[str]):
         self._name, self._fields = name, fields
@@ -181,7 +184,7 @@ class _Variable:
     __getitem__ = __getattr__
 
 
-def _called(function: Function, fields: Mapping[str, Sequence[str]]) -> Expr:
+def _condition(function: Function, fields: Mapping[str, Sequence[str]]) -> Expr:
     parameters = inspect.signature(function).parameters
     return as_expr(function(*(_Variable(name, fields.get(name, ())) for name in parameters)))
 

@@ -1,4 +1,4 @@
-"""Parts of a pattern, verb by verb: a stream or a pattern under a name, and which of its events are taken."""
+"""Parts of a pattern as verbs build them: a stream or a pattern under a name, with selection and consumption."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Piece:
-    """A part, the streams of its event types by name, and what holds of its events: conditions, and functions that give some."""
+    """A part, the streams of its event types by name, and the conditions on its events, as syntax and as functions."""
 
     part: Part
     types: Mapping[str, Events]

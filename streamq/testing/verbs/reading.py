@@ -1,4 +1,4 @@
-"""The reading of a scenario that is filled in: what its verbs mean, from the language's own pages."""
+"""Read a filled scenario: compute the plan that its verbs mean, after the language's own pages."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ from streamq.testing.verbs.patterns import FUNCTIONS, matches_of
 from streamq.testing.verbs.streams import Events
 
 NOT_READ = {
-    "quarantine": "its result is no stream, so no scenario ends in it",
+    "quarantine": "its result is not a stream, so no scenario ends in it",
     "pipe": "it calls the function at once, with the scenario",
 }
-"""The verbs of which there is no reading, and why."""
+"""The verbs that have no second reading, and the reason."""
 
 
 def meaning(written: Scenario) -> Node:
-    """Return the plan that a scenario with nothing left out means, whatever plan its verbs make."""
+    """Return the plan that a scenario with nothing left out means, whatever plan its verbs build."""
     plan: Node = _Reader().read(written).plan
     return plan
 
 
 class _Reader:
-    """One reading: what each part of the scenario means, read once; of groups of ``apply``, those that are meant."""
+    """The reading of one scenario: ``done`` holds the meaning of each part, ``groups`` that of each group of an ``apply``."""
 
     def __init__(self) -> None:
         self.done: dict[int, Any] = {}
         self.groups: dict[str, Node] = {}
 
     def read(self, part: Any) -> Any:
-        """Return what a part means; what is no scenario means itself."""
+        """Return the meaning of a part; an object that is not a scenario means itself."""
         if not isinstance(part, Scenario):
             return part
         if id(part) not in self.done:
@@ -43,6 +43,7 @@ class _Reader:
         return self.done[id(part)]
 
     def _read_node(self, node: Scenario) -> Any:
+        """Return the meaning of a node: a stream, a drawn operator, a function's call, or a verb's call."""
         match node.verb, node.args:
             case str(verb), (Stream() as stream,) if verb == STREAM_ITSELF:
                 if isinstance(stream, Pattern):
@@ -60,14 +61,14 @@ class _Reader:
         return getattr(target, node.verb)(*map(self.read, node.args), **kwargs)
 
     def _applied(self, events: Events, group: Group, argument: Scenario, sub_plan: Scenario) -> Events:
-        """The verbs of a sub-plan are read; how it goes on in every group is the compiler's."""
+        """Read the verbs of a sub-plan of ``apply``; the product's rewrite puts it over the groups."""
         (stream,) = argument.args
         self.groups[stream.plan.digest] = group
         return events.of(apply_to_groups(self.read(sub_plan).plan, group))
 
 
 def _over(plan: Node, inputs: Sequence[Node], others: Sequence[Node]) -> Node:
-    """A plan with others in place of its inputs."""
+    """Return a plan with other inputs."""
     instead = {one.digest: other for one, other in zip(inputs, others, strict=True)}
     return fold(plan, lambda node, below: instead.get(node.digest) or (node.with_children(below) if below else node))
 

@@ -1,4 +1,4 @@
-"""Streams: the verbs over the payload, over lifetimes, and over two streams."""
+"""Read the verbs of a stream: over the payload, over lifetimes, and over two streams."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ from streamq.windows import Hopping
 
 @dataclass(frozen=True)
 class Events(Windowable):
-    """A stream: its plan as it is meant."""
+    """A stream, with the plan that its verbs mean."""
 
     plan: Node
     keys = ()
 
     def of(self, plan: Node) -> Events:
-        """Return the stream of another plan."""
+        """Return the stream with another plan."""
         return Events(plan)
 
     _events = of
@@ -71,7 +71,7 @@ class Events(Windowable):
         return self._selected(dict(outputs(columns, named_columns)))
 
     def with_columns(self, **named_columns: Any) -> Events:
-        """Columns of the same name are replaced where they stand, others come behind."""
+        """Replace columns of the same name in place, and append the others."""
         return self._selected({name: Col(name) for name in self.plan.schema.names} | named_columns)
 
     def drop(self, *names: str) -> Events:
@@ -88,7 +88,7 @@ class Events(Windowable):
         return self.of(DistinctIds(self.plan, column_names(id, "distinct_ids", "the id"), self.ticks(within)))
 
     def group_by(self, *names: str, **named_keys: Any) -> Groups:
-        """Keys that are computed are columns from here on."""
+        """Make computed keys columns of the stream."""
         return Groups(self.with_columns(**named_keys) if named_keys else self, (*names, *named_keys))
 
     # lifetimes
@@ -109,7 +109,7 @@ class Events(Windowable):
         return self._altered(Start(Anchor.RE), Length(LengthKind.FIXED, 1))
 
     def set_duration(self, duration: Any) -> Events:
-        """None: without an end."""
+        """Set the duration; None gives endless lifetimes."""
         for_ever = Length(LengthKind.GIVEN, 0, Cast(Lit(None), t.LongType()))
         return self._altered(Start(), for_ever if duration is None else self._length(duration))
 
@@ -117,6 +117,7 @@ class Events(Windowable):
         return self._altered(self._start(start, within), self._length(duration))
 
     def _start(self, start: Any, within: Any) -> Start:
+        """Return the start of ``alter_lifetime``; the event's own start or end need no expression."""
         if start is None:
             return Start()
         expression, axis = over(start, self.plan.schema), self.plan.schema.axis
@@ -130,6 +131,7 @@ class Events(Windowable):
         return Start(Anchor.GIVEN, 0, at, None if within is None else self.ticks(within))
 
     def _length(self, duration: Any) -> Length:
+        """Return the duration of ``alter_lifetime``: the event's own, a constant, or an expression in ticks."""
         if duration is None:
             return Length()
         if isinstance(duration, str | int | dt.timedelta):
@@ -139,7 +141,7 @@ class Events(Windowable):
             return Length()
         kind = infer(expression, self.plan.schema, "alter_lifetime")
         if isinstance(kind, t.DayTimeIntervalType):
-            # how many ticks an interval has is no matter of the verb
+            # the product converts intervals to ticks here
             return length_of(expression, self.plan)
         return Length(LengthKind.GIVEN, 0, _as_long(expression, kind))
 
@@ -207,7 +209,7 @@ class Events(Windowable):
     def join_table(
         self, table: Any, on: Any, how: str = "inner", *, suffixes: Any = None, name: str | None = None
     ) -> Events:
-        """A key of the table that is called as the stream's is not in the result; other names that meet get a suffix."""
+        """Leave out table keys with the name of their stream key; other names that clash get a suffix."""
         columns, pairs = static_table(table).columns, keys(on)
         lowered = {one.lower() for one in self.plan.schema.names}
         beside = [f.name for f in columns if (f.name, f.name) not in pairs]

@@ -1,4 +1,4 @@
-"""The verbs of a filled scenario as they were called, as a statement of a program."""
+"""Write the calls of a filled scenario's verbs as a statement of a program."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from streamq.testing.program_verbs import inputs, verbs
 from streamq.testing.scenario import CALL, OPERATOR, STREAM_ITSELF, Scenario
 
 WIDTH = 90
-"""A statement that fits into so many characters stands on a line."""
+"""The greatest length of a statement that is written on one line."""
 
 GROUP = "g"
-"""The stream of a group in the function of an ``apply``."""
+"""The name of a group's stream in the function of an ``apply``."""
 
 
 def text_of(written: Scenario) -> str:
-    """Return ``q = ...`` over sources by their names; a comment where not all of it can be written."""
+    """Return ``q = ...`` over sources by their names; a comment if a part cannot be written as Python."""
     try:
         chain = _chain(written)
     except Unwritable:
@@ -40,7 +40,7 @@ def text_of(written: Scenario) -> str:
 
 
 def _chain(node: Scenario) -> list[str]:
-    """What a chain of verbs begins with, and the verbs."""
+    """Return the beginning of a chain of verbs, and the calls of the verbs."""
     match node.verb:
         case str(verb) if verb == STREAM_ITSELF:
             return _stream(node.args[0])
@@ -57,12 +57,12 @@ def _chain(node: Scenario) -> list[str]:
 
 def _keywords(node: Scenario) -> list[str]:
     if not all(map(is_name, node.kwargs)):
-        raise Unwritable("a name that is no keyword")
+        raise Unwritable("a name that cannot be a keyword")
     return [f"{name}={_argument(one)}" for name, one in node.kwargs.items()]
 
 
 def _stream(stream: Stream) -> list[str]:
-    """A source by its name, and what stands over it; of other streams nothing is said."""
+    """Return the name of a stream's source and the calls of the verbs over it; raise Unwritable for other streams."""
     node: Node = stream.plan
     chain: list[str] = []
     while len(node.children) == 1 and not isinstance(node, Group | JoinTable):
@@ -75,24 +75,25 @@ def _stream(stream: Stream) -> list[str]:
     return [node.table, *chain]
 
 
-def _argument(given: Any) -> str:
-    match given:
+def _argument(argument: Any) -> str:
+    """Return an argument of a verb as Python text; raise Unwritable if there is none."""
+    match argument:
         case Scenario():
-            return "".join(_chain(given))
+            return "".join(_chain(argument))
         case Expr():
-            return expression(given, None, any(isinstance(part, WindowBound) for part in parts(given)))
+            return expression(argument, None, any(isinstance(part, WindowBound) for part in parts(argument)))
         case tuple() | list() | dict() | str() | int() | float() | None:
-            return value(given)
-    if inspect.isfunction(given):
-        return _function(given)
-    text = value(given)
+            return value(argument)
+    if inspect.isfunction(argument):
+        return _function(argument)
+    text = value(argument)
     if not text.startswith(("dt.", "Decimal(")):
-        raise Unwritable(type(given).__name__)
+        raise Unwritable(type(argument).__name__)
     return text
 
 
 class _Event:
-    """A parameter of a function; its columns are shown as the function has them."""
+    """A parameter of a function; its columns are written as ``parameter.column``."""
 
     def __init__(self, name: str):
         self._name = name
@@ -107,12 +108,12 @@ class _Event:
 
 
 def _function(function: Callable[..., Any]) -> str:
-    """A function of events as what it gives for any."""
+    """Return a function of events as a lambda of the expression that it returns; raise Unwritable if it fails."""
     names = list(inspect.signature(function).parameters)
     try:
         result = as_expr(function(*map(_Event, names)))
     except Exception as error:
-        # whatever it does with an event, it is none whose text could be shown
+        # a function that fails for these parameters cannot be written
         raise Unwritable("a function") from error
     return f"lambda {', '.join(names)}: {expression(result, lambda name: name)}"
 

@@ -1,4 +1,4 @@
-"""Windows, over a whole stream or by group, and what is made of their members."""
+"""Read the verbs that put a stream, or its groups, in windows, and those that compute results over windows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 
 
 class Windowable(ABC):
-    """What windows can be put over: a stream, or its groups by ``keys``."""
+    """The receiver of window verbs: a stream, or its groups by ``keys``."""
 
     plan: Node
     keys: tuple[str, ...]
 
     @abstractmethod
     def _events(self, plan: Node) -> Events:
-        """The stream of a plan."""
+        """Return the stream of a plan."""
 
     def ticks(self, duration: Any) -> int:
         return ticks(duration, self.plan.schema.axis)
@@ -42,14 +42,14 @@ class Windowable(ABC):
         return Windows(self._events(plan or self.plan), self.keys, window, ClipInput(clip), stamped)
 
     def per_window(self) -> Windows:
-        """Groups by lifetime, whose snapshots are those lifetimes; the columns of the lifetimes go again."""
+        """Group by lifetime, so that each group's only snapshot is that lifetime; the result drops the columns of lifetimes."""
         names = self.plan.schema.names
         bounds = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
         timed = Select(self.plan, (*((name, Col(name)) for name in names), *bounds.items()))
         return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), ClipInput.FULL, None, tuple(bounds))
 
     def scan(self, operator: Any) -> Events:
-        """From event to event of each group, in order."""
+        """Step over the events of each group in order."""
         schema = self.plan.schema
         where = None if operator.where is None else over(operator.where, schema)
         args = tuple(over(arg, schema) for arg in operator.args)
@@ -68,10 +68,10 @@ class Groups(Windowable):
     events: Events
     keys: tuple[str, ...]
 
-    # a stream has a field of that name
+    # Events has a field of this name
     @property
     def plan(self) -> Node:  # type: ignore[override]
-        """The plan of the stream."""
+        """The stream's plan."""
         return self.events.plan
 
     def _events(self, plan: Node) -> Events:
@@ -80,7 +80,7 @@ class Groups(Windowable):
 
 @dataclass(frozen=True)
 class Windows:
-    """A stream in windows; ``hidden`` are keys that no result has, ``asked`` where results live, None: not said."""
+    """A stream in windows; ``hidden`` are keys that results lack, ``asked`` is the stamp that the user chose, if any."""
 
     events: Events
     keys: tuple[str, ...]
@@ -91,7 +91,7 @@ class Windows:
 
     @property
     def stamp(self) -> Stamp:
-        """Where results live; the usual place is said here once more, from the language's own pages."""
+        """The stamp of results: the user's, else the default in the kind's room, which follows the language's pages."""
         return self.asked or room_of(self.window).usual_stamp
 
     def _result(self, plan: Node) -> Events:
@@ -101,11 +101,11 @@ class Windows:
         return self.events.of(plan)
 
     def select(self, *columns: Any, **named_columns: Any) -> Events:
-        """A row a window: the keys, then aggregates, or expressions over aggregates, keys and the window's bounds."""
+        """Compute a row for each window: the keys, then aggregates, or expressions over aggregates, keys and window bounds."""
         source = self.events.plan
         if len(columns) == 1 and isinstance(columns[0], Aggregate) and isinstance(columns[0].function, UserOperator):
             return self._result(rows_of(columns[0], source, self.keys, self.window, self.clip, self.asked))
-        reading = _Selected(self.stamp == Stamp.ALIGN)
+        reading = _SelectedAggregates(self.stamp == Stamp.ALIGN)
         wanted = {}
         for name, value in outputs(columns, named_columns):
             if not (name in self.keys and isinstance(value, Col) and value.name == name):
@@ -120,7 +120,7 @@ class Windows:
     agg = select
 
     def top_k(self, k: int, by: Any, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> Events:
-        """The members with the greatest, or least, values, and their rank."""
+        """Return the members with the greatest, or least, values, and their rank."""
         source = self.events.plan
         order = over(column(by), source.schema)
         return self._result(
@@ -139,15 +139,18 @@ class Windows:
         )
 
 
-class _Selected:
-    """The aggregates of a window's select, each once: under the column's name where it is all of it, else under its own."""
+class _SelectedAggregates:
+    """Collects the aggregates of a window's select, each once.
+
+    An aggregate that is a whole column has the column's name, one within an expression a generated name.
+    """
 
     def __init__(self, is_aligned: bool):
         self.is_aligned = is_aligned
         self.aggregates: dict[str, tuple[str, Aggregate]] = {}
 
     def output(self, name: str, expression: Expr) -> Expr:
-        """Return a column over the aggregates. Lifetimes inside of one are its members', others the window's."""
+        """Return a column as an expression over aggregates; lifetimes outside of aggregates are the window's."""
         if isinstance(expression, Aggregate):
             return self._column(expression, name)
         reduced = changed(expression, lambda part: self._column(part) if isinstance(part, Aggregate) else None)
@@ -158,7 +161,7 @@ class _Selected:
         return Col(self.aggregates.setdefault(aggregate.digest, (name, aggregate))[0])
 
     def _bound(self, part: Expr) -> Expr | None:
-        """The window's interval, where the row does not live on it."""
+        """Return a part of the window's interval as an aggregate, for rows whose lifetime is not the window; else None."""
         match part:
             case Lifetime(part="start"):
                 return self._column(Aggregate(WINDOW_START, ()))

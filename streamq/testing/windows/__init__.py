@@ -1,6 +1,6 @@
-"""The kinds of windows as tests know them: a room each, with its definition for the oracle, how it is drawn and written.
+"""The kinds of windows for tests, a room each: the oracle's definition, the generator, the verbs, and the text in a program.
 
-The rooms need no list: each module of this package is imported with it, and registers what it says of its kind.
+There is no list of rooms: importing the package imports each of its modules, which register their rooms.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Calendar windows."""
+"""The room of calendar windows."""
 
 from __future__ import annotations
 
@@ -18,18 +18,20 @@ from streamq.testing.windows.room import Members, Reading, WindowRoom, one_of
 from streamq.windows import Calendar
 
 MOST = 10_000
-"""So many windows of one case are too many."""
+"""The greatest number of windows of a case; more are refused."""
 
 
-def calendar_window(of: Reading, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None) -> Any:
+def calendar_window(
+    stream: Reading, period: str, *, zone: str, clip_input: str = "full", stamp: str | None = None
+) -> Any:
     n, unit = period.split()
-    return of.in_windows(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
+    return stream.in_windows(Calendar(int(n), unit.removesuffix("s"), zone), clip_input, stamp)
 
 
 class CalendarRoom(WindowRoom[Calendar]):
     """The room of :class:`Calendar`.
 
-    Random queries have none: beside windows of a few ticks those of days would be too many, or too few.
+    Random queries have no calendar windows: their data span a few ticks, or windows of a few ticks too many days.
     """
 
     kind = Calendar
@@ -40,15 +42,15 @@ class CalendarRoom(WindowRoom[Calendar]):
         ("calendar_window", "zone"): one_of("UTC", "Europe/Berlin", "America/Havana", "Asia/Kolkata"),
     }
 
-    def members(self, window: Calendar, of: Members, run: Run) -> str:
-        """In windows counted off day by day, or month by month, as the clocks of the zone show them."""
-        least = run.value(f"SELECT min(le) FROM {of.events}")
-        last = run.value(f"SELECT max(least(re, {bound(of.events, run)})) FROM {of.events}")
+    def members(self, window: Calendar, source: Members, run: Run) -> str:
+        """Join events with the windows that overlap them; windows are enumerated by days or months in the zone's local time."""
+        least = run.value(f"SELECT min(le) FROM {source.events}")
+        last = run.value(f"SELECT max(least(re, {bound(source.events, run)})) FROM {source.events}")
         windows = [] if least is None else list(_windows(window, least, last))
         rows = ", ".join(f"({start}, {end})" for start, end in windows) or "(0, 0)"
         table = run.table(f"SELECT w_le::BIGINT AS w_le, w_re::BIGINT AS w_re FROM (VALUES {rows}) t(w_le, w_re)")
         return run.table(
-            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {table} ON le < w_re AND re > w_le"
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {table} ON le < w_re AND re > w_le"
         )
 
     def written(self, window: Calendar, axis: str) -> tuple[str, list[str]]:
@@ -64,7 +66,7 @@ class CalendarRoom(WindowRoom[Calendar]):
 
 
 def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the windows from the one before an instant until ``last``."""
+    """Yield the windows, as start and end in ticks, from one before the instant ``least`` until ``last``."""
     first = _date(least) - dt.timedelta(days=2)
     begins = _begin(window, first)
     for _ in range(MOST):
@@ -86,7 +88,7 @@ def _date(ticks: int) -> dt.date:
 
 
 def _begin(window: Calendar, day: dt.date) -> dt.date:
-    """The first day of the window that a day lies in."""
+    """Return the first day of the window that contains a day."""
     match window.unit:
         case "day":
             return day - dt.timedelta(days=(day - EPOCH.date()).days % window.n)
@@ -98,7 +100,7 @@ def _begin(window: Calendar, day: dt.date) -> dt.date:
 
 
 def _after(window: Calendar, first: dt.date) -> dt.date:
-    """The first day of the next window."""
+    """Return the first day of the next window."""
     if window.unit in ("day", "week"):
         return first + dt.timedelta(days=window.n * (7 if window.unit == "week" else 1))
     months = window.n * {"month": 1, "quarter": 3, "year": 12}[window.unit]
@@ -106,7 +108,7 @@ def _after(window: Calendar, first: dt.date) -> dt.date:
 
 
 def _month(number: int) -> dt.date:
-    """The first day of a month, counted from January 1970."""
+    """Return the first day of a month; months are numbered from January 1970."""
     return dt.date(1970 + number // 12, number % 12 + 1, 1)
 
 

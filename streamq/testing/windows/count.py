@@ -1,4 +1,4 @@
-"""Count windows."""
+"""The room of count windows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from streamq.windows import Count
 
 
 def count_window(
-    of: Reading, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
+    stream: Reading, n: int, by: str = "start", *, clip_input: str | None = None, stamp: str | None = None
 ) -> Any:
-    return of.in_windows(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
+    return stream.in_windows(Count(n, by), clip_input or {"start": "full", "end": "right"}[by], stamp)
 
 
 class CountRoom(WindowRoom[Count]):
@@ -31,14 +31,16 @@ class CountRoom(WindowRoom[Count]):
     verbs = {"count_window": count_window}
     arguments = {("count_window", "by"): one_of("start", "end")}
 
-    def members(self, window: Count, of: Members, run: Run) -> str:
+    def members(self, window: Count, source: Members, run: Run) -> str:
         at = "le" if window.by == "start" else "re"
-        instants = f"SELECT DISTINCT {listed(f'{at} AS t', *of.groups)} FROM {of.events} WHERE {at} < {INFINITY}"
-        last = f"lead(t, {window.n - 1}) OVER ({of.by} ORDER BY t) + 1 AS w_re"
-        windows = run.table(f"SELECT {listed('t AS w_le', last, *of.groups)} FROM ({instants})")
-        inside = f"{same(of.groups)} AND a.{at} >= b.w_le AND a.{at} < b.w_re"
+        instants = (
+            f"SELECT DISTINCT {listed(f'{at} AS t', *source.groups)} FROM {source.events} WHERE {at} < {INFINITY}"
+        )
+        last = f"lead(t, {window.n - 1}) OVER ({source.by} ORDER BY t) + 1 AS w_re"
+        windows = run.table(f"SELECT {listed('t AS w_le', last, *source.groups)} FROM ({instants})")
+        inside = f"{same(source.groups)} AND a.{at} >= b.w_le AND a.{at} < b.w_re"
         return run.table(
-            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} b ON {inside}"
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} b ON {inside}"
         )
 
     def drawn(

@@ -1,4 +1,4 @@
-"""Hopping windows, tumbling ones among them."""
+"""The room of hopping windows, including tumbling ones."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from streamq.windows import Hopping
 
 
 def hoppings(most: int = 9) -> st.SearchStrategy[Hopping]:
-    """Tumbling, overlapping and gapped windows, hops that divide the size or do not, offsets of either sign."""
+    """Draw tumbling, overlapping and gapped windows, whose hop divides the size or not, with offsets of either sign."""
     length = st.integers(1, most)
     tumbling = length.map(lambda n: Hopping(n, n))
     return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
 
 
 def hopping_window(
-    of: Reading, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+    stream: Reading, size: Any, hop: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
 ) -> Any:
-    return of.in_windows(Hopping(*map(of.ticks, (size, hop, offset))), clip_input, stamp)
+    return stream.in_windows(Hopping(*map(stream.ticks, (size, hop, offset))), clip_input, stamp)
 
 
 def tumbling_window(
-    of: Reading, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
+    stream: Reading, size: Any, offset: Any = 0, *, clip_input: str = "full", stamp: str | None = None
 ) -> Any:
-    return hopping_window(of, size, size, offset, clip_input=clip_input, stamp=stamp)
+    return hopping_window(stream, size, size, offset, clip_input=clip_input, stamp=stamp)
 
 
 class HoppingRoom(WindowRoom[Hopping]):
@@ -43,10 +43,10 @@ class HoppingRoom(WindowRoom[Hopping]):
     weight = 3
     verbs = {"hopping_window": hopping_window, "tumbling_window": tumbling_window}
 
-    def members(self, window: Hopping, of: Members, run: Run) -> str:
-        windows = hopping_windows(window.grid, of.events, run)
+    def members(self, window: Hopping, source: Members, run: Run) -> str:
+        windows = hopping_windows(window.grid, source.events, run)
         return run.table(
-            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
 
     def drawn(

@@ -1,4 +1,4 @@
-"""Landmark windows."""
+"""The room of landmark windows."""
 
 from __future__ import annotations
 
@@ -21,15 +21,21 @@ from streamq.windows import Landmark
 
 
 def landmark_window(
-    of: Reading, hop: Any, *, start: Any = None, period: Any = None, clip_input: str = "full", stamp: str | None = None
+    stream: Reading,
+    hop: Any,
+    *,
+    start: Any = None,
+    period: Any = None,
+    clip_input: str = "full",
+    stamp: str | None = None,
 ) -> Any:
-    first = 0 if start is None else instant_ticks(start, of.plan.schema.axis)
-    every = None if period is None else of.ticks(period)
-    return of.in_windows(Landmark(of.ticks(hop), first or 0, every), clip_input, stamp)
+    first = 0 if start is None else instant_ticks(start, stream.plan.schema.axis)
+    every = None if period is None else stream.ticks(period)
+    return stream.in_windows(Landmark(stream.ticks(hop), first or 0, every), clip_input, stamp)
 
 
 def first_landmarks(axis: str) -> st.SearchStrategy[Any]:
-    """Return a strategy for an instant beside the first ticks."""
+    """Return a strategy for an instant near tick 0."""
     at = st.integers(-5, 9)
     return at.map(lambda n: EPOCH + dt.timedelta(microseconds=n)) if axis == TIMESTAMP else at
 
@@ -43,17 +49,20 @@ class LandmarkRoom(WindowRoom[Landmark]):
     verbs = {"landmark_window": landmark_window}
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
-    def members(self, window: Landmark, of: Members, run: Run) -> str:
-        """In windows ``[l, l + jH)``, the last one cut at the next landmark, while ``l + (j - 1)H`` lies before the bound."""
+    def members(self, window: Landmark, source: Members, run: Run) -> str:
+        """Join events with the windows ``[l, l + jH)`` that overlap them.
+
+        The last window is cut at the next landmark; windows are reported while ``l + (j - 1)H`` is before the bound.
+        """
         hop, start, period = window.hop, window.start, window.period
-        until = bound(of.events, run, always=True)
+        until = bound(source.events, run, always=True)
         if period is None:
             marks, cut = f"(SELECT {start}::HUGEINT AS l)", str(INFINITY)
             most = f"({until} - l) // {hop} + 2"
         else:
             low, high = (f"CAST(({t}::HUGEINT - {start}) // {period} AS BIGINT)" for t in ("le", f"least(re, {until})"))
             number = f"unnest(range({low} - 1, {high} + 2))::HUGEINT"
-            marks = f"(SELECT DISTINCT {start} + {period} * {number} AS l FROM {of.events})"
+            marks = f"(SELECT DISTINCT {start} + {period} * {number} AS l FROM {source.events})"
             cut, most = f"l + {period}", f"{period} // {hop} + 2"
         end = f"least(l + j * {hop}, {cut}, {INFINITY})"
         windows = run.table(f"""
@@ -61,7 +70,7 @@ class LandmarkRoom(WindowRoom[Landmark]):
             FROM (SELECT l, unnest(range(1, CAST({most} AS BIGINT) + 1)) AS j FROM {marks})
             WHERE l >= {MINUS_INFINITY} AND l + (j - 1) * {hop} < least({until}, {cut})""")  # fmt: skip
         return run.table(
-            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} ON le < w_re AND re > w_le"
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"
         )
 
     def drawn(
@@ -76,7 +85,7 @@ class LandmarkRoom(WindowRoom[Landmark]):
         return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
 
     def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
-        """Without a period there must be a start, which one with a period may have."""
+        """Draw whether the period, or the start, is left out; a window without a period must have a start."""
         if arguments.get("period") is not open:
             return
         if draw(st.sampled_from([False, False, True])):

@@ -1,4 +1,4 @@
-"""The room of a kind of windows: its definition for the oracle, its draws, its verbs; and which room a window has."""
+"""The base class of the rooms of windows: the oracle's definition, the generator, the verbs; and the look-up of rooms."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Draw = Callable[[st.SearchStrategy[Any]], Any]
 
 
 Argument = Callable[[str], st.SearchStrategy[Any]]
-"""A strategy for an argument of a verb, by the stream's time axis."""
+"""A function from the stream's time axis to the strategy for an argument of a verb."""
 
 
 def one_of(*values: Any) -> Argument:
-    """Return how one of some values is drawn, on any axis."""
+    """Return an argument that is one of these values on any axis."""
     return lambda axis: st.sampled_from(values)
 
 
 def lengths_of_time(least: int, most: int) -> Argument:
-    """Return how a length of so many ticks is drawn, as the axis has it: an integer or a timedelta."""
+    """Return an argument that is a length of ``least`` to ``most`` ticks: an integer or, on the timestamp axis, a timedelta."""
 
     def drawn(axis: str) -> st.SearchStrategy[Any]:
         many = st.integers(least, most)
@@ -44,7 +44,7 @@ def lengths_of_time(least: int, most: int) -> Argument:
 
 
 class Reading(Protocol):
-    """A stream, or its groups, in the second reading of the verbs: what a window verb is read on."""
+    """The receiver of a window verb in the second reading of the verbs: a stream, or its groups."""
 
     @property
     def plan(self) -> Node:
@@ -54,12 +54,12 @@ class Reading(Protocol):
         """Return a duration in ticks of the stream's axis."""
 
     def in_windows(self, window: Window, clip: str, stamp: str | None, plan: Node | None = None) -> Any:
-        """Return the stream, or one of another plan, in windows."""
+        """Return the stream, or one with another plan, in windows."""
 
 
 @dataclass(frozen=True)
 class Members:
-    """A table of the oracle with events of ``schema``: columns ``groups`` of their group, the payload as ``p0, ...``."""
+    """The oracle's table of events of ``schema``, with the columns ``groups`` of their group, and the payload as ``p0, ...``."""
 
     events: str
     groups: Sequence[str]
@@ -67,61 +67,61 @@ class Members:
 
     @property
     def by(self) -> str:
-        """The groups as a window function of SQL takes them."""
+        """The PARTITION BY clause of the groups for SQL's window functions; empty without groups."""
         return f"PARTITION BY {', '.join(self.groups)}" if self.groups else ""
 
 
 class WindowRoom(ABC, Generic[W]):
-    """One kind of windows: its definition, its draws, its verbs, its lengths; a subclass is registered by being there."""
+    """One kind of windows: its definition, generator, verbs and lengths. Defining a subclass registers it."""
 
     kind: ClassVar[type[Window]]
 
     weight: ClassVar[int] = 1
-    """Draws of it among those of all kinds; 0: random queries have none."""
+    """How often the kind is drawn, relative to others; 0: random queries have no such windows."""
 
     needs_exact_columns: ClassVar[bool] = False
-    """True where the order of whole events decides: it is drawn only over events all of whose columns are exact."""
+    """True if windows depend on the order of whole events, so that all columns must be exact."""
 
     usual_stamp: ClassVar[Stamp] = Stamp.ALIGN
-    """Where results live unless the user says it, from the language's own pages."""
+    """The default stamp, after the language's own pages."""
 
     begins_with_its_last_member: ClassVar[bool] = False
-    """True where no window is there before its last members are: nothing can be said of it before its last instant."""
+    """True if a window is not known before its last members, so that it has no result before its last instant."""
 
     verbs: ClassVar[Mapping[str, Callable[..., Any]]] = {}
-    """The verbs that make such windows, read a second time, by name."""
+    """The second reading of the verbs that make such windows, by name."""
 
     arguments: ClassVar[Mapping[tuple[str, str], Argument]] = {}
-    """How arguments of the verbs are drawn, by verb and name, where a name alone does not say it."""
+    """The arguments of the verbs, by verb and name, whose generator depends on the verb."""
 
     @abstractmethod
-    def members(self, window: W, of: Members, run: Run) -> str:
-        """Return a table of events with ``w`` (which window), ``w_le`` and ``w_re``: a row for each window that they are in."""
+    def members(self, window: W, source: Members, run: Run) -> str:
+        """Return a table of events, each once for each of its windows, with ``w`` (the window's number), ``w_le``, ``w_re``."""
 
     def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[W, ClipInput, Stamp]:
-        """Return a window with clip and stamp, those given or others; ``ordered``: columns by which events can be ordered.
+        """Draw a window with clip and stamp: the arguments, or others if the kind needs them.
 
-        A kind of weight 0 needs none.
+        ``ordered``: the columns by which events can be ordered. A kind of weight 0 need not define this.
         """
-        raise AssertionError(f"{self.kind.__name__} has weight {self.weight}, and no draw")
+        raise AssertionError(f"{self.kind.__name__} has weight {self.weight} but no generator")
 
     @abstractmethod
     def written(self, window: W, axis: str) -> tuple[str, list[str]]:
-        """Return the verb that makes it, without ``_window``, and its arguments as text."""
+        """Return the verb that makes the window, without ``_window``, and the verb's arguments as text."""
 
     def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
-        """Set those arguments of its verb that depend on each other; ``open`` stands for one that is still to be drawn."""
+        """Draw arguments of the verb that depend on each other; ``open`` is the value of an argument that is left out."""
 
     def usual_clip(self, window: W) -> ClipInput:
-        """Return how members are cut unless the user says it."""
+        """Return the default of ``clip_input``."""
         return ClipInput.FULL
 
     def lengths(self, window: W) -> Iterator[int]:
-        """Yield its lengths of time."""
+        """Yield the window's lengths of time, in ticks."""
         yield from ()
 
     def recurrences(self, window: W) -> Iterator[int]:
-        """Yield the distances at which a lifetime without an end gives row after row."""
+        """Yield the distances, in ticks, at which an endless lifetime gives row after row."""
         yield from ()
 
     def grids(self, window: W) -> Iterator[Grid]:
@@ -129,11 +129,11 @@ class WindowRoom(ABC, Generic[W]):
         yield from ()
 
     def lateness_grid(self, window: W) -> Grid | None:
-        """Return the grid by whose windows the items of a source are late that only such windows read; None: by each instant."""
+        """Return the grid to whose ends CTIs are rounded when only such windows read a source; None: CTIs are not rounded."""
         return None
 
     def instants(self, window: W, axis: str) -> Iterator[int]:
-        """Yield the instants that it speaks of."""
+        """Yield the instants among the window's parameters, in ticks."""
         yield from ()
 
 

@@ -1,4 +1,4 @@
-"""Rows windows."""
+"""The room of rows windows."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from streamq.windows import Rows
 
 
 def rows_window(
-    of: Reading, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
+    stream: Reading, n: int, step: int = 1, *, order_by: Any = (), clip_input: str = "full", stamp: str | None = None
 ) -> Any:
-    return of.in_windows(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
+    return stream.in_windows(Rows(n, step, column_names(order_by, "rows_window", "order_by")), clip_input, stamp)
 
 
 class RowsRoom(WindowRoom[Rows]):
@@ -31,16 +31,18 @@ class RowsRoom(WindowRoom[Rows]):
     begins_with_its_last_member = True
     verbs = {"rows_window": rows_window}
 
-    def members(self, window: Rows, of: Members, run: Run) -> str:
-        names = of.schema.names
+    def members(self, window: Rows, source: Members, run: Run) -> str:
+        names = source.schema.names
         whole = [*window.order_by, *(n for n in names if n not in window.order_by)]
-        order = listed("le", *(f"{order_of(of.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
-        rows = run.table(f"SELECT *, row_number() OVER ({of.by} ORDER BY {order}) - 1 AS place FROM {of.events}")
-        last = f"lead(le, {window.n - 1}) OVER ({of.by} ORDER BY place) + 1 AS w_re"
+        order = listed("le", *(f"{order_of(source.schema)[names.index(c)]} NULLS FIRST" for c in whole), "re")
+        rows = run.table(
+            f"SELECT *, row_number() OVER ({source.by} ORDER BY {order}) - 1 AS place FROM {source.events}"
+        )
+        last = f"lead(le, {window.n - 1}) OVER ({source.by} ORDER BY place) + 1 AS w_re"
         windows = run.table(f"""
-            SELECT * FROM (SELECT {listed("place AS w", "le AS w_le", last, *of.groups)} FROM {rows})
+            SELECT * FROM (SELECT {listed("place AS w", "le AS w_le", last, *source.groups)} FROM {rows})
             WHERE w % {window.step} = 0 AND w_re IS NOT NULL""")  # fmt: skip
-        inside = f"{same(of.groups)} AND a.place BETWEEN b.w AND b.w + {window.n - 1}"
+        inside = f"{same(source.groups)} AND a.place BETWEEN b.w AND b.w + {window.n - 1}"
         return run.table(f"SELECT b.w, b.w_le, b.w_re, a.* FROM {rows} a JOIN {windows} b ON {inside}")
 
     def drawn(self, draw: Draw, clip: ClipInput, stamp: Stamp, ordered: Sequence[str]) -> tuple[Rows, ClipInput, Stamp]:

@@ -1,4 +1,4 @@
-"""Session windows."""
+"""The room of session windows."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from streamq.time import INFINITY
 from streamq.windows import Session
 
 
-def session_window(of: Reading, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return of.in_windows(Session(of.ticks(gap)), clip_input, stamp)
+def session_window(stream: Reading, gap: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
+    return stream.in_windows(Session(stream.ticks(gap)), clip_input, stamp)
 
 
 class SessionRoom(WindowRoom[Session]):
@@ -27,14 +27,14 @@ class SessionRoom(WindowRoom[Session]):
     verbs = {"session_window": session_window}
     arguments = {("session_window", "gap"): lengths_of_time(2, 6)}
 
-    def members(self, window: Session, of: Members, run: Run) -> str:
-        near = f"{same(of.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"
+    def members(self, window: Session, source: Members, run: Run) -> str:
+        near = f"{same(source.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"
         heads = run.table(f"""
-            SELECT DISTINCT {listed("le AS t", *of.groups)} FROM {of.events} a
-            WHERE NOT EXISTS (SELECT 1 FROM {of.events} b WHERE {near})""")  # fmt: skip
-        first = f"(SELECT max(b.t) FROM {heads} b WHERE {same(of.groups)} AND b.t <= a.le)"
-        rows = run.table(f"SELECT {first} AS w_le, a.* FROM {of.events} a")
-        own = f"max(re) OVER (PARTITION BY {listed('w_le', *of.groups)})"
+            SELECT DISTINCT {listed("le AS t", *source.groups)} FROM {source.events} a
+            WHERE NOT EXISTS (SELECT 1 FROM {source.events} b WHERE {near})""")  # fmt: skip
+        first = f"(SELECT max(b.t) FROM {heads} b WHERE {same(source.groups)} AND b.t <= a.le)"
+        rows = run.table(f"SELECT {first} AS w_le, a.* FROM {source.events} a")
+        own = f"max(re) OVER (PARTITION BY {listed('w_le', *source.groups)})"
         end = f"CAST(least({INFINITY}, {own}::HUGEINT - 1 + {window.gap}) AS BIGINT)"
         return run.table(f"SELECT 0 AS w, w_le, {end} AS w_re, * EXCLUDE (w_le) FROM {rows}")
 

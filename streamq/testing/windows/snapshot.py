@@ -1,4 +1,4 @@
-"""Snapshot windows, sliding ones among them."""
+"""The room of snapshot windows, including sliding ones."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom, len
 from streamq.windows import Snapshot
 
 
-def snapshot_window(of: Reading, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    return of.in_windows(Snapshot(), clip_input, stamp)
+def snapshot_window(stream: Reading, *, clip_input: str = "full", stamp: str | None = None) -> Any:
+    return stream.in_windows(Snapshot(), clip_input, stamp)
 
 
-def sliding_window(of: Reading, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
-    """Points live for the duration, other events longer by it; then snapshots."""
-    is_point = of.plan.schema.shape == POINT
-    length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, of.ticks(duration))
-    return of.in_windows(Snapshot(), clip_input, stamp, AlterLifetime(of.plan, Start(), length))
+def sliding_window(stream: Reading, duration: Any, *, clip_input: str = "full", stamp: str | None = None) -> Any:
+    """Set the lifetimes of points to the duration, extend other events by it, and take snapshots."""
+    is_point = stream.plan.schema.shape == POINT
+    length = Length(LengthKind.FIXED if is_point else LengthKind.SAME, stream.ticks(duration))
+    return stream.in_windows(Snapshot(), clip_input, stamp, AlterLifetime(stream.plan, Start(), length))
 
 
 class SnapshotRoom(WindowRoom[Snapshot]):
@@ -34,14 +34,13 @@ class SnapshotRoom(WindowRoom[Snapshot]):
     verbs = {"snapshot_window": snapshot_window, "sliding_window": sliding_window}
     arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 
-    def members(self, window: Snapshot, of: Members, run: Run) -> str:
-        starts, ends = (f"SELECT {listed(f'{at} AS t', *of.groups)} FROM {of.events}" for at in ("le", "re"))
-        windows = run.table(
-            f"SELECT {listed('t AS w_le', f'lead(t) OVER ({of.by} ORDER BY t) AS w_re', *of.groups)} FROM ({starts} UNION {ends})"
-        )
-        overlap = f"{same(of.groups)} AND a.le < b.w_re AND a.re > b.w_le"
+    def members(self, window: Snapshot, source: Members, run: Run) -> str:
+        starts, ends = (f"SELECT {listed(f'{at} AS t', *source.groups)} FROM {source.events}" for at in ("le", "re"))
+        end = f"lead(t) OVER ({source.by} ORDER BY t) AS w_re"
+        windows = run.table(f"SELECT {listed('t AS w_le', end, *source.groups)} FROM ({starts} UNION {ends})")
+        overlap = f"{same(source.groups)} AND a.le < b.w_re AND a.re > b.w_le"
         return run.table(
-            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {of.events} a JOIN {windows} b ON {overlap}"
+            f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} b ON {overlap}"
         )
 
     def drawn(
