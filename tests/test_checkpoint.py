@@ -87,10 +87,10 @@ def test_folders_are_told_apart() -> None:
     for sink in ({"format": "delta", "path": "a/out"}, "noop", print):
         assert arguments(sink).folders == []
     for sink, late in (("a/out", "a/out/"), ("a/cp", None), ("a/out", "a/cp")):
-        with pytest.raises(PlanError, match="sinks, late_sink and checkpoint are folders of their own; found 'a/"):
+        with pytest.raises(PlanError, match="sinks, late_sink and checkpoint must be different folders; found 'a/"):
             arguments(sink, late_sink=late, checkpoint="a/cp").check()
     for sink in ("memory", "console", {"format": "kafka", "topic": "t"}):
-        with pytest.raises(PlanError, match="a late sink, and results of run_all, go with a folder"):
+        with pytest.raises(PlanError, match="a late sink, and results of run_all, need a folder"):
             arguments(sink, late_sink="a/late", checkpoint="a/cp").check()
 
 

@@ -224,7 +224,7 @@ def test_a_rehearsal_is_asked_for_what_there_is() -> None:
     with pytest.raises(PlanError, match="advance: no source 'c'; there are: a, b."):
         run.advance(3, source="c")
     with pytest.raises(
-        PlanError, match="advance: source 'b' has the progress of another. Name the one that it follows."
+        PlanError, match="advance: source 'b' has the progress of another source. Name the source that it follows."
     ):
         run.advance(3, source="b")
     assert run.arrive().to_pylist() == [{"op": "upsert", "k": "a", "n": 2, "start": 0, "end": 5}]

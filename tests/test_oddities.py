@@ -95,7 +95,7 @@ def text(found: SourceStatus, axis: str = INTEGER) -> str:
 def test_rows_that_are_no_events_are_counted_among_all_and_the_reasons_are_named() -> None:
     told = text(source(9, 8, 1, rows=3, invalid=1))
     assert told.startswith("a: 1 of 3 rows are no events: no start,") and "two edges of a key at one instant" in told
-    assert told.endswith("The late output (late_sink) has each one's reason.")
+    assert told.endswith("The late output (late_sink) has each row's reason.")
 
 
 def test_what_takes_late_rows_in_depends_on_who_makes_the_ctis() -> None:

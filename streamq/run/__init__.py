@@ -1,1 +1,1 @@
-"""What runs a query: sessions, runs and their checkpoints, sinks, monitoring and diagnosis."""
+"""Running queries: sessions, runs and their checkpoints, sinks, monitoring and diagnosis."""

@@ -1,4 +1,4 @@
-"""The SparkSession that a process has already, and which Spark applications have what a stream needs."""
+"""The active SparkSession of this process, and the record of Spark applications that passed the checks for streams."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _CHECKED: set[str] = set()
-"""Spark applications whose driver and workers have been checked, and have what a stream needs."""
+"""Ids of Spark applications whose driver and workers have passed the checks for streams."""
 
 
 def mark_checked(spark: SparkSession) -> None:
-    """Note that the driver and the workers of a session's application need not be checked again."""
+    """Record that the driver and the workers of a session's application need no further check."""
     application = spark.conf.get("spark.app.id", "")
     if application:
         _CHECKED.add(application)
@@ -41,7 +41,7 @@ def active_session() -> SparkSession | None:
 
 
 def session_of(tables: Collection[Any], verb: str) -> SparkSession:
-    """Return the session of the DataFrames among some tables, else the active one; SessionError where there is neither."""
+    """Return the session of the first DataFrame among some tables, else the active one; raise SessionError without any."""
     for table in tables:
         if hasattr(table, "sparkSession"):
             spark: SparkSession = table.sparkSession

@@ -1,4 +1,4 @@
-"""Answers as users read them: as Arrow in order, as pandas, and as a text."""
+"""Convert answers to the forms that users read: ordered Arrow tables, pandas frames, and text."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
-    """Return deltas in ticks as the rows that a user reads: instants of the axis, NULL for infinity, ordered."""
+    """Return deltas in ticks as the rows that users read: ordered, with instants of the axis, and NULL for an infinite end."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -44,7 +44,7 @@ def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
-    """Return an Arrow table as pandas; integers with NULLs stay integers, nullable ones; arrays are lists, structs dicts."""
+    """Return an Arrow table as a pandas frame; integers with NULLs become nullable integers, arrays lists, structs dicts."""
     import pandas as pd
     import pyarrow as pa
 
@@ -60,7 +60,7 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
     frame = table.to_pandas(date_as_object=False)
     for name, column in zip(table.column_names, table.columns, strict=True):
         if pa.types.is_nested(column.type):
-            # Arrow's own form of a list of whole numbers with a NULL is an array of floats
+            # Arrow would convert a list of integers with a NULL to an array of floats
             frame[name] = pd.Series(python_values(column), dtype=object, index=frame.index)
         elif column.null_count and column.type in nullable:
             frame[name] = pd.Series(column.to_pylist(), dtype=nullable[column.type], index=frame.index)
@@ -68,16 +68,16 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 
 
 def as_text(table: pa.Table, n: int) -> str:
-    """Return the first rows as a text, columns aligned to the right; infinity and NULL are ``NULL``.
+    """Return the first ``n`` rows as text, columns aligned to the right; infinity and NULL are written ``NULL``.
 
-    Instants and days beyond the years 1 to 9999 have a sign: ``+10000-01-01``.
+    Instants and dates outside the years 1 to 9999 have a sign: ``+10000-01-01``.
     """
     import pyarrow as pa
 
     from streamq.runtime.rendering import python_rows
 
     names = table.column_names
-    # instants are shown in UTC, without saying so
+    # drop the time zone, so that instants are written in UTC without it
     first = [c.cast(pa.timestamp("us")) if pa.types.is_timestamp(c.type) else c for c in table.slice(0, n).columns]
     rows = [[_cell(v) for v in row.values()] for row in python_rows(pa.table(first, names=names))]
     widths = [max([len(name), *(len(r[i]) for r in rows)]) for i, name in enumerate(names)]

@@ -1,4 +1,4 @@
-"""A run's checkpoint: whose it is, whether a run may go on from it, and what earlier runs on it have counted."""
+"""A run's checkpoint: the identity of its query, the check that a run may continue from it, and the counts of earlier runs."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """The leave to run on a checkpoint.
+    """The permission to run on a checkpoint.
 
-    ``is_new``: no run has read anything there. ``is_ending``: its input has ended, and a run was cut off before all its rows
-    were out.
+    ``is_new``: no run has read any input there. ``is_ending``: the input has ended, but a run was interrupted before it had
+    written all rows.
     """
 
     is_new: bool
@@ -38,14 +38,14 @@ class Claim:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlierRuns:
-    """What earlier runs on a checkpoint have counted: totals by ``source|reason``, and the readings of the last micro-batch."""
+    """The counts of earlier runs on a checkpoint: totals by ``source|reason``, and the readings of the last micro-batch."""
 
     late: Mapping[str, int] = field(default_factory=dict)
     readings: Readings = NO_READINGS
 
 
 def identity_of(plan: Results, program: StagedPlan) -> Identity:
-    """Return the identity of queries: ``plan`` are those as they were written, ``program`` what they were compiled to."""
+    """Return the identity of queries; ``plan`` holds them as they were written, ``program`` as they were compiled."""
     from streamq.compiler.explain import explain_sections
 
     (part,) = explain_sections(plan, ("logical",))
@@ -62,7 +62,7 @@ def identity_of(plan: Results, program: StagedPlan) -> Identity:
 
 
 def _module_lines(plan: Node) -> list[str]:
-    """A line for each module of a user's own in a plan: its name, and what tells its code from other code."""
+    """Return a line for each user module in a plan, with its name and the fingerprint of its code."""
     return [f"module {module.name}: code {module.fingerprint}" for module in called_modules(plan)]
 
 
@@ -79,16 +79,16 @@ class Checkpoint:
         return ControlFolder(f"{self.path}/streamq/control")
 
     def buckets(self) -> int | None:
-        """Return how many buckets each stage of its state has; None where it is new, or of another version."""
+        """Return the number of buckets of the stored state; None if the checkpoint is new or of another version."""
         line = read_line(self.spark, self._identity)
         identity = None if line is None else read_identity(line)
         return identity.buckets if isinstance(identity, Identity) else None
 
     def claim(self, own: Identity, sinks: Sequence[str] = ()) -> Claim:
-        """Mark the checkpoint as this query's, if no query has begun on it; refuse it if it is another query's, or has ended.
+        """Mark the checkpoint as this query's if it is unused; raise CheckpointError if it is another query's, or has ended.
 
-        ``sinks`` are the folders the query writes into, which must not be another checkpoint's. Raises CheckpointError, and
-        then leaves the checkpoint as it is.
+        ``sinks`` are the folders into which the query writes; they must not belong to another checkpoint. In case of an error the
+        checkpoint does not change.
         """
         own = replace(own, folders=tuple(folder_name(sink) for sink in sinks))
         line = read_line(self.spark, self._identity)
@@ -97,11 +97,11 @@ class Checkpoint:
                 hint = "Use a new checkpoint, or to_stream() and a writeStream."
                 wrong = "the checkpoint is that of a writeStream"
                 raise CheckpointError(sentence("run", wrong, f"found {self.path}", hint))
-            # a run that was cut off while it marked the checkpoint has done nothing yet
+            # a run that was interrupted while it marked the checkpoint has done nothing yet
             return self._claim_new(own, sinks)
         stored = read_identity(line)
         if identity_differences(stored, own) and not self._has_begun() and not self.control.has_end(self.spark):
-            # a start that failed has read nothing: its query, or its sink, was mended
+            # an earlier start failed before it read any input, and its query or sink has been changed since
             return self._claim_new(own, sinks)
         refuse_other(stored, own, "run")
         is_ending = self.control.has_end(self.spark)
@@ -111,11 +111,11 @@ class Checkpoint:
         return Claim(is_new=False, is_ending=is_ending)
 
     def mark_ended(self) -> None:
-        """Note that the input has ended and all rows are out."""
+        """Record that the input has ended and all rows are written."""
         write_line(self.spark, self._ended, "ended")
 
     def earlier_runs(self, program: StagedPlan) -> EarlierRuns:
-        """Return what stands in the state of its last micro-batch, by Spark's reader of state."""
+        """Return the counts and readings in the state of the last micro-batch, read by Spark's state reader."""
         from pyspark.sql import functions as F
 
         from streamq.runtime.basket import Baskets
@@ -130,7 +130,7 @@ class Checkpoint:
             state = reader.option("operatorId", stage.number).load(self.path)
             manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
             for (manifest,) in manifests.collect():
-                # Spark numbers operators in an order of its own
+                # Spark may number operators in another order, so look at the names in every state
                 for name, values in json.loads(bytes(manifest))["values"].items():
                     if name.startswith(LATEST):
                         columns.append(values)
@@ -147,7 +147,7 @@ class Checkpoint:
         return f"{self.path}/streamq/ended"
 
     def _has_begun(self) -> bool:
-        """Return True if a run has read anything."""
+        """Return True if a run has read any input."""
         return path_exists(self.spark, f"{self.path}/offsets/*")
 
     def _claim_new(self, own: Identity, sinks: Sequence[str]) -> Claim:
@@ -160,8 +160,9 @@ class Checkpoint:
 def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
     """Raise CheckpointError for a folder that is not empty.
 
-    Micro-batches of another checkpoint are numbered: Spark leaves out those that are there, and a folder ``streamq_batch=N``
-    would be written over. Files of others, the input's perhaps, would be hidden: Spark reads what the sink's log has.
+    If it holds micro-batches of another checkpoint, Spark would skip micro-batches with the same numbers, and folders
+    ``streamq_batch=N`` would be overwritten. Other files, such as the input's, would be hidden, as Spark reads only files in the
+    sink's log.
     """
     for trace in ("_spark_metadata", f"{MICRO_BATCH}=*"):
         path = f"{sink}/{trace}"

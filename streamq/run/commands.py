@@ -1,4 +1,4 @@
-"""Commands of the machine that the doctor runs, each for a limited time."""
+"""Run commands of the machine for the doctor, each within a time limit."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 SECONDS = 60.0
-"""How long a command may take: a cold interpreter on a busy machine needs several seconds for pandas."""
+"""The time limit of a command; a cold interpreter on a busy machine needs several seconds to import pandas."""
 
 
 @dataclass(frozen=True)
 class CompletedCommand:
-    """How a command ended: its exit code (-1 if it could not run or did not end) and all that it printed."""
+    """The result of a command: its exit code (-1 if it could not run or did not end) and all that it printed."""
 
     code: int
     output: str
 
 
 def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> CompletedCommand:
-    """Run a command for at most so many seconds; it reads no input, and raises nothing if it fails."""
+    """Run a command, without input, for at most ``seconds``; a failure is returned, not raised."""
     try:
         completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

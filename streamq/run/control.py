@@ -1,4 +1,4 @@
-"""The control folder of a run: CTIs that no source sends, as rows of a small file source that stands in the checkpoint."""
+"""The control folder of a run: CTIs from outside the sources, as rows of a small file source in the checkpoint."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint"
 
 @dataclass(frozen=True)
 class OutsideCti:
-    """A CTI that somebody outside the sources sends: ``table`` is that of its source (None: of every source).
+    """A CTI from outside the sources, for the source with the table ``table`` (None: for every source).
 
     ``until`` bounds the windows that are reported for lifetimes without an end, where the CTI ends the input. Parts of the source
     that were last heard of before the round ``idle_before`` are idle.
@@ -33,7 +33,7 @@ class OutsideCti:
 
 
 END_OF_INPUT = OutsideCti(None, INFINITY)
-"""No source will bring anything any more."""
+"""The CTI that ends the input of all sources."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class ControlFolder:
     path: str
 
     def create(self, spark: SparkSession) -> None:
-        """Make the folder, if it is not there, so that a stream can read it."""
+        """Create the folder if it does not exist, so that a stream can read it."""
         spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
@@ -57,7 +57,7 @@ class ControlFolder:
         rows.coalesce(1).write.mode("append").parquet(self.path)
 
     def has_end(self, spark: SparkSession) -> bool:
-        """Return True if somebody has sent the CTI that ends the input."""
+        """Return True if the CTI that ends the input has been sent."""
         ends = spark.read.schema(CONTROL_DDL).parquet(self.path).where(f"cti = {INFINITY}")
         return bool(ends.limit(1).collect())
 
@@ -66,7 +66,7 @@ def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) 
     """Return the CTI that a user sends by ``advance``; raise PlanError for a wrong source, TimeError for a wrong instant."""
     cti = instant_ticks(to, program.axis, "advance")
     if cti is None:
-        hint = "run.finish() says that the input has ended."
+        hint = "To end the input, call run.finish()."
         raise TimeError(sentence("advance", "no instant", "found None", hint))
     if source is None:
         return OutsideCti(None, cti)
@@ -74,6 +74,6 @@ def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) 
     if source not in sources:
         raise PlanError(sentence("advance", f"no source {source!r}", f"there are: {', '.join(sources)}"))
     if sources[source].policy.progress.leader is not None:
-        wrong = f"source {source!r} has the progress of another"
-        raise PlanError(sentence("advance", wrong, "", "Name the one that it follows."))
+        wrong = f"source {source!r} has the progress of another source"
+        raise PlanError(sentence("advance", wrong, "", "Name the source that it follows."))
     return OutsideCti(sources[source].table, cti)

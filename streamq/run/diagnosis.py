@@ -33,7 +33,7 @@ def why(
 ) -> Why:
     """Return the diagnosis of a run; ``reason`` is the error it failed with, or the reason why it no longer runs.
 
-    ``busy_since`` is the time since which it processes its first micro-batch, None if it is not doing so.
+    ``busy_since`` is the time at which its first micro-batch began, None if none is being processed.
     """
     now = now or dt.datetime.now(dt.UTC)
     case = WaitAnalysis(program, history, state, now)
@@ -63,7 +63,7 @@ def why(
 
 @dataclass(frozen=True)
 class Answer:
-    """A verdict, and the sentence that explains it for this run."""
+    """A verdict, and the sentence that explains it."""
 
     verdict: Verdict
     summary: str
@@ -91,11 +91,11 @@ def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer
 def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
     """Answer for a run into which no event has come, or whose last micro-batch wrote rows."""
     last, every = case.history.last, case.sources.values()
-    # without a stage nobody counts by source
+    # without stages, only Spark counts rows, and not by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
     refused = [f"{n:,} of {s.name}" for s in every if (n := s.late.get(CountReason.INVALID))]
     if not rows and refused:
-        return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are none ({', '.join(refused)}).")
+        return Answer(Verdict.NO_ROWS, f"No event has come: all rows so far are invalid ({', '.join(refused)}).")
     if not rows:
         return Answer(Verdict.NO_ROWS, f"No row has come yet, from {' or '.join(s.name for s in every)}.")
     if last is not None and (last.inserted or last.retracted):
@@ -105,7 +105,7 @@ def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
 
 
 def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
-    """Answer for a run whose operators hold rows; the wait nearest to the result is named, for it waits for the others."""
+    """Answer for a run whose operators hold rows; it names the wait nearest to the result, which depends on the others."""
     if not waits:
         return None
     wait = waits[-1]
@@ -122,7 +122,7 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
 
 
 def _silent(source: SourceStatus, now: dt.datetime) -> str:
-    """Say since when a source has brought nothing, and what lets the others go on without it."""
+    """Return a text on how long a source has been silent, and what lets the others proceed without it."""
     allowed_silence = source.progress.allowed_silence
     if allowed_silence is None:
         silence = "brings no rows any more, and others do" if source.events else "has brought no row yet"
@@ -139,7 +139,7 @@ def _silent(source: SourceStatus, now: dt.datetime) -> str:
 
 
 def _idle(case: WaitAnalysis, source: SourceStatus) -> bool:
-    """Return True if others have brought rows since this source did, by the time of day or in the last micro-batch."""
+    """Return True if other sources have brought rows since this source did, by the clock or in the last micro-batch."""
     others = [s for s in case.sources.values() if s is not source and s.events]
     since = max((s.heard_at or 0 for s in others), default=0) > (source.heard_at or 0)
     return bool(others) and (not source.events or since or (not source.new_rows and any(s.new_rows for s in others)))
@@ -177,7 +177,7 @@ def _nothing_waits(case: WaitAnalysis) -> Answer:
 
 
 def _all_done(case: WaitAnalysis) -> Answer:
-    """Answer for a run whose rows have come out, were late, or left nothing to put out."""
+    """Answer for a run whose rows have all been written, were all late, or gave no results."""
     if case.history.last_with_results is not None:
         return Answer(
             Verdict.NOTHING_HELD,
@@ -207,7 +207,7 @@ def _filtered_at_the_end(case: WaitAnalysis) -> Answer | None:
 
 
 def _without_partners(case: WaitAnalysis) -> Iterator[Wait]:
-    """Return a wait for each join to which one side has brought rows, and the sources of the other none."""
+    """Yield a wait for each join that has got rows on one side, and none yet from the sources of the other."""
     for hosted in case.kernels.values():
         arrived = case.arrived(hosted)
         for channel in hosted.channels:

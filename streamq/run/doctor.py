@@ -1,4 +1,4 @@
-"""The doctor, which says what streamq lacks on a machine before a job dies of it."""
+"""The doctor, which checks what streamq needs on a machine before a job fails for lack of it."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def doctor(
 ) -> Report:
     """Check what streamq needs: Java, the versions of Spark and its packages, the interpreter of Spark's workers.
 
-    Looks at the active session if there is one, else at what :func:`session` would start; ``master``, ``worker`` (an
-    interpreter) and ``environ`` look at something else. Starts no Spark. Spark Connect's Java and the workers of a
-    cluster are on other machines and are not looked at. With ``raise_on_problem`` a problem is a SessionError.
+    It checks the active session if there is one, else the session that :func:`session` would start; ``master``, ``worker`` (an
+    interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark Connect and the workers of a
+    cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a SessionError.
     """
     environ = os.environ if environ is None else environ
     active = active_session() if master is None else None

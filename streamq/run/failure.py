@@ -1,4 +1,4 @@
-"""From Spark's exceptions to ours: the sentence a worker raised, found in whatever Spark wrapped around it."""
+"""Translate Spark's exceptions to streamq's: extract the error that a worker raised from what Spark wrapped around it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from streamq.errors import QueryFailed, StreamqError, sentence
 from streamq.runtime.kernel import MEND_THE_SOURCE
 
 _OURS = re.compile(r"(?<![(\w.])streamq\.errors\.(\w+): ([^\n,][^\n]*)")
-"""What streamq raised, in a traceback or by Spark's raise_error; not the literal of one in an expression, behind a bracket."""
+"""Matches an error of streamq in a traceback or from Spark's raise_error, but not in a literal, which follows a bracket."""
 _BATCH = re.compile(r"\[streamq\] ([^\n\"]+)")
 _PYTHON = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t]+[^\n]*\n)*(\S[^\n]*)")
-"""A Python traceback, and the exception below it."""
+"""Matches a Python traceback and the exception below it."""
 _CAUSE = re.compile(r"^\s*Caused by: ([^\n]+)", re.MULTILINE)
 _NAMED = re.compile(r"\[[A-Z][A-Z0-9_.]+\] ")
-"""How a message of Spark's begins that has a name."""
+"""Matches the name at the beginning of Spark's named messages."""
 _STREAM = re.compile(r"^\[STREAM_FAILED\] Query \[[^\]]*\] terminated with exception: ")
 
 SINK_NOTE = "in the sink of result {} of {}"
-"""The note on an exception that one of several sinks has raised."""
+"""The note on an exception from one of several sinks."""
 
 _SINK = re.compile(SINK_NOTE.format(r"(\d+)", r"\d+"))
 
@@ -29,7 +29,7 @@ REPORT = "Spark's own report is the attribute report of this error."
 
 
 def is_sparks(error: BaseException) -> bool:
-    """True for what PySpark raises: its own exceptions, Java's that it has not translated, those of its connections."""
+    """True for exceptions from PySpark: its own, untranslated ones of Java, and those of its connections."""
     from pyspark.errors import PySparkException
 
     packages = {kind.__module__.partition(".")[0] for kind in type(error).__mro__}
@@ -40,10 +40,10 @@ def is_sparks(error: BaseException) -> bool:
 def spark_errors(
     verb: str, wrong: str = "it ended with an error", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
 ) -> Iterator[None]:
-    """Within it, and in a function that it decorates, Spark's exceptions become streamq's.
+    """Translate Spark's exceptions to streamq's, as a context manager or a decorator.
 
-    That is the error that streamq's own code in a worker has raised, if any, else one of that kind and wording. Spark's
-    exception is its ``report``, and not its cause: Python would print a hundred lines of Java above the one that matters.
+    The new error is the one that streamq raised in a worker, if any, else one of this kind and wording. Spark's exception becomes
+    its ``report`` and not its cause, because Python would print a hundred lines of Java above the line that matters.
     """
     try:
         yield
@@ -60,13 +60,14 @@ def translated(
     hint: str = REPORT,
     kind: type[StreamqError] = QueryFailed,
 ) -> StreamqError:
-    """Return the streamq error behind a Spark exception, else one that tells the reason for it, with its ``report``."""
+    """Return the streamq error within a Spark exception, else a new one with the reason; its ``report`` is the exception."""
     read = _read(error, verb, wrong, hint, kind)
     read.report = error
     return read
 
 
 def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[StreamqError]) -> StreamqError:
+    """Return the error of streamq for a Spark exception: one from a worker, an invalid event, a failed sink, or the reason."""
     text = str(error)
     if ours := _OURS.search(text):
         own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)
@@ -82,16 +83,16 @@ def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[Str
 
 
 def reason(error: BaseException) -> str:
-    """What an exception of Spark's comes from.
+    """Return the reason for a Spark exception, at most 500 characters.
 
-    A Python exception in it; else Spark's message, if it is one that Spark has a name for, or else Java's first cause.
+    This is the Python exception in it, else Spark's message if it has a name, else Java's first cause.
     """
     text = str(error)
     raised = [line for line in _PYTHON.findall(text) if not line.startswith("py4j.")]
     if raised:
         return str(raised[-1])[:500]
     lines = [line for line in text.splitlines() if line.strip()]
-    # Py4J says first what was called
+    # Py4J's message begins with the call that failed
     message = next((line[2:] for line in lines if line.startswith(": ")), lines[0] if lines else type(error).__name__)
     message = _STREAM.sub("", message)
     causes = [] if _NAMED.search(message) else _CAUSE.findall(text)

@@ -1,4 +1,4 @@
-"""Files of one line that Spark reads and writes wherever a checkpoint or a sink stands."""
+"""One-line files, read and written by Spark, so that they can be wherever a checkpoint or a sink is."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 
 
 def path_exists(spark: SparkSession, path: str) -> bool:
-    """Return True if a path, or one that fits its wildcards, is there."""
+    """Return True if a path, or one that matches its wildcards, exists."""
     with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
         return _first_row(spark.read.format("binaryFile"), path, "path") is not None
 
 
 def read_line(spark: SparkSession, path: str) -> str | None:
-    """Return the line that a checkpoint's file consists of; None where there is no such file."""
+    """Return the line in a checkpoint's file; None if the file does not exist."""
     with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
         rows = _first_row(spark.read.format("text"), path, "value")
     return str(rows[0][0]) if rows else None
 
 
 def write_line(spark: SparkSession, path: str, line: str) -> None:
-    """Write a checkpoint's file of one line, over what is there."""
+    """Write a line to a checkpoint's file, replacing its content."""
     with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):
         spark.createDataFrame([(line,)], "value string").coalesce(1).write.mode("overwrite").text(path)
 
 
 def _first_row(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
-    """Return the first row of a path: no row where it is empty, None where there is no such path.
+    """Return the first row of a path as a list, empty if the path has no rows; None if the path does not exist.
 
-    The path is named twice: of a single one that is not there Spark first looks for a sink's log, and logs a warning with
-    a trace of Java's. Of a folder whose name begins with an underscore Spark reads no rows.
+    The path is passed twice: for a single missing path Spark first looks for a sink's log, and logs a warning with a Java stack
+    trace. Spark reads no rows from a folder whose name begins with an underscore.
     """
     from pyspark.errors import AnalysisException
 

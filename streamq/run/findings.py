@@ -1,4 +1,4 @@
-"""What the doctor observes: one finding for each thing it looks at, and the report of all of them."""
+"""The doctor's findings, one for each thing it checks, and the report of all findings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from streamq.errors import SessionError, sentence
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing the doctor looked at: what it observed and, if that is not as it must be, what is wrong and how to mend it."""
+    """The result of one check: what was observed and, in case of a problem, what is wrong and how to fix it."""
 
     subject: str
     observed: str
@@ -24,20 +24,20 @@ class Finding:
         return not self.wrong
 
     def message(self, verb: str = "") -> str:
-        """Return the text of an error about it."""
+        """Return the message of an error about this finding."""
         text = sentence(verb, self.wrong, self.observed, self.hint)
         return text if verb else text.removeprefix(": ")
 
 
 @dataclass(frozen=True)
 class Report:
-    """What :func:`streamq.doctor` observed; it prints as a table, also in a notebook."""
+    """The findings of :func:`streamq.doctor`; it prints as a table, also in a notebook."""
 
     findings: tuple[Finding, ...]
 
     @property
     def problems(self) -> tuple[Finding, ...]:
-        """The findings in which something is wrong."""
+        """The findings that are problems."""
         return tuple(finding for finding in self.findings if not finding.ok)
 
     @property
@@ -52,7 +52,7 @@ class Report:
         return "streamq doctor: " + ("all is well" if not count else f"{count} problem{'s'[: count > 1]}")
 
     def raise_problems(self, verb: str = "session", advice: str = "") -> None:
-        """Raise one SessionError for all problems, if there are any; ``advice`` is what helps against each of them."""
+        """Raise one SessionError for all problems, if there are any; ``advice`` is a hint that solves each of them."""
         match self.problems:
             case ():
                 return

@@ -1,4 +1,4 @@
-"""Sessions that streamq did not start: a stream's needs are set there where it may be, and checked before a stream starts."""
+"""Prepare sessions that streamq did not start: set what a stream needs, and check their driver and workers."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 HDFS_BACKED = "HDFSBackedStateStoreProvider"
-"""Spark's default state store, which cannot hold what a stage keeps; any other that is set may be able to."""
+"""Spark's default state store, which cannot hold a stage's state; any other one that is set is kept."""
 
 
 def prepare_for_streams(spark: SparkSession, verb: str) -> None:
-    """Set what a stream needs of a session, and raise SessionError where its driver or its workers lack something.
+    """Set the settings that a stream needs in a session; raise SessionError if its driver or its workers lack something.
 
-    Only what a stream cannot do without is set over a value that is there. Workers are asked in a job of one task, once an
-    application: the driver process of a stage that cannot be started says no more than that it has ended.
+    Existing values are overwritten only if a stream cannot run with them. Workers are checked by a job of one task, once for each
+    application, because a stage whose Python process cannot start reports only that the process has ended.
     """
     for key, value in REQUIRED.items():
         present = spark.conf.get(key, None)
@@ -45,11 +45,11 @@ def prepare_for_streams(spark: SparkSession, verb: str) -> None:
 
 PARTITIONS = "spark.sql.shuffle.partitions"
 MANY = 8
-"""Tasks a core beyond which a micro-batch takes seconds even if it has next to no rows."""
+"""The number of tasks for each core beyond which a micro-batch takes seconds even if it has hardly any rows."""
 
 
 def warn_of_tasks(spark: SparkSession, verb: str) -> None:
-    """Warn where every stage of every micro-batch has many more tasks than this machine has cores."""
+    """Warn if each stage of each micro-batch has many more tasks than this machine has cores."""
     master = master_of(spark)
     tasks, at_once = int(spark.conf.get(PARTITIONS, None) or 0), cores(master)
     if is_local(master) and tasks > MANY * at_once:
@@ -60,7 +60,7 @@ def warn_of_tasks(spark: SparkSession, verb: str) -> None:
 
 
 def check_workers(spark: SparkSession, driver: Interpreter) -> list[Finding]:
-    """Check the Python of a session's workers by a job that imports there what a stream needs."""
+    """Check the Python of a session's workers by a job that imports the packages that a stream needs."""
     try:
         worker = _probe_worker(spark)
     except Exception as error:
@@ -77,7 +77,7 @@ def _probe_worker(spark: SparkSession) -> Interpreter:
 
     modules = [need.module for need in WORKER_NEEDS]
 
-    # a function of its own, so that it goes by value: a worker need not have streamq, nor Arrow
+    # a local function is pickled by value, so the worker needs neither streamq nor Arrow
     def probe() -> str:
         import importlib
         import json
@@ -88,7 +88,7 @@ def _probe_worker(spark: SparkSession) -> Interpreter:
             try:
                 module = importlib.import_module(name)
                 if module.__file__ is None:
-                    # a folder of that name, as Spark's own jars have it on a worker's path
+                    # a folder of that name, such as one in Spark's jars on the worker's path
                     raise ModuleNotFoundError(f"No module named {name!r}")
                 versions[name] = str(module.__version__)
             except Exception as error:  # a broken package raises whatever it likes on import

@@ -1,4 +1,4 @@
-"""CTIs for silent sources: after ``idle_after`` by the wall clock a source's progress follows that of the others.
+"""CTIs for silent sources: after ``idle_after`` by the wall clock, a source's progress follows that of the others.
 
 Silent parts of a source are idle after that time, where its policy keeps parts apart: they are told by rounds, the micro-batches
 in which the source has brought any, so that a micro-batch that is repeated after a crash finds the same ones idle.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
 
 CHECKS = 4
-"""How often a silence is looked at, in the time that a source may be silent."""
+"""The number of checks for silence within the shortest ``idle_after``."""
 
 
 def ctis_for_silent(
@@ -50,7 +50,7 @@ def ctis_for_silent(
 
 
 def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
-    """Return those of some sources, by relation, that have been silent for as long as they may be, or longer."""
+    """Return the relations of the sources that have been silent for at least as long as they may be."""
     return {
         relation
         for relation, silence in allowed.items()
@@ -112,7 +112,7 @@ class Listener:
 
 
 class IdleWatch:
-    """Looks at a run from time to time, in a thread of its own, and sends CTIs for its silent sources.
+    """Checks a run periodically, in its own thread, and sends CTIs for silent sources.
 
     ``look`` returns what is to be said on behalf of those, and None once the run is over.
     """
@@ -131,12 +131,13 @@ class IdleWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the checks and wait for the thread."""
         self._over.set()
         if self._thread is not threading.current_thread():
             self._thread.join()
 
     def _run(self) -> None:
+        """Check until the run is over or ``stop`` is called; send each CTI that is greater than the last one sent."""
         while not self._over.wait(self._every):
             try:
                 messages = self._look()
@@ -148,7 +149,7 @@ class IdleWatch:
                         self._send(message)
                         self._sent[message.table] = max(cti, message.cti), max(idle_before, message.idle_before)
             except Exception:
-                # nobody waits for this thread; where the run itself has stopped meanwhile there is nothing to tell
+                # no caller would see the error, so log it, unless the run has been stopped meanwhile
                 if not self._over.is_set():
-                    LOGGER.exception("idle sources are no longer spoken for")
+                    LOGGER.exception("silent sources get no more CTIs")
                 return

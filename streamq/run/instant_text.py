@@ -1,4 +1,4 @@
-"""Instants as run.metrics, run.progress and run.why() show them: in texts, in ticks, and as ISO 8601."""
+"""Format instants for run.metrics, run.progress and run.why(): as text, in ticks, and as ISO 8601."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 
 def instant_text(t: int, axis: str) -> str:
-    """Return an instant as a text, to the second where it is a whole one."""
+    """Return an instant as text, without a fraction of a second that is zero."""
     if t == INFINITY:
         return "its end"
     if t == MINUS_INFINITY:
@@ -23,12 +23,12 @@ def finite_instant(t: int | None) -> int | None:
 
 
 def instant_fields(name: str, t: int | None, axis: str) -> dict[str, Any]:
-    """Return an instant in ticks as ``name``, and as ISO 8601, on a timestamp axis, as ``name_at``; None where it is none."""
+    """Return an instant in ticks as ``name`` and, on the timestamp axis, in ISO 8601 as ``name_at``; None for infinities."""
     return {name: finite_instant(t), f"{name}_at": iso(t) if axis == TIMESTAMP and t is not None else None}
 
 
 def iso(t: int) -> str | None:
-    """Return microseconds since 1970 as ISO 8601; None for an instant that no calendar has."""
+    """Return microseconds since 1970 as ISO 8601; None for an instant outside the calendar's range."""
     if finite_instant(t) is None:
         return None
     try:

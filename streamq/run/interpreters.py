@@ -1,4 +1,4 @@
-"""The Python interpreters of the driver and of Spark's workers, and what packages they can import."""
+"""The Python interpreters of the driver and of Spark's workers, and the packages that they can import."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamq.run.packages import DRIVER_NEEDS, WORKER_NEEDS, PackageNeed
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python interpreter, with the version of each module that it could import and the reason for each that it could not."""
+    """A Python interpreter, with the version of each module that it imported and the error of each that it could not import."""
 
     path: str
     python: tuple[int, ...]
@@ -31,7 +31,7 @@ class Interpreter:
         return ".".join(map(str, self.python))
 
     def packages(self, needs: Iterable[PackageNeed]) -> str:
-        """Return the packages that it has, of those needed, as ``pandas 2.3.3, pyarrow 21.0.0``."""
+        """Return the needed packages that it has, as text: ``pandas 2.3.3, pyarrow 21.0.0``."""
         present = [need for need in needs if need.module in self.versions]
         return ", ".join(f"{need.package} {self.versions[need.module]}".rstrip() for need in present)
 
@@ -42,12 +42,12 @@ def this_interpreter(needs: Iterable[PackageNeed] = DRIVER_NEEDS) -> Interpreter
     for need in needs:
         try:
             versions[need.module] = str(getattr(importlib.import_module(need.module), "__version__", ""))
-        except Exception as error:  # a broken package raises whatever it likes on import
+        except Exception as error:  # importing a broken package may raise anything
             failures[need.module] = str(error)
     return Interpreter(sys.executable, sys.version_info[:3], versions, failures)
 
 
-# Read by whatever Python the worker turns out to be, hence the plain old syntax.
+# Any version of Python may run this, hence the old syntax.
 _PROBE = """
 import importlib, json, sys
 versions, failures = {}, {}
@@ -66,7 +66,7 @@ def probe_interpreter(
     environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Interpreter | Finding:
-    """Start another interpreter, import the packages there, and return it; return a finding if it does not answer."""
+    """Start another interpreter that imports the packages, and return it; return a finding if it does not answer."""
     path = shutil.which(command, path=(os.environ if environ is None else environ).get("PATH", ""))
     hint = f"Set PYSPARK_PYTHON to {sys.executable}."
     if path is None:
@@ -83,9 +83,9 @@ def probe_interpreter(
 def check_interpreter(
     who: str, interpreter: Interpreter, needs: Iterable[PackageNeed], driver_python: tuple[int, ...] | None = None
 ) -> list[Finding]:
-    """Return one finding for each package that is missing, broken or of a wrong version, else one that lists them all.
+    """Return one finding for each package that is missing, broken or of a wrong version, else one that lists all packages.
 
-    ``driver_python`` is the driver's version: PySpark refuses a worker of another minor version, in the first job.
+    ``driver_python`` is the driver's version, as PySpark refuses workers of another minor version in the first job.
     """
     needs = tuple(needs)
     problems = []
@@ -105,6 +105,7 @@ def check_interpreter(
 
 
 def _package_problem(who: str, interpreter: Interpreter, need: PackageNeed) -> Finding | None:
+    """Return the finding for a package that is missing, broken or of a wrong version; None if it is as needed."""
     version, failure = interpreter.versions.get(need.module), interpreter.failures.get(need.module, "")
     if version is None and not failure.startswith("No module named"):
         wrong = f"the {who} cannot import {need.package}"

@@ -21,7 +21,7 @@ _INSTALL = (
 
 
 def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
-    """Check the Java that Spark's launcher would take, JAVA_HOME's before PATH's: 17 or 21, with all modules."""
+    """Check the Java that Spark's launcher would start, JAVA_HOME's before PATH's: version 17 or 21, with all modules."""
     home = environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH", ""))
     if java is None and home:
@@ -48,7 +48,7 @@ def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
 
 
 def check_spark_home(environ: Mapping[str, str], pyspark: str) -> Finding | None:
-    """Check that the Spark of SPARK_HOME, which PySpark prefers to its own, is of PySpark's version; None without SPARK_HOME."""
+    """Check that the Spark in SPARK_HOME, which PySpark prefers to its own, has PySpark's version; None without SPARK_HOME."""
     home = environ.get("SPARK_HOME")
     if not home:
         return None

@@ -1,4 +1,4 @@
-"""The start of a run: a prepared query with its sinks and its trigger as a Structured Streaming query of Spark's."""
+"""Start a prepared query, with its sinks and its trigger, as a Structured Streaming query."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """All that Spark needs to start a query: a run starts it once, or once more where its input has ended."""
+    """All that Spark needs to start a query; a run starts it once, and once more if its input ends."""
 
     prepared: PreparedStream
     checkpoint: Checkpoint
@@ -50,7 +50,7 @@ class Launch:
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
-        """Return the rows of the results, which Spark's reports then count, and what is late or no event."""
+        """Return the rows of the results, with observed counts of results, late rows and invalid rows for Spark's reports."""
         from pyspark.sql import functions as F
 
         program = self.prepared.program
@@ -65,7 +65,7 @@ class Launch:
 
 
 def _weight(result: Result) -> Column:
-    """Return the weight of a result's row: NULL for a CTI, which travels as an empty lifetime, and for a row that is none."""
+    """Return the weight of a result's row; NULL for a CTI, which has an empty lifetime, and for rows of other results."""
     from pyspark.sql import functions as F
 
     column = F.col if result.column is None else F.col(result.column).getField

@@ -1,4 +1,4 @@
-"""Where Spark runs: the masters that sessions are started with, and how many tasks run there at once."""
+"""The masters of Spark sessions, and the number of tasks that run there at once."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUBMITTED = "spark-submit"
-"""Stands for the master that spark-submit has chosen."""
+"""The value that stands for the master chosen by spark-submit."""
 
 
 def default_master(environ: Mapping[str, str]) -> str:
-    """Return the master that the environment has chosen, else that of a Spark inside this process."""
+    """Return the master that the environment names, else that of a Spark inside this process."""
     if "PYSPARK_GATEWAY_PORT" in environ:
         return SUBMITTED
     return environ.get("SPARK_REMOTE") or "local[*]"
 
 
 def master_of(spark: SparkSession) -> str:
-    """Return the master of a session; of a Connect session, whose server knows its own, ``sc://`` and its host."""
+    """Return the master of a session; for a Connect session, whose server has its own master, ``sc://`` and the host."""
     if type(spark).__module__.startswith("pyspark.sql.connect"):
         client = spark.client
         return f"sc://{client.host}"
@@ -40,7 +40,7 @@ def is_local(master: str) -> bool:
 
 
 def cores(master: str) -> int:
-    """Return how many tasks run at once under ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``."""
+    """Return the number of tasks that run at once on ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``."""
     cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])
@@ -53,7 +53,7 @@ def cores(master: str) -> int:
 
 
 def check_server(url: str, seconds: float = 5.0) -> Finding:
-    """Check that something listens at a Spark Connect address: the client itself would retry for minutes."""
+    """Check that a server listens at a Spark Connect address; the client itself would retry for minutes."""
     try:
         address = urlsplit(url)
         host, port = address.hostname or "", address.port or 15002

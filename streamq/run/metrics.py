@@ -1,4 +1,4 @@
-"""What a user reads of a run, as plain values: run.metrics, run.progress, and the line of the progress log."""
+"""Compute the reports of a run as plain values: run.metrics, run.progress, and the line of the progress log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from streamq.runtime.stage import HostedKernel, Stage
 
 VERSION = 1
-"""Of the names in ``metrics``, ``progress`` and ``why().to_dict()``: changes when one changes its meaning or goes."""
+"""The version of the names in ``metrics``, ``progress`` and ``why().to_dict()``; it changes if a name changes or is removed."""
 
 
 def metrics(
     program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime | None = None
 ) -> dict[str, Any]:
-    """Return the metrics of a run, as ``docs/operations.md`` has them field by field."""
+    """Return the metrics of a run; ``docs/operations.md`` lists the fields."""
     axis, last, now = program.axis, history.last, now or dt.datetime.now(dt.UTC)
     spark: Mapping[str, Any] = {} if last is None else last.spark
     sources = source_statuses(program, history).values()
@@ -54,6 +54,7 @@ def metrics(
 
 
 def _source_metrics(source: SourceStatus, axis: str, now: dt.datetime) -> dict[str, Any]:
+    """Return the metrics of a source: its progress, and its rows by reason."""
     has_cti = finite_instant(source.cti) is not None
     behind = now.timestamp() - source.cti / 1e6 if has_cti and axis == TIMESTAMP else None
     return {
@@ -90,6 +91,7 @@ def _stage_metrics(
 
 
 def _operator_metrics(hosted: HostedKernel, program: StagedPlan, history: RunHistory) -> dict[str, Any]:
+    """Return the metrics of a stateful operator: its CTIs, output and state."""
     axis, readings = program.axis, history.readings.kernel(hosted.name)
     return {
         "operator": program.titles[hosted.name][0],
@@ -110,7 +112,7 @@ def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mappi
 
 
 def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
-    """Return the last micro-batch, and where the sources' progress stands after it."""
+    """Return the last micro-batch, and the progress of the sources after it."""
     last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
     return {
@@ -134,7 +136,7 @@ def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
 
 
 def progress_line(program: StagedPlan, history: RunHistory, name: str | None) -> str:
-    """Return one line on the last micro-batch; of rows late or delivered again it counts only those of that micro-batch."""
+    """Return one line on the last micro-batch; its counts of late and repeated rows are those of that micro-batch only."""
     last, axis = history.last, program.axis
     query = name or "query"
     if last is None:

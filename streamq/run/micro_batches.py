@@ -1,4 +1,4 @@
-"""The micro-batches of a run, as Spark or the in-process host reports them, and the history that they add up to."""
+"""The micro-batches of a run, as reported by Spark or the in-process host, and the totals of a run."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from streamq.runtime.readings import NO_READINGS, OBSERVED, Readings
 
 RESULTS = "streamq"
-"""The name under which Spark's reports count the rows that came out, and those that were late or no event."""
+"""The name under which Spark's reports hold the counts of results, late rows and invalid rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MicroBatch:
-    """One micro-batch: when it began, how long it took, what came in and what went out.
+    """One micro-batch: its start, its duration, and the numbers of its input and output rows.
 
-    ``readings`` are what the stages reported of themselves, empty where no stage ran; ``late`` running totals by
-    ``source|reason``; ``spark`` is Spark's own report, where there is one.
+    ``readings`` are the reports of the stages, empty if no stage ran; ``late`` are running totals by ``source|reason``;
+    ``spark`` is Spark's own report, empty if there is none.
     """
 
     number: int
@@ -36,9 +36,10 @@ class MicroBatch:
 class RunHistory:
     """The totals and latest values of a run, after some of its micro-batches.
 
-    ``last_with_results`` is the last one that wrote or took back rows; ``readings`` are the latest of the stages, and
-    ``inserted_before`` the rows that each kernel had put out before this run. ``late`` are totals by ``source|reason``, and
-    ``late_before`` those before the last micro-batch. ``unseen`` counts micro-batches of which Spark no longer had a report.
+    ``last_with_results`` is the last micro-batch that wrote or took back rows. ``readings`` are the latest ones of the stages,
+    ``inserted_before`` the number of rows that each kernel had returned before this run. ``late`` are totals by
+    ``source|reason``, ``late_before`` those before the last micro-batch. ``unseen`` counts micro-batches whose report Spark no
+    longer had.
     """
 
     last: MicroBatch | None = None
@@ -57,7 +58,7 @@ class RunHistory:
         return -1 if self.last is None else self.last.number
 
     def after(self, micro_batch: MicroBatch) -> RunHistory:
-        """Return the history with one micro-batch more; one that it knows already changes nothing."""
+        """Return the history with a micro-batch added; the same history if it has that micro-batch already."""
         if micro_batch.number <= self.number:
             return self
         has_results = micro_batch.inserted or micro_batch.retracted
@@ -85,7 +86,7 @@ def _inserted_before(readings: Readings) -> dict[str, int]:
 
 
 def from_spark(report: Mapping[str, Any]) -> MicroBatch:
-    """Return the micro-batch that a report of Spark's is about (``StreamingQueryProgress.json``, parsed)."""
+    """Return the micro-batch of a Spark report (``StreamingQueryProgress.json``, parsed)."""
     readings = Readings.from_columns(_observed(report, OBSERVED))
     counts = _observed(report, RESULTS)
     inserted, retracted = counts.pop("inserted", 0), counts.pop("retracted", 0)
@@ -104,9 +105,9 @@ def from_spark(report: Mapping[str, Any]) -> MicroBatch:
 
 
 def _observed(report: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Return the observed columns of that name that have a value."""
+    """Return the values, other than NULL, that a report observed under a name."""
     columns = (report.get("observedMetrics") or {}).get(name) or {}
     if "schema" in columns:
-        # so Spark Connect has them: values beside their names
+        # Spark Connect reports names and values separately
         columns = dict(zip((f["name"] for f in columns["schema"]["fields"]), columns["values"], strict=True))
     return {column: value for column, value in columns.items() if value is not None}

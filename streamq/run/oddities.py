@@ -1,6 +1,6 @@
-"""Odd times of a source: a start far ahead of all others, seconds read as microseconds, rows that are mostly late.
+"""Detect odd times of a source: a start far ahead of all others, seconds read as microseconds, mostly late rows.
 
-Each is recognised from the status of a source (``streamq.run.source_status``), by a bound that ordinary data does not cross.
+Each oddity is detected from the status of a source (``streamq.run.source_status``), by a bound that ordinary data does not reach.
 """
 
 from __future__ import annotations
@@ -16,23 +16,23 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_duration
 
 YEAR = 365 * 86_400_000_000
 FAR = 1_000
-"""A start is far ahead if it lies so many times as far beyond the middle of the last rows as that lies beyond the first row."""
+"""A start is far ahead if its distance from the middle of the last rows is this many times that middle's from the first row."""
 FEW = 10
-"""Of fewer rows nothing is said of how far they are spread; a tenth of all rows is many."""
+"""The least number of rows whose spread is considered; also, one row in this many counts as many rows."""
 
 UNITS = (("seconds", 10**9), ("milliseconds", 10**12), ("microseconds", 10**15), ("nanoseconds", 10**18))
-"""Of each unit, what an instant of the years 2001 to 2100 is at least, counted from 1970; four times as much at most."""
+"""The least value of an instant in the years 2001 to 2100, counted from 1970 in each unit; the greatest is four times as much."""
 
 REASONS = (
     "no start, a start beyond the time axis, an end not after it, an unknown kind of row or edge, two edges of a key at one "
     "instant, an end or a retraction that matches nothing, or a start beyond max_ahead"
 )
-"""Why a row is no event, of a source of any shape."""
+"""The reasons for invalid rows, of sources of any shape."""
 
 
 @dataclass(frozen=True)
 class Oddity:
-    """Something odd about a source: its kind ("far_future", "unit", "late", "invalid"), the source, and a text for people."""
+    """An oddity of a source: its kind ("far_future", "unit", "late", "invalid"), the source's name, and a text for readers."""
 
     kind: str
     source: str
@@ -40,7 +40,7 @@ class Oddity:
 
 
 def oddities(sources: Sequence[SourceStatus], axis: str) -> tuple[Oddity, ...]:
-    """Return what is odd about the sources of a query."""
+    """Return the oddities of the sources of a query."""
     odd: list[Oddity] = []
     for source in sources:
         far = list(_far_ahead(source, axis))
@@ -50,7 +50,7 @@ def oddities(sources: Sequence[SourceStatus], axis: str) -> tuple[Oddity, ...]:
 
 @dataclass(frozen=True)
 class _Lead:
-    """How far a source's greatest start lies beyond the middle of its last rows, and how far that lies beyond its first row."""
+    """The distance of a source's greatest start from the middle of its last rows, and that of the middle from its first row."""
 
     ahead: int
     spread: int
@@ -63,6 +63,7 @@ def _lead(source: SourceStatus) -> _Lead | None:
 
 
 def _far_ahead(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    """Yield an oddity if the source's greatest start is far ahead of its other rows."""
     lead = _lead(source)
     if lead is None or source.middle_start is None:
         return
@@ -81,6 +82,7 @@ def _far_ahead(source: SourceStatus, axis: str) -> Iterator[Oddity]:
 
 
 def _wrong_unit(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    """Yield an oddity if the source's timestamps lie in 1970 or in the far future, as after a wrong conversion."""
     if axis != TIMESTAMP or not source.rows or not 0 <= source.watermark < INFINITY:
         return
     unit = _unit_of(source.watermark)
@@ -97,7 +99,7 @@ def _wrong_unit(source: SourceStatus, axis: str) -> Iterator[Oddity]:
 
 
 def warn_of_units(sources: Sequence[SourceStatus], axis: str, line: CodeLine | None = None) -> None:
-    """Warn, at a line or else at the user's, of sources whose instants look like seconds, ms or ns read as microseconds."""
+    """Warn, at ``line`` (None: the user's), of sources whose instants look like seconds, ms or ns read as microseconds."""
     for source in sources:
         for oddity in _wrong_unit(source, axis) if _unit_of(source.watermark) else ():
             warn(oddity.text, line)
@@ -119,6 +121,7 @@ def _unit_of(t: int) -> str | None:
 
 
 def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
+    """Yield an oddity if a tenth or more of the source's rows were late."""
     if source.late_rows * FEW < source.rows or not source.rows:
         return
     counts = ", ".join(
@@ -136,7 +139,7 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
 
 
 def _lead_text(source: SourceStatus, axis: str) -> str:
-    """Return what to say of a greatest start that is far from the others, though not so far that it must be wrong."""
+    """Return a text on a greatest start that is far from the others, but not so far that it must be wrong; "" if it is not."""
     lead = _lead(source)
     if lead is None or lead.ahead <= FEW * max(lead.spread, 1):
         return ""
@@ -148,7 +151,7 @@ def _lead_text(source: SourceStatus, axis: str) -> str:
 def _invalid(source: SourceStatus) -> Iterator[Oddity]:
     invalid = source.late.get(CountReason.INVALID, 0)
     if invalid * FEW >= source.rows > 0:
-        text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each one's reason."
+        text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each row's reason."
         yield Oddity("invalid", source.name, f"{source.name}: {text}")
 
 

@@ -1,4 +1,4 @@
-"""The packages that drivers, workers and Connect clients need, in the versions that streamq's installed metadata asks for."""
+"""The packages that drivers, workers and Connect clients need, in the versions that streamq's installed metadata requires."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class PackageNeed:
 
     @property
     def requirement(self) -> Requirement:
-        """The versions of it that streamq asks for."""
+        """The versions that streamq requires."""
         return _requirements().get(canonicalize_name(self.package), Requirement(self.package))
 
     def __str__(self) -> str:
@@ -29,13 +29,13 @@ class PackageNeed:
         return self.package + ",".join(bounds)
 
     def accepts(self, version: str) -> bool:
-        """Return True if the version, of which only the numbers count, is one that streamq asks for."""
+        """Return True if streamq's requirement includes the version, of which only the numbers count."""
         return self.requirement.specifier.contains(_release(version))
 
 
 @cache
 def _requirements() -> dict[str, Requirement]:
-    """Streamq's own requirements, optional ones included, by package; none where it runs from sources and is not installed."""
+    """Return streamq's requirements, including optional ones, by package; empty if it is not installed."""
     try:
         lines = metadata.requires("streamq") or []
     except metadata.PackageNotFoundError:
@@ -45,7 +45,7 @@ def _requirements() -> dict[str, Requirement]:
 
 
 def _release(version: str) -> Version:
-    """The numbers of a version; some vendors write versions that Python's rules do not allow."""
+    """Return the numbers of a version; some vendors' versions are not legal by Python's rules."""
     try:
         return Version(Version(version).base_version)
     except InvalidVersion:

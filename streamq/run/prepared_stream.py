@@ -1,4 +1,4 @@
-"""A query made ready to run as a stream: compiled, checked, and connected to its tables, its session and its control folder."""
+"""Prepare queries to run as a stream: compile and check them, and connect them to tables, a session and the control folder."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class StreamRequest:
-    """Queries that a user wants as one stream, by ``verb``, with what the user says of their outputs.
+    """A request to run queries as one stream, with the arguments of ``verb``, which the user called.
 
-    ``control`` is the folder for CTIs from outside, if there is to be one; ``checkpoint`` is the path of a run's own, and
-    ``buckets`` None for those of that checkpoint, or a default.
+    ``control`` is the folder for CTIs from outside, None for no folder. ``checkpoint`` is the path of a run's checkpoint.
+    ``buckets``: None for those of the checkpoint or, if it is new, a default.
     """
 
     verb: str
@@ -53,7 +53,7 @@ class StreamRequest:
 class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
-    ``written`` are the queries as their user wrote them.
+    ``written`` are the queries as the user wrote them.
     """
 
     spark: SparkSession
@@ -65,7 +65,7 @@ class PreparedStream:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """Rows of results, late rows and totals, in the columns of ``compiler.streaming.chain``; a run may start them twice."""
+        """The rows of results, late rows and totals, as ``compiler.streaming.chain`` returns them; a run may start them twice."""
         from streamq.compiler.streaming import StreamLowering, build_frame
         from streamq.plan.lowering import in_utc
 
@@ -77,16 +77,16 @@ class PreparedStream:
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
-    """Warn of modules that would set aside what they fail for, where nothing takes it: the first such event fails the query."""
+    """Warn of modules with ``on_error="quarantine"`` in a run without a late sink, where their first failure fails the query."""
     modules = program.quarantining
     if modules and not program.options.late_output:
-        what = f"on_error='quarantine' of {', '.join(modules)} sets nothing aside here, for there is no late_sink"
+        what = f"on_error='quarantine' of {', '.join(modules)} has no effect here, for there is no late_sink"
         hint = "Give late_sink, a path." if verb != "to_stream" else "A run has late_sink: .run(..., late_sink=path)."
         warn(sentence(verb, f"{what}: the first event that fails there fails the query", "", hint))
 
 
 def prepare(request: StreamRequest) -> PreparedStream:
-    """Compile queries for their session; raise PlanError, SessionError or CheckpointError where they cannot run as requested."""
+    """Compile queries for their session; raise PlanError, SessionError or CheckpointError if they cannot run as requested."""
     from streamq.compiler.egress import choose_egress
     from streamq.compiler.options import Options, check_early
     from streamq.compiler.results import Results, rewritten
@@ -131,7 +131,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
 
 
 def _default_buckets(spark: SparkSession) -> int:
-    """Return how many buckets keep all tasks of a shuffle busy; each costs some milliseconds a micro-batch."""
+    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch."""
     from streamq.compiler.options import BUCKETS
 
     return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
@@ -139,14 +139,14 @@ def _default_buckets(spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Turns the tables of a query into DataFrames of its session; literal ones are written beside the control folder."""
+    """Converts the tables of a query to DataFrames of its session; literal tables are written beside the control folder."""
 
     spark: SparkSession
     verb: str
     control: ControlFolder | None
 
     def frames(self, plan: Node, tables: Mapping[str, Any]) -> dict[str, DataFrame]:
-        """Return the DataFrames of a plan's sources, which stream, and of the tables that it joins, which do not."""
+        """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not."""
         from streamq.compiler.streaming import check_streaming
         from streamq.operators import JoinTable, Source
         from streamq.plan.node import nodes
@@ -163,9 +163,9 @@ class _Inputs:
         return frames
 
     def _stream_of(self, source: Source, table: Any) -> DataFrame:
-        """Return a literal table as a streaming DataFrame: it is written once, and read as a stream of files.
+        """Return a literal table as a streaming DataFrame; the table is written once, and read as a stream of files.
 
-        Raises CheckpointError where another run has read other rows there, PlanError where there is no control folder.
+        Raises CheckpointError if an earlier run has read other rows there, PlanError if there is no control folder.
         """
         name = source.shown_name()
         if self.control is None:
@@ -185,7 +185,7 @@ class _Inputs:
         return self.spark.readStream.schema(frame.schema).parquet(path)
 
     def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
-        """Return the rows that an earlier run has written; None where there are none yet."""
+        """Return the rows that an earlier run has written; None if there are none."""
         from pyspark.errors import AnalysisException
 
         with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):

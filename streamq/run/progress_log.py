@@ -1,4 +1,4 @@
-"""A listener of Spark's that makes a run look for new micro-batches, of which the run then logs a line each."""
+"""A listener to Spark's reports that makes a run log a line for each micro-batch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOGGER = logging.getLogger("streamq")
 class ProgressLog:
     """Calls ``look`` whenever Spark reports on any query of the session; ``look`` reads the reports and logs the lines.
 
-    Lines go to the logger "streamq". Where the application has not set up logging, that logger writes to the standard error.
+    Lines go to the logger "streamq". If the application has not set up logging, that logger writes to standard error.
     """
 
     def __init__(self, spark: SparkSession, look: Callable[[], Any]):
@@ -39,5 +39,5 @@ class ProgressLog:
         self._streams.addListener(self._listener)
 
     def close(self) -> None:
-        """Call ``look`` no more."""
+        """Stop calling ``look``."""
         self._streams.removeListener(self._listener)

@@ -1,4 +1,4 @@
-"""The quarantine of a query: what its modules failed for, whole events with the reason, to be read and to be replayed."""
+"""The quarantine of a query: the events that its modules failed for, with the reasons, for reading and for replay."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ S = TypeVar("S", bound=Verbs)
 
 
 class Quarantine(Generic[S]):
-    """The events that modules of a query failed for; ``rows`` are those of a late output, None: those of the answer in batch.
+    """The events that modules of a query failed for; ``rows`` is a late output, or None for those of the answer in batch.
 
-    A row is an event and a call that failed: ``source`` is the module, ``reason`` what went wrong, ``start`` and ``end`` the
+    A row is an event and a call that failed: ``source`` is the module, ``reason`` the error, ``start`` and ``end`` the
     event's lifetime in ticks (NULL: without end), ``payload`` all columns of the operator's input as JSON, ``window_start``
-    and ``window_end`` the window in ticks (NULL where there is none), ``group`` the group's keys as JSON.
+    and ``window_end`` the window in ticks (NULL without a window), ``group`` the group's keys as JSON.
     """
 
     def __init__(self, query: S, rows: Any = None, until: int | dt.datetime | None = None):
@@ -43,11 +43,11 @@ class Quarantine(Generic[S]):
 
     @property
     def modules(self) -> list[str]:
-        """The modules that set aside what they fail for, by name."""
+        """The names of the modules that set aside events that they fail for, sorted."""
         return sorted({aside.module for aside in self._aside})
 
     def to_arrow(self) -> pa.Table:
-        """The rows as an Arrow table, ordered by source, window, start and payload."""
+        """Return the rows as an Arrow table, ordered by source, window, start and payload."""
         import pyarrow.compute as pc
 
         from streamq.runtime.lateness import GROUP
@@ -58,14 +58,14 @@ class Quarantine(Generic[S]):
         return table.take(pc.sort_indices(table, sort_keys=[(name, "ascending") for name in order]))
 
     def to_pandas(self) -> pd.DataFrame:
-        """The rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
+        """Return the rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
         from streamq.plan.schema import Schema
         from streamq.run.answers import to_pandas
 
         return to_pandas(self.to_arrow(), Schema((), self._query.plan.schema.axis))
 
     def to_df(self) -> DataFrame:
-        """The rows as a DataFrame of Spark's, which computes them when it is read, apart from the query's own ``to_df``."""
+        """Return the rows as a Spark DataFrame, computed when it is read, independently of the query's own ``to_df``."""
         from pyspark.sql import functions as F
 
         from streamq.run.active import session_of
@@ -86,16 +86,17 @@ class Quarantine(Generic[S]):
         print(as_text(self.to_arrow(), n))
 
     def events(self, module: str, *, on_windows: bool = False) -> S:
-        """Return the events that a module failed for as a stream over the columns of the operator's input, to be replayed.
+        """Return the events that a module failed for as a stream with the columns of the operator's input, for replay.
 
-        A module over windows failed for a window: each event then comes once a window, with ``window_start`` and ``window_end``
-        (instants of the axis; NULL: without end). ``on_windows``: events live on their windows, not on their own lifetimes, so
-        that ``per_window()``, grouped as the query is, has the members of each window together again. The events are held in
-        this process. Raises PlanError for a module that sets nothing aside, or has no windows to live on.
+        If the module is one over windows, each event occurs once for each window, with ``window_start`` and ``window_end``
+        (instants of the axis; NULL: without end). ``on_windows``: events have the lifetimes of their windows and not their own,
+        so that ``per_window()``, grouped as in the query, gets the members of each window together. The events are held in this
+        process. Raises PlanError for a module that sets nothing aside, and with ``on_windows`` for one that is not over
+        windows.
         """
         import pyarrow as pa
 
-        aside = self._of(module)
+        aside = self._aside_of(module)
         table = self._events(aside)
         if on_windows:
             if not aside.in_windows:
@@ -120,6 +121,7 @@ class Quarantine(Generic[S]):
         return f"Quarantine({', '.join(self.modules) or 'no module sets anything aside'})"
 
     def _table(self) -> pa.Table:
+        """Return all rows of the late output, or of the answer in batch; raise an error for a missing column."""
         import pyarrow as pa
 
         from streamq.runtime.lateness import LATE_SCHEMA
@@ -135,26 +137,26 @@ class Quarantine(Generic[S]):
                 unknown_column("quarantine", name, table.column_names, lifetime=False)
         return table.select(LATE_SCHEMA.names).cast(LATE_SCHEMA)
 
-    def _of(self, module: str) -> QuarantineEvents:
-        """What a module sets aside; raises PlanError where that is nothing, or of several inputs with other columns."""
-        of_name = list(dict.fromkeys(aside for aside in self._aside if aside.module == module))
-        if not of_name:
+    def _aside_of(self, module: str) -> QuarantineEvents:
+        """Return the events that a module sets aside; raise PlanError if there are none, or of inputs with different columns."""
+        candidates = list(dict.fromkeys(aside for aside in self._aside if aside.module == module))
+        if not candidates:
             wrong, shown = (
                 f"no module {module!r} that sets anything aside",
                 f"there are: {', '.join(self.modules) or 'none'}",
             )
             raise PlanError(sentence("quarantine", wrong, shown, nearest(module, self.modules)))
-        if len(of_name) > 1:
-            shown = "; ".join(", ".join(aside.schema.names) for aside in of_name)
+        if len(candidates) > 1:
+            shown = "; ".join(", ".join(aside.schema.names) for aside in candidates)
             hint = "Give it another name for each: sq.uda(..., name=...)."
             raise PlanError(
                 sentence("quarantine", f"{module} is called over different inputs", f"they have {shown}", hint)
             )
-        (aside,) = of_name
+        (aside,) = candidates
         return aside
 
     def _events(self, aside: QuarantineEvents) -> pa.Table:
-        """The events as they were in the operator's input, with their windows, where there are such."""
+        """Return the events as they were in the operator's input, with the windows of modules over windows."""
         import pyarrow as pa
         import pyarrow.compute as pc
 

@@ -1,4 +1,4 @@
-"""The answer to a query over tables that do not grow: lazily as a DataFrame of Spark's, or computed, as Arrow."""
+"""Answer queries over tables that do not grow, lazily as Spark DataFrames, or computed as Arrow."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BatchFrames:
-    """An answer as DataFrames that Spark computes when they are read: its ``rows``, and what modules have set aside.
+    """An answer as DataFrames that Spark computes when they are read: its ``rows``, and the events that modules set ``aside``.
 
-    modules: those that may set something aside, by name; kept: what is persisted, to be computed once for both.
+    ``modules``: the names of modules that may set events aside; ``kept``: DataFrames persisted so that both share them.
     """
 
     rows: DataFrame
@@ -33,7 +33,7 @@ class BatchFrames:
     kept: Sequence[DataFrame]
 
     def forget(self) -> None:
-        """Release what is persisted."""
+        """Release the persisted DataFrames."""
         for frame in self.kept:
             frame.unpersist()
 
@@ -47,9 +47,9 @@ def batch_frames(
     *,
     keeps: bool = False,
 ) -> BatchFrames:
-    """Return the answer as DataFrames: payload, ``start``, ``end``; ``keeps``: both of them are going to be read.
+    """Return the answer as DataFrames with payload, ``start``, ``end``; ``keeps``: both DataFrames will be read, so persist.
 
-    Raises PlanError, worded for ``verb``, where a source is a streaming DataFrame.
+    Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame.
     """
     from functools import reduce
 
@@ -79,7 +79,7 @@ def batch_frames(
 
 
 def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
-    """Compute the answer, in-process if it can be, and return it as Arrow: payload, ``start``, ``end``, in their order."""
+    """Compute the answer, in-process if possible, and return it as an ordered Arrow table: payload, ``start``, ``end``."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -106,7 +106,7 @@ def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.dateti
 
 
 def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
-    """Warn of Arrow tables whose times look like seconds read as microseconds; nobody has read a DataFrame's yet."""
+    """Warn of Arrow tables whose times look like seconds read as microseconds; DataFrames have not been read at this point."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -131,7 +131,7 @@ def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
 
 
 def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> pa.Table:
-    """Compute the answer and return what modules have set aside, as rows of the late output."""
+    """Compute the answer and return the events that modules set aside, as rows of the late output."""
     from streamq.runtime.lateness import LATE_SCHEMA
 
     if is_literal(tables):
@@ -142,7 +142,7 @@ def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.date
 
 
 def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> DataFrame:
-    """Return the answer as a DataFrame, with a warning where modules may set something aside, which is not in it."""
+    """Return the answer as a DataFrame; warn if modules may set events aside, which the DataFrame does not contain."""
     frames = batch_frames(plan, tables, until)
     if frames.modules:
         names = ", ".join(frames.modules)
@@ -151,11 +151,11 @@ def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime 
 
 
 TAKE_IT = "q.quarantine() has it, whole events with the reason."
-"""How what is set aside is taken."""
+"""The hint on how to read events that are set aside."""
 
 
 def _warn_of_set_aside(aside: pa.Table, verb: str) -> None:
-    """Warn where modules have set something aside: of how many events, of which module, and of the first reason."""
+    """Warn if modules have set events aside, with the number of events of each module and the first reason."""
     if not aside.num_rows:
         return
     counts = sorted(Counter(aside.column("source").to_pylist()).items())
@@ -173,7 +173,7 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
 def local_answer(
     plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Compute the answer in-process: its deltas, and what modules have set aside, as rows of the late output."""
+    """Compute the answer in-process; return its deltas, and the events that modules set aside, as rows of the late output."""
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results, rewritten
@@ -189,7 +189,7 @@ def local_answer(
     options = Options(buckets=1, streaming=False, late_output=bool(set_aside(root)))
     run = LocalRun(compile_stages(root, options), static=tables)
 
-    # one micro-batch that is the end as well: as in a batch, nothing is late and no watermark comes into it
+    # a single micro-batch that also ends the input: as in batch, nothing is late and the watermark does not matter
     deltas = run.batch(tables, [(None, INFINITY)], until)
     late = concat([LATE_SCHEMA.empty_table(), *run.late])
     return deltas, late.filter(late.column(GROUP).is_valid())

@@ -1,4 +1,4 @@
-"""A rehearsal of a query as a stream, in-process: its literal rows arrive as you say, and it answers as a run would."""
+"""A rehearsal of a query as a stream, in-process: the caller lets literal rows arrive, and the query answers as a run would."""
 
 from __future__ import annotations
 
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output``, ``consistency`` and ``early`` as in ``run``; ``clock`` gives the time of day that ``why`` and
-    ``metrics`` tell; ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises PlanError where a source is a
-    DataFrame.
+    ``output``, ``consistency`` and ``early`` are those of ``run``. ``clock`` returns the time of day for ``why`` and ``metrics``.
+    ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises PlanError if a source is a DataFrame.
 
     >>> import streamq as sq
     >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
@@ -83,10 +82,10 @@ class Rehearsal:
         self._state = RunState.RUNNING
 
     def arrive(self, **rows: int) -> pa.Table:
-        """Run one micro-batch over so many of the next rows of each source named; if none is, over all rows that are left.
+        """Run one micro-batch over the given number of next rows of each named source; without arguments, over all rows left.
 
-        Returns the rows that come out: payload, ``start``, ``end``; of a changelog also ``kind`` and ``new_end``, of upserts
-        ``op``. Raises PlanError for a source that is not there, and for more rows than it has left.
+        Returns the output rows: payload, ``start``, ``end``; for a changelog also ``kind`` and ``new_end``, for upserts ``op``.
+        Raises PlanError for a source that does not exist, and for more rows than it has left.
         """
         unknown = [name for name in rows if name not in self._named]
         if unknown:
@@ -105,36 +104,36 @@ class Rehearsal:
         return self._batch(batch)
 
     def advance(self, to: int | dt.datetime, source: str | None = None) -> pa.Table:
-        """Send a CTI from outside, as ``run.advance`` does, and return the rows that come out."""
+        """Send a CTI from outside, as ``run.advance`` does, and return the output rows."""
         return self._batch({}, [outside_cti(self.program, to, source)])
 
     def finish(self) -> pa.Table:
-        """End the input, as ``run.finish`` does, and return the rows that come out."""
+        """End the input, as ``run.finish`` does, and return the output rows."""
         rows = self._batch({}, [END_OF_INPUT])
         self._state = RunState.FINISHED
         return rows
 
     @property
     def late_rows(self) -> pa.Table:
-        """The rows that a late sink would have: dropped, adjusted, invalid ones, and events that modules have failed for."""
+        """The rows that a late sink would hold: dropped, adjusted and invalid rows, and events that modules failed for."""
         from streamq.runtime.columnar import concat
         from streamq.runtime.lateness import LATE_SCHEMA
 
         return concat([LATE_SCHEMA.empty_table(), *self._local.late])
 
     def why(self) -> Why:
-        """Say why there is no output, as ``run.why`` does."""
+        """Return why there is no output, as ``run.why`` does."""
         reason = "its input has ended" if self._state == RunState.FINISHED else ""
         return why(self.program, self.history, self._state, self._clock(), reason=reason)
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What to monitor, as ``run.metrics`` has it; what only Spark knows is None."""
+        """The metrics, as in ``run.metrics``; values that only Spark has are None."""
         return reports.metrics(self.program, self.history, self._state, self._clock())
 
     @property
     def progress(self) -> dict[str, Any]:
-        """The last micro-batch, as ``run.progress`` has it; ``spark`` is empty."""
+        """The last micro-batch, as in ``run.progress``; ``spark`` is empty."""
         return reports.progress_record(self.program, self.history)
 
     def _for_silent(self, now: int) -> list[OutsideCti]:
@@ -144,6 +143,7 @@ class Rehearsal:
         return self._listener.messages(self.history, now)
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
+        """Run one micro-batch, add it to the history, and return its output in the user's form."""
         now = self._clock()
         milliseconds = int(now.timestamp() * 1000)
         ctis = [*ctis, *self._for_silent(milliseconds)]
@@ -173,7 +173,7 @@ class Rehearsal:
 
 
 def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Return rows with the instants of the axis in place of ticks."""
+    """Return rows with ticks converted to instants of the axis."""
     import pyarrow as pa
 
     if schema.axis != TIMESTAMP:

@@ -1,4 +1,4 @@
-"""Several queries run as one stream: what they have in common is read, computed and kept once."""
+"""Run several queries as one stream, in which common parts are read, computed and kept once."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 
 
 def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ctis: bool = False) -> ResultRequest:
-    """A result that :func:`run_all` is to write: of which query, into which sink, as which output.
+    """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
 
-    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`; "memory", "console" and formats without a path are no
-    sinks here. Raises PlanError for what is not a stream, no sink, and an output that the query cannot have.
+    ``sink``, ``output`` and ``ctis`` are those of :meth:`Stream.run`, except that "memory", "console" and formats without a path
+    are not allowed as sinks. Raises PlanError for an object that is not a stream, an illegal sink, and an output that the query
+    cannot have.
     """
     from streamq.compiler.egress import choose_egress
 
@@ -47,11 +48,11 @@ def run_all(
 ) -> Run:
     """Start several queries as one stream, each result with its own output and sink.
 
-    Sources, and whatever else the queries have in common, are read, computed and kept once: ``run.explain()`` shows it.
-    The other arguments are those of :meth:`Stream.run`, and one checkpoint is that of all of them together. In a sink that is a
-    folder, rows stand in folders ``streamq_batch=N``, each written once; a run that was cut off writes its last micro-batch
-    again. Counts of the run are sums over the results. Raises PlanError for queries on different time axes, for two sources of
-    one name that are different tables, and as :meth:`Stream.run` does.
+    Sources, and all other common parts of the queries, are read, computed and kept once, as ``run.explain()`` shows. The other
+    arguments are those of :meth:`Stream.run`; all queries share one checkpoint. A sink that is a folder holds folders
+    ``streamq_batch=N``, each written once; a run that was interrupted writes its last micro-batch again. The counts of the run
+    are sums over the results. Raises PlanError for queries on different time axes, for two sources with one name and different
+    tables, and where :meth:`Stream.run` does.
 
     ::
 

@@ -1,4 +1,4 @@
-"""The arguments of ``run`` and ``run_all``, and what of them does not go together."""
+"""The arguments of ``run`` and ``run_all``, and the checks of their combinations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamq.time import Duration
 
 @dataclass(frozen=True, kw_only=True)
 class ResultRequest:
-    """A query of which a user wants the result: as an ``output``, with its CTIs or without, in a sink."""
+    """A result that a user requests: the query, the form of its output, with CTIs or without, and the sink."""
 
     query: Verbs
     output: str | OutputForm = OutputForm.FINAL
@@ -25,10 +25,10 @@ class ResultRequest:
 
 
 def split_sink(argument: SinkArgument, verb: str) -> Sink:
-    """Return a sink into which the rows of single micro-batches go; raise PlanError for what is no sink, or none of such."""
+    """Return a sink that can write single micro-batches; raise PlanError for any other argument."""
     sink = sink_of(argument, verb)
     if not sink.takes_micro_batches:
-        wrong = "a late sink, and results of run_all, go with a folder, a function or 'noop' as the sink"
+        wrong = "a late sink, and results of run_all, need a folder, a function or 'noop' as the sink"
         hint = "Write the rows in a function of (DataFrame, batch id)."
         raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
     return sink
@@ -36,9 +36,9 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
 
 @dataclass(frozen=True, kw_only=True)
 class RunArguments:
-    """How a user wants queries run by ``verb``, argument by argument as ``run`` documents them.
+    """The arguments of ``run`` or ``run_all``, as ``run`` documents them; ``verb`` is the one that the user called.
 
-    ``together``: by ``run_all``, where each result has a sink of its own.
+    ``together``: they are those of ``run_all``, where each result has its own sink.
     """
 
     verb: str
@@ -55,7 +55,7 @@ class RunArguments:
     early: bool = False
 
     def check(self) -> None:
-        """Raise PlanError for a sink that is none, and for arguments that do not go together."""
+        """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""
         sinks = self.sinks
         self._check_folders()
         self._check_checkpoint()
@@ -65,19 +65,19 @@ class RunArguments:
 
     @property
     def sinks(self) -> list[Sink]:
-        """The sinks of its results, in their order."""
+        """The sinks of the results, in order."""
         make = split_sink if self.is_split else sink_of
         return [make(result.sink, self.verb) for result in self.results]
 
     @property
     def folders(self) -> list[str]:
-        """The folders that the run writes rows into."""
+        """The folders into which the run writes rows."""
         late = [] if self.late_sink is None else [self.late_sink]
         return [folder for sink in self.sinks for folder in sink.folders] + late
 
     @property
     def is_split(self) -> bool:
-        """Whether the rows of a micro-batch go into more than one sink."""
+        """True if the rows of a micro-batch may go into more than one sink."""
         return self.late_sink is not None or self.together
 
     def _check_folders(self) -> None:
@@ -85,7 +85,7 @@ class RunArguments:
         names = [folder_name(path) for path in paths]
         shared = sorted({path for path, name in zip(paths, names, strict=True) if names.count(name) > 1})
         if shared:
-            wrong = "sinks, late_sink and checkpoint are folders of their own"
+            wrong = "sinks, late_sink and checkpoint must be different folders"
             raise PlanError(sentence(self.verb, wrong, f"found {shared[0]!r} twice"))
 
     def _check_checkpoint(self) -> None:
@@ -97,6 +97,6 @@ class RunArguments:
 
     def _check_finish(self) -> None:
         if self.finish and self.trigger != AVAILABLE_NOW:
-            wrong = "finish=True goes with trigger='available_now'"
-            hint = "Else call run.finish() when the input has ended."
+            wrong = "finish=True needs trigger='available_now'"
+            hint = "With other triggers call run.finish() when the input has ended."
             raise PlanError(sentence(self.verb, wrong, f"found trigger={self.trigger!r}", hint))

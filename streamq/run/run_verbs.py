@@ -1,4 +1,4 @@
-"""The verbs that make a stream of a query: ``run`` and ``to_stream``."""
+"""The verbs that run a query as a stream: ``run`` and ``to_stream``."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ class RunVerbs(Verbs):
         buckets: int | None = None,
         early: bool = False,
     ) -> DataFrame:
-        """The query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
+        """Return the query as a streaming DataFrame for a ``writeStream`` of your own (output mode append).
 
-        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`: "final" rows have payload, start, end; those
-        of a "changelog" kind, payload, start, end, new_end; those of an "upsert" op, payload, start, end. ``control`` is a
-        folder, made if need be, into which CTIs from outside can be written, as rows ``source string, cti bigint, until
-        bigint``; it must live as long as the checkpoint, which goes on only with it if it began with it, and only without if
-        without. ``buckets`` must stay what they were for as long as the checkpoint lives; by default they go by
-        ``spark.sql.shuffle.partitions``. The query may be started on its checkpoint again, by this program or by another, with
-        a new ``to_stream``; another query fails there in its first micro-batch with rows, with what has changed, as its state
-        says whose it is. (A changelog of a query without any stateful operator has no state: a changed one simply goes on.)
-        What is late or no event is left out, and counted nowhere: ``run`` does that.
-        Raises PlanError where a source is not a streaming DataFrame, or literal without ``control``; SessionError where the
+        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`. "final" rows have payload, start, end;
+        rows of a "changelog" have kind, payload, start, end, new_end; rows of an "upsert" have op, payload, start, end.
+        ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
+        string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
+        was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists; the
+        default depends on ``spark.sql.shuffle.partitions``. The query may be started on its checkpoint again, by this program
+        or another, with a new ``to_stream``. Another query fails there in its first micro-batch with rows, with a message on
+        what has changed, because the state holds the query's identity. (A changelog of a query without stateful operators has
+        no state, so a changed query continues there.) Late and invalid rows are dropped without being counted; ``run`` counts
+        them. Raises PlanError if a source is not a streaming DataFrame, or is literal without ``control``; SessionError if the
         session or its workers lack what a stream needs.
 
         ::
@@ -82,24 +82,25 @@ class RunVerbs(Verbs):
         progress_log: bool = False,
         early: bool = False,
     ) -> Run:
-        """Start the query as a stream.
+        """Start the query as a stream, and return its :class:`Run`.
 
-        output: what is written. "final": final rows, once each. "changelog": rows as soon as the watermark reaches them, of
-        kind "insert", or "retract" where late or corrected input moves an end to ``new_end``, or takes the row back
-        (``new_end`` is its start). "upsert": of each group and start the last state, op "upsert", or "delete" with NULL in
-        all that is not in ``run.key``; for the aggregates of a window, under where and select.
+        output: the form of the output. "final": final rows, once each. "changelog": rows as soon as the watermark reaches them,
+        of kind "insert", or "retract" if late or corrected input moves an end to ``new_end``, or takes the row back
+        (``new_end`` is then its start). "upsert": the latest state of each group and start, with op "upsert", or "delete" with
+        NULL in all columns that are not in ``run.key``; for aggregates of a window, also under where and select.
 
-        consistency: "middle" (at once, and repaired for as long as it takes), "strong" (only what disorder can no longer
-        change), ``sq.weak(m)`` (repaired for ``m`` only, then forgotten) or ``sq.level(B, M)``; of final rows the first two
-        are the same. It may be another in the next run on the checkpoint.
+        consistency: "middle" (rows at once, repaired at any later time), "strong" (only rows that disorder can no longer
+        change), ``sq.weak(m)`` (repaired within ``m`` only, then forgotten) or ``sq.level(B, M)``; for final rows the first two
+        are the same. The next run on the checkpoint may use another level.
 
-        early: a changelog, and upserts, have a window as soon as it has a member, and every other row as soon as it is there, not
-        only once the watermark reaches its end: after each micro-batch what they tell is the batch answer over the rows so far,
-        but for what waits until ends that are read no longer move. At "middle" and ``sq.weak(m)``, which hold nothing back.
+        early: a changelog, and upserts, contain a window as soon as it has a member, and any other row as soon as it exists, and
+        not only once the watermark reaches its end. After each micro-batch they give the batch answer over the rows so far,
+        except for rows that wait until ends that are read no longer move. Allowed at "middle" and ``sq.weak(m)``, which do not
+        hold rows.
 
-        ctis: a changelog also has rows of kind "cti", at most one a micro-batch: before their start nothing changes any
-        more. One task writes it then, each micro-batch in order of sync time, the CTI last; at the strong level the whole
-        changelog is in that order. That the input has ended is not said.
+        ctis: a changelog also has rows of kind "cti", at most one in each micro-batch: nothing before their start changes any
+        more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole
+        changelog is in that order. There is no row for the end of the input.
 
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
         (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and thrown away.
@@ -114,11 +115,11 @@ class RunVerbs(Verbs):
         :meth:`quarantine` reads; results and late rows then stand in folders ``streamq_batch=N``, each written once: Spark reads
         a column of that name, which every source of streamq leaves out.
 
-        buckets: into how many parts groups are spread; each is a task's work, and costs some milliseconds a micro-batch. By
-        default those of the checkpoint; of a new one four times ``spark.sql.shuffle.partitions``, 32 at most.
+        buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
+        micro-batch. The default is that of the checkpoint; for a new one four times ``spark.sql.shuffle.partitions``, at most 32.
 
-        progress_log: a line a micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError, also for an
-        output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
+        progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
+        also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
         (docs/concepts.md, "Final rows, changelogs, upserts".)
 
         ::

@@ -1,4 +1,4 @@
-"""The handle of a run: it says what the run does, tells it that time has passed or its input ended, and stops it."""
+"""The handle of a run: it reports on the run, sends it CTIs, ends its input, and stops it."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
 def start_run(arguments: RunArguments) -> Run:
-    """Start queries as a stream; with the trigger "available_now", return when it has processed what there is."""
+    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed."""
     arguments.check()
     trigger = trigger_of(arguments.trigger)
     path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
@@ -54,7 +54,7 @@ def start_run(arguments: RunArguments) -> Run:
     checkpoint = Checkpoint(prepared.spark, path)
     claim = checkpoint.claim(prepared.identity, arguments.folders)
     if claim.is_ending:
-        # what is left to do is to flush what the end of the input has made final
+        # only rows that the end of the input made final remain to be written
         trigger = Trigger(available_now=True)
     launch = Launch(prepared=prepared, checkpoint=checkpoint, arguments=arguments, trigger=trigger)
     run = Run(launch, claim)
@@ -89,7 +89,7 @@ class Run:
     def _earlier_runs(self, claim: Claim) -> EarlierRuns | None:
         if claim.is_new:
             return EarlierRuns()
-        # lines of a progress log tell what a micro-batch adds, so that is read before there is anything new
+        # the progress log reports increments, so the earlier totals must be read before the first micro-batch
         return self._launch.checkpoint.earlier_runs(self._program) if self._launch.arguments.progress_log else None
 
     def _idle_watch(self) -> IdleWatch | None:
@@ -99,7 +99,7 @@ class Run:
         return IdleWatch(allowed, lambda: self._watcher.messages_for_silent_sources(self.query), self._send)
 
     def _drain(self, claim: Claim) -> None:
-        """Process all that there is; where the input has ended, or is to end now, flush the last windows, too."""
+        """Process all available input; if the input has ended, or ends now, also flush the last windows."""
         self.await_termination()
         is_finishing = self._launch.arguments.finish and not claim.is_ending
         if is_finishing:
@@ -113,10 +113,10 @@ class Run:
 
     @spark_errors("finish")
     def finish(self, until: int | dt.datetime | None = None) -> None:
-        """The input has ended: process what is there, flush the last windows, stop. Raises what the query failed with.
+        """End the input: process the available input, flush the last windows, and stop; raise the query's error if it fails.
 
-        ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``. Raises PlanError where the query
-        no longer runs.
+        ``until`` bounds the windows reported for lifetimes that never end, as in ``to_df``. Raises PlanError if the query no
+        longer runs.
         """
         bound = instant_ticks(until, self._program.axis)
         self.process_all_available()
@@ -133,12 +133,12 @@ class Run:
 
     @spark_errors("advance")
     def advance(self, to: int | dt.datetime, source: str | None = None) -> None:
-        """A CTI from outside: nothing before ``to`` will come any more (from ``source``, or from any).
+        """Send a CTI: nothing before ``to`` will come any more from ``source`` (None: from any source).
 
-        ``to`` is a datetime on a timestamp axis (naive ones are UTC), ticks on an integer axis. A CTI never moves back: a
-        ``to`` before an earlier one, or before what the source has promised itself, has no effect. After an "available_now"
-        run it acts in the next run on the checkpoint. Raises PlanError for a source that is not there or follows another, and
-        after ``stop`` and ``finish``.
+        ``to`` is a datetime on the timestamp axis (naive ones are UTC), ticks on the integer axis. A CTI never moves back: a
+        ``to`` before an earlier CTI, or before the source's own, has no effect. After an "available_now" run it takes effect in
+        the next run on the checkpoint. Raises PlanError for a source that does not exist or follows another, and after ``stop``
+        and ``finish``.
         """
         if self._over:
             raise _run_is_over("advance", self._over)
@@ -146,7 +146,7 @@ class Run:
 
     @spark_errors("stop")
     def stop(self) -> None:
-        """Stop the query; its checkpoint can be gone on with."""
+        """Stop the query; a later run can continue from its checkpoint."""
         if self._idle is not None:
             self._idle.stop()
         self.query.stop()
@@ -155,7 +155,7 @@ class Run:
 
     @spark_errors("query")
     def await_termination(self, timeout: int | None = None) -> bool:
-        """Wait until the query ends, for ``timeout`` seconds at most; return True if it has. Raises what it failed with."""
+        """Wait until the query ends, for ``timeout`` seconds at most; return True if it has. Raises the error it failed with."""
         if timeout is not None:
             return bool(self.query.awaitTermination(timeout))
         self.query.awaitTermination()
@@ -163,19 +163,19 @@ class Run:
 
     @spark_errors("query")
     def process_all_available(self) -> None:
-        """Wait until everything that is in the sources now has been processed. For tests."""
+        """Wait until all rows that are now in the sources have been processed; meant for tests."""
         self.query.processAllAvailable()
 
     def _send(self, message: OutsideCti) -> None:
-        """Write a CTI into the control folder; a query without stages has no use for one."""
+        """Write a CTI into the control folder; a query without stages does not read CTIs."""
         if self._program.stages:
             self._launch.checkpoint.control.send(self._spark, message)
 
     def why(self) -> Why:
-        """Why there is no output: what holds which window or row back, since when, and what would release it.
+        """Return why there is no output: which operator holds rows, since when, and what would release them.
 
-        Prints as text; ``to_dict()`` gives plain values, which docs/operations.md lists. Also says what is odd about a
-        source's time: a start far ahead of all others, seconds read as microseconds, rows that are all late.
+        The result prints as text; ``to_dict()`` returns plain values, which docs/operations.md lists. It also reports odd times
+        of sources: a start far ahead of all others, seconds read as microseconds, rows that are all late.
 
         ::
 
@@ -191,19 +191,19 @@ class Run:
         return why(self._program, history, status.state, reason=status.reason, busy_since=busy_since)
 
     def explain(self, mode: str | None = None) -> None:
-        """Print what the queries were made into and how they run, as :meth:`Stream.explain` does of one query."""
+        """Print the plans of the queries and how they run, as :meth:`Stream.explain` does for one query."""
         from streamq.compiler.explain import explain
 
         print(explain(self._launch.prepared.written, mode, options=self._program.options))
 
     @property
     def progress(self) -> dict[str, Any]:
-        """The last micro-batch: its number, duration, rows, results and the sources' CTIs; Spark's report under "spark"."""
+        """The last micro-batch: its number, duration, rows, results, the sources' CTIs and, under "spark", Spark's report."""
         return progress_record(self._program, self._look())
 
     @property
     def metrics(self) -> dict[str, Any]:
-        """What to monitor, as plain values that ``json.dumps`` takes: by source, by stage, and of the query.
+        """The metrics for monitoring, as plain values for ``json.dumps``: of each source, each stage, and the query.
 
         docs/operations.md lists the fields. Before the first micro-batch they are 0 or None.
         """
@@ -212,27 +212,28 @@ class Run:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Of ``output="upsert"``: the columns that tell rows apart, the groups' and ``start``. Else empty.
+        """The key columns of ``output="upsert"``: those of the groups, and ``start``; empty for other outputs.
 
-        Of :func:`run_all`, those of its first result.
+        For :func:`run_all`, those of the first result.
         """
         return self._program.results[0].egress.key
 
     @property
     def late(self) -> dict[str, int]:
-        """What was not taken as it came, so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"`` to a count.
+        """The counts of late and other odd rows so far: ``"source|dropped"``, ``"source|adjusted"``, ``"source|invalid"``.
 
-        And ``"source|duplicates"``, rows that repeat others, and ``"module|quarantined"``, the calls of a module that were set
-        aside: windows, or events of functions and of ``scan``. Earlier runs on the checkpoint are counted as well.
+        ``"source|duplicates"`` counts rows that repeat others; ``"module|quarantined"`` counts the calls of a module that were
+        set aside: windows, or events of functions and of ``scan``. The counts include earlier runs on the checkpoint.
         """
         counts = self._watcher.all_micro_batches(self.query).late
         return {reason: counts.get(reason, 0) for reason in self._program.late_reasons}
 
     def _look(self) -> RunHistory:
-        """Read what Spark has reported so far."""
+        """Read Spark's reports so far."""
         return self._watcher.own_micro_batches(self.query)
 
     def _status(self) -> _Status:
+        """Return the state of the run, and the error it failed with or the reason why it is over."""
         if self.query.isActive:
             return _Status(RunState.RUNNING)
         error = self.query.exception()
@@ -245,7 +246,7 @@ class Run:
         return _Status(RunState.STOPPED, self._over or "it was stopped")
 
     def _close_log(self) -> None:
-        """Log what is left to log, and have Spark call nobody any more."""
+        """Log the last micro-batches, and remove the listener from Spark."""
         if self._log is not None:
             self._look()
             self._log.close()
@@ -272,14 +273,14 @@ class _Status:
 
 
 _INPUT_ENDED = "its stream has ended"
-"""The reason why a run is over whose input has ended."""
+"""The reason for the end of a run whose input has ended."""
 
 _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""
 
 
 def _refuse_second_run(checkpoint: str) -> None:
-    """Raise PlanError where a run of this process is still on the checkpoint: Spark would stop it without a word."""
+    """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
     other = _RUNNING.get(folder_name(checkpoint))
     if other is not None and other.query.isActive:
         hint = "Call stop() on that run first."

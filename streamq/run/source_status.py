@@ -1,4 +1,4 @@
-"""How far the sources and the kernels of a run have come, from its latest readings."""
+"""The progress of a run's sources and kernels, from its latest readings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _ANY = GeneratedCtis()
 
 @dataclass(frozen=True, kw_only=True)
 class SourceStatus:
-    """How far one source of a run has come, how many rows it has brought, and its policy.
+    """The status of one source of a run: its progress, its numbers of rows, and its policy.
 
     ``cti`` and ``watermark`` are in ticks (or the sentinels), ``rows`` counts all of its rows and ``new_rows`` those of the last
     micro-batch. ``least_start`` is the least start so far and ``middle_start`` one in the middle of the last rows. ``moved_at``
@@ -57,12 +57,12 @@ class SourceStatus:
 
     @property
     def events(self) -> int:
-        """How many of its rows are events."""
+        """The number of rows that are events."""
         return self.rows - self.late.get(CountReason.INVALID, 0)
 
     @property
     def late_rows(self) -> int:
-        """How many rows were late, whether dropped or adjusted; rows that are invalid or delivered again do not count."""
+        """The number of late rows, dropped or adjusted; invalid rows and duplicates do not count."""
         return self.late.get(CountReason.DROPPED, 0) + self.late.get(CountReason.ADJUSTED, 0)
 
     @property
@@ -75,7 +75,7 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class SourceProgress:
-    """How far a source has come as operators see it: its CTI and its greatest start, in ticks."""
+    """The progress of a source as operators see it: its CTI and its watermark, in ticks."""
 
     cti: int
     watermark: int
@@ -87,13 +87,13 @@ def source_statuses(program: StagedPlan, history: RunHistory) -> dict[str, Sourc
 
 
 def allowed_silence(program: StagedPlan) -> dict[str, int]:
-    """Return how long each source that may not be silent for ever may be: microseconds of the wall clock, by relation."""
+    """Return the ``idle_after`` of each source that has one, in microseconds of the wall clock, by relation."""
     silences = {r.name: r.source.policy.progress.allowed_silence for r in program.sources if r.source}
     return {relation: silence for relation, silence in silences.items() if silence is not None}
 
 
 def followers(program: StagedPlan) -> Mapping[str, str]:
-    """Return the source that each following source has its progress from: the leader's relation by the follower's."""
+    """Return, for each source that follows another, the relation of that other source, by the follower's relation."""
     return program.stages[0].follows if program.stages else {}
 
 
@@ -103,6 +103,7 @@ def tables_of(program: StagedPlan) -> dict[str, str]:
 
 
 def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
+    """Return the status of the source of a relation."""
     assert relation.source is not None
     name, progress = relation.source.shown_name(), relation.source.policy.progress
     readings = history.readings.source(relation.name)
@@ -135,7 +136,7 @@ def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
 
 
 def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
-    """Return how far each source has come as operators see it, at the run's level of consistency, by relation."""
+    """Return the progress of each source as operators see it at the run's level of consistency, by relation."""
     from streamq.runtime.consistency import progress_at_level
 
     own = {}

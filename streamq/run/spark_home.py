@@ -1,4 +1,4 @@
-"""Where an embedded Spark finds itself: PySpark's folder, without the archive of its Python sources."""
+"""The SPARK_HOME of an embedded Spark: PySpark's folder, without the archive of its Python sources."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 WORKER_SITE = Path(__file__).parent / "worker_site"
-"""What embedded workers have first on their path."""
+"""The first folder on the path of embedded workers."""
 
 
 def archive_is_not_needed(worker: str) -> bool:
-    """Return True if workers find the PySpark that this process has where packages are installed."""
+    """Return True if workers find this process' PySpark among the installed packages."""
     import pyspark
 
     places = {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}
@@ -27,13 +27,12 @@ def archive_is_not_needed(worker: str) -> bool:
 
 @contextmanager
 def home_without_archive(worker: str) -> Iterator[None]:
-    """While the JVM is started, SPARK_HOME is a folder of links to Spark; ``python/lib/pyspark.zip`` is one of ours.
+    """Set SPARK_HOME, while the JVM starts, to a folder of links to Spark in which ``python/lib/pyspark.zip`` is replaced.
 
-    Spark puts that archive before all else on the path of Python workers. Python compiles what it imports from there anew,
-    each time, and as a query starts, each of its stages imports PySpark in a new process: a second of planning a stage, where
-    the same package, installed and compiled, takes a sixth of it. In its place is ``worker_site``, which keeps PySpark's
-    chatter out of terminals. A SPARK_HOME of the user's own stays, and so does the archive where ``worker`` could not do
-    without.
+    Spark puts that archive first on the path of Python workers. Python compiles modules from an archive on every import, and
+    each stage of a starting query imports PySpark in a new process, which takes a second a stage; the installed, compiled
+    package takes a sixth of that. The archive is replaced by ``worker_site``, which suppresses PySpark's output in terminals. A
+    SPARK_HOME that the user has set is kept, and so is the archive if ``worker`` needs it.
     """
     import pyspark
 
@@ -41,7 +40,7 @@ def home_without_archive(worker: str) -> Iterator[None]:
         yield
         return
     home = Path(tempfile.mkdtemp(prefix="streamq-spark-home-"))
-    # what the JVM needs of it is open by then
+    # by the end of this process the JVM has opened all files it needs from the folder
     atexit.register(shutil.rmtree, home, ignore_errors=True)
     for part in Path(pyspark.__file__).parent.iterdir():
         if part.name != "python":

@@ -1,4 +1,4 @@
-"""A SparkSession that is set up for streamq."""
+"""Start, or adapt, a SparkSession for streamq."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ REQUIRED = {
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
     ),
 }
-"""Settings that streamq cannot do without; they are set on any session, also on one that was there before."""
+"""Settings that streamq cannot run without; they are set on any session, including existing ones."""
 
 CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 
 TUNED = {
     "spark.sql.execution.arrow.pyspark.enabled": "true",
-    # A combiner emits one row a group and batch. Over 1,000 groups, batches of 100k rows instead of Spark's 10k send a
-    # tenth of the partials through the shuffle, at the same speed; Spark's own 64 MB a batch still bounds wide rows.
+    # A combiner returns one row for each group and batch. With 1,000 groups, batches of 100k rows instead of Spark's 10k send
+    # a tenth of the partial results through the shuffle, at the same speed; Spark's own 64 MB a batch still bounds wide rows.
     "spark.sql.execution.arrow.maxRecordsPerBatch": "100000",
     "spark.sql.session.timeZone": "UTC",
-    # a micro-batch commits what has changed, not new files of all state; a checkpoint may go on with or without
+    # a micro-batch commits only changes, not all state; a checkpoint can be continued with or without this
     CHANGELOG: "true",
 }
-"""Settings with which streamq is faster; ``config`` goes over them."""
+"""Settings that make streamq faster; the user's ``config`` overrides them."""
 
 EMBEDDED = {
     "spark.ui.enabled": "false",
@@ -46,19 +46,19 @@ EMBEDDED = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }
-"""Settings of a Spark inside this process: nobody watches its UI, nobody else talks to it."""
+"""Settings of a Spark inside this process, which needs no UI and no connections from other machines."""
 
 
 def session(
     app_name: str = "streamq", *, master: str | None = None, config: Mapping[str, object] | None = None
 ) -> SparkSession:
-    """The active SparkSession, or a new one that is set up for streamq.
+    """Return the active SparkSession, or start one that is set up for streamq.
 
-    ``master`` is ``local[*]`` (Spark inside this process) unless SPARK_REMOTE or spark-submit say otherwise; an address
-    of a cluster and ``sc://host:port`` (Spark Connect) work too. ``config`` goes over the defaults. The checks of
-    :func:`doctor` come first, and their problems are one SessionError before any job starts. A session that is already
-    active gets the state store that streamq needs and ``config``; SessionError if its master is another, or if it
-    differs in a setting that can no longer be changed.
+    ``master`` is ``local[*]`` (Spark inside this process) unless SPARK_REMOTE or spark-submit choose another; the address of a
+    cluster and ``sc://host:port`` (Spark Connect) work too. ``config`` overrides the defaults. The checks of :func:`doctor` run
+    first, and raise one SessionError for all problems before any job starts. A session that is already active gets the state
+    store that streamq needs, and ``config``; raises SessionError if it has another master, or if it differs in a setting that
+    can no longer be changed.
 
     >>> spark = session("fares", config={"spark.driver.memory": "8g"})  # doctest: +SKIP
     """
@@ -69,8 +69,8 @@ def session(
 
     master = master or default_master(os.environ)
     local = is_local(master)
-    # A PYSPARK_PYTHON left over from another environment is the usual reason for workers without pyarrow: inside this
-    # process only an explicit setting counts. On a cluster the variable is how one says where Python is.
+    # A PYSPARK_PYTHON left over from another environment is the usual reason for workers without pyarrow, so inside this
+    # process only an explicit setting counts. On a cluster the variable tells where Python is.
     inherited = None if local else os.environ.get("PYSPARK_PYTHON")
     worker = wanted.get("spark.pyspark.python") or inherited or sys.executable
     doctor(raise_on_problem=True, master=master, worker=worker)
@@ -96,13 +96,13 @@ def session(
         hint = "What it printed on stderr says why."
         raise SessionError(sentence("session", "Spark did not start", last_line(str(error)), hint)) from error
     if local:
-        # its workers are the interpreter that has just been looked at
+        # its workers run the interpreter that has just been checked
         mark_checked(spark)
     return spark
 
 
 def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings of a session that is not Spark Connect's."""
+    """Return the settings of a session that is not one of Spark Connect."""
     settings = REQUIRED | TUNED | {"spark.pyspark.python": worker, "spark.pyspark.driver.python": sys.executable}
     if not is_local(master):
         return settings | dict(wanted)
@@ -119,7 +119,7 @@ def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> di
 
 
 def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]) -> SparkSession:
-    """Return the active session with the settings wanted; raise SessionError where it cannot have them."""
+    """Return the active session with the wanted settings; raise SessionError if it cannot have them."""
     actual = master_of(active)
     stop = "Stop it first: SparkSession.active().stop()"
     if master is not None and master != actual and not (master.startswith("sc://") and actual.startswith("sc://")):
@@ -138,9 +138,9 @@ def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]
 
 
 def driver_memory(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Return the megabytes for an embedded Spark's heap: a quarter of the machine's memory, from 1 to 8 GB.
+    """Return the heap size of an embedded Spark in megabytes: a quarter of the machine's memory, from 1 to 8 GB.
 
-    The rest is for what is not in the heap: RocksDB, the Python workers, the notebook's own frames.
+    The rest is for memory outside of the heap: RocksDB, the Python workers, the notebook's own frames.
     """
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

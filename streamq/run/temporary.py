@@ -1,4 +1,4 @@
-"""Folders that last as long as this process."""
+"""Temporary folders that exist as long as this process."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tempfile
 
 
 def temporary_folder(prefix: str) -> str:
-    """Make a folder that is removed when this process ends, and return its path."""
+    """Create a folder that is removed when this process ends, and return its path."""
     path = tempfile.mkdtemp(prefix=prefix)
     atexit.register(shutil.rmtree, path, ignore_errors=True)
     return path

@@ -1,4 +1,4 @@
-"""Names of operators, and of the inputs of those that have two, as ``run.why()`` shows them."""
+"""The names of operators, and of the inputs of binary operators, in ``run.why()``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def title(program: StagedPlan, hosted: HostedKernel) -> str:
-    """Return a kernel's name as explain shows it; of one that computes a part of a pattern, the pattern as it is written."""
+    """Return a kernel's name as in explain; for a kernel that computes a part of a pattern, the pattern's text."""
     node = program.nodes.get(hosted.number)
     columns = [] if node is None else [name for n in (node, *node.children) for name in n.schema.names]
     there = {pattern: variables for pattern in program.patterns if (variables := pattern.variables_in(columns))}
@@ -22,7 +22,7 @@ def title(program: StagedPlan, hosted: HostedKernel) -> str:
 
 
 def input_title(program: StagedPlan, hosted: HostedKernel, port: int) -> str:
-    """Return where rows of an input of a join come from, its left or right, or which events of a pattern they are for."""
+    """Return a text for an input of a join: its side, or the events of a pattern that it provides."""
     columns = program.nodes[hosted.number].children[port].schema.names
     variables = dict.fromkeys(v for pattern in program.patterns for v in pattern.variables_in(columns))
     return f"for {', '.join(variables)}" if variables else f"from the {('left', 'right')[port]}"

@@ -1,4 +1,4 @@
-"""How often a run looks for input."""
+"""The triggers of runs: how often a run looks for input."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 AVAILABLE_NOW = "available_now"
-"""The trigger of a run that processes what there is and returns."""
+"""The trigger of a run that processes all available input and returns."""
 
 
 @dataclass(frozen=True)
 class Trigger:
-    """When a run starts a micro-batch: every so many microseconds, again and again (None), or until nothing is left to read."""
+    """The trigger of a run: a micro-batch every ``every`` microseconds (None: without a pause), or until no input is left."""
 
     every: int | None = None
     available_now: bool = False
@@ -30,7 +30,7 @@ class Trigger:
 
 
 def trigger_of(duration: Duration | None) -> Trigger:
-    """Return the trigger that a user has asked for; raise PlanError for what is none."""
+    """Return the trigger for a user's argument; raise PlanError for an illegal one."""
     if duration is None:
         return Trigger()
     if duration == AVAILABLE_NOW:
@@ -44,8 +44,8 @@ def trigger_of(duration: Duration | None) -> Trigger:
     return Trigger(every)
 
 
-def _no_trigger(given: object) -> PlanError:
+def _no_trigger(argument: object) -> PlanError:
     hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
-    if isinstance(given, str):
-        hint = nearest("available_now" if given == "once" else given, [AVAILABLE_NOW]) or hint
-    return PlanError(sentence("run", "not a trigger", f"found {given!r}", hint))
+    if isinstance(argument, str):
+        hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW]) or hint
+    return PlanError(sentence("run", "not a trigger", f"found {argument!r}", hint))

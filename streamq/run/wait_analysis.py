@@ -1,7 +1,7 @@
-"""What the operators of a run wait for: until which CTI or watermark they hold rows, and which source has not come so far.
+"""Find what the operators of a run wait for: the CTI or watermark that releases their rows, and the sources that lack it.
 
-An operator waits for a CTI of its input; that is traced back through what lies between to how far each source must come, by
-the CTI rules of docs/language.md, "Progress, finality, state, cost".
+An operator waits for a CTI of its input. The CTI rules of docs/language.md, "Progress, finality, state, cost", give the progress
+that each source needs for it, through all operators in between.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from streamq.runtime.stage import Channel, HostedKernel
 
 Needed = Mapping[str, int | None]
-"""How far sources, by relation, must come; None where that cannot be told."""
+"""The progress that sources need, by relation; None if it depends on the rows."""
 
 
 class WaitAnalysis:
-    """The operators of a run that hold rows, and the sources that they wait for, from the run's history."""
+    """The operators of a run that hold rows, and the sources that they wait for, computed from the run's history."""
 
     def __init__(self, program: StagedPlan, history: RunHistory, state: RunState, now: dt.datetime):
         self.program, self.history, self.state = program, history, state
@@ -59,13 +59,13 @@ class WaitAnalysis:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that."""
         if self.state != RunState.RUNNING:
             return set(), {}
-        # of one that has never been heard nobody here knows since when it is listened to
+        # for a source that has brought nothing, the time since which it is silent is not known here
         allowed = {n: most for n, most in allowed_silence(self.program).items() if self.sources[n].heard_at is not None}
         silent = silent_sources({n: self.sources[n] for n in self._speaking()}, allowed, 0, now)
         return silent, ctis_for_silent(self.sources, allowed, 0, now, self.follows)
 
     def waits(self) -> Iterator[Wait]:
-        """Return a wait for each operator that holds rows until time has passed something, in the order of the stages."""
+        """Yield a wait for each operator that holds rows until progress reaches an instant, in the order of the stages."""
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
             rows, held = readings.state_rows or 0, readings.held_rows or 0
@@ -76,17 +76,17 @@ class WaitAnalysis:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: HostedKernel) -> bool:
-        """Return True if a kernel holds rows back; what else it keeps is for rows that are still to come."""
+        """Return True if a kernel holds rows back; other state is for rows that are still to come."""
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: HostedKernel) -> int | None:
-        """Return the progress that releases a kernel's next rows if no others come; None: no row waits."""
+        """Return the progress that releases a kernel's next rows if no others come; None if no row waits."""
         if hosted.kernel.progress_rule.sorts:
             return self._held_from(hosted) + 1
         return self.readings.kernel(hosted.name).due
 
     def _blocked(self, hosted: HostedKernel, held: int) -> Wait:
-        """Return the wait for rows that the level of consistency holds back until all sources have come far enough."""
+        """Return the wait for rows that the level of consistency holds until all sources have progressed far enough."""
         first = self._held_from(hosted)
         lag = max(self.sources[s].progress.lag for s in self._speaking())
         sooner = self.level.block is not None and self.level.block < lag
@@ -112,16 +112,16 @@ class WaitAnalysis:
         )
 
     def _taken_back(self) -> bool:
-        """Return True if any row was; rows that wait with their retractions go by the end that moves."""
+        """Return True if any row was taken back; a row that waits with its retraction is released by the end that moves."""
         return any(self.readings.kernel(kernel).retracted for kernel in self.kernels)
 
     def _together(self, goal: int, early: bool) -> Needed:
-        """Return the sources that are behind the goal, where all are released together; by watermark if ``early``."""
+        """Return the sources that are behind the goal if rows of all sources are released together; by watermark if ``early``."""
         come = saturating_add(goal, self.level.block or 0)
         return {s: goal for s in self._speaking() if (self._reach(s) < come if early else self.sources[s].cti < goal)}
 
     def _reach(self, source: str) -> int:
-        """Return how far a source counts as having come, where several are looked at together."""
+        """Return the progress of a source for a joint release of several sources: its CTI or watermark."""
         return max(self.sources[source].cti, self.sources[source].watermark)
 
     def _speaking(self) -> list[str]:
@@ -144,6 +144,7 @@ class WaitAnalysis:
         return ctis_in(self.program, hosted, self.readings)
 
     def _wait(self, hosted: HostedKernel, rows: int) -> Wait:
+        """Return the wait of a kernel that holds ``rows`` until its input's CTI, or watermark, is far enough."""
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
         early = rule.early is not None and self.level.block is not None
         if due is None:
@@ -152,7 +153,7 @@ class WaitAnalysis:
             return self._endless_wait(hosted, rows, (ENDS[rule.endless], self._end()))
         window = None if rule.grid is None else (due - rule.grid.size, due)
         if due <= (max(c, self._watermark(hosted)) if early else c):
-            # reached, but not final
+            # the instant is reached, but the rows are not final
             parts = ("members" if window else "rows") + " whose ends no longer move"
             return self._endless_wait(hosted, rows, (parts, self._end()), window)
         needed = self._needed(hosted, due, not early)
@@ -194,7 +195,7 @@ class WaitAnalysis:
         )
 
     def _proviso(self, hosted: HostedKernel, needed: Needed, early: bool) -> str:
-        """Return what it takes beside the progress of sources, on the way to a kernel and in it; "" for nothing."""
+        """Return a text on what a kernel's rows need besides the progress of sources, "" for nothing."""
         rule, below = hosted.kernel.progress_rule, self._below(hosted)
         if None in needed.values() or not (early or all(k.kernel.progress_rule.follows_input for k in below)):
             return DEPENDS
@@ -206,7 +207,7 @@ class WaitAnalysis:
             return str(rule.may_be_none)
         if rule.sorts:
             return DEPENDS if self._taken_back() or rule.cti is Cti.OPEN_END else ""
-        # what comes with progress from below may change what waits; on a grid it only comes later than that
+        # rows that this progress releases below may change the waiting rows; on a grid they lie after these
         coming = any(self._due(k) is not None or self.readings.kernel(k.name).held_rows for k in below)
         if rule.grid is None and (
             coming or (hosted.aligns == AlignAt.INPUT and self.readings.kernel(hosted.name).held_rows)
@@ -215,7 +216,7 @@ class WaitAnalysis:
         return ""
 
     def _below(self, hosted: HostedKernel) -> list[HostedKernel]:
-        """Return the kernels whose rows reach this one, those nearest to it first."""
+        """Return the kernels whose rows reach this one, the nearest first."""
         inputs, below = set(hosted.inputs), []
         for candidate in reversed(self.kernels.values()):
             if candidate.name in inputs:
@@ -224,7 +225,7 @@ class WaitAnalysis:
         return below
 
     def _onward(self, hosted: HostedKernel) -> HostedKernel | None:
-        """Return the kernel that holds this one's rows next; None where they come out."""
+        """Return the next kernel that holds this one's rows; None if they reach the result."""
         if any(feed.path.relation == hosted.name for feed in self.program.result_feeds):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]
@@ -235,11 +236,11 @@ class WaitAnalysis:
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
     def _least_input(self, hosted: HostedKernel) -> str:
-        """Return the name of the input that promises least."""
+        """Return the name of the input with the least CTI."""
         ctis = self._ctis(hosted)
         return self.shown(min(hosted.channels, key=lambda channel: ctis[channel.number]).relation)
 
-    # how far sources must come
+    # the progress that sources need
 
     def _watermark(self, hosted: HostedKernel) -> int:
         return max(map_progress(self._w(channel.relation), channel.progress_maps) for channel in hosted.channels)
@@ -250,7 +251,7 @@ class WaitAnalysis:
         )
 
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
-        """Return how far each source must come for a kernel's input to reach the goal."""
+        """Return the progress that each source needs for a kernel's input to reach the goal."""
         needed: dict[str, int | None] = {}
         for channel in hosted.channels:
             for source, t in self._before(channel, goal, until_final).items():
@@ -259,7 +260,7 @@ class WaitAnalysis:
         return needed
 
     def _before(self, channel: Channel, goal: int, until_final: bool) -> Needed:
-        """Return how far each source must come for a channel to reach the goal; None where steps go by the rows."""
+        """Return the progress that each source needs for a channel to reach the goal; None if a step depends on the rows."""
         shifts = [step.by for step in channel.progress_maps if isinstance(step, ProgressShift)]
         is_fixed = len(shifts) == len(channel.progress_maps)
         t = goal - sum(shifts)
@@ -275,7 +276,10 @@ class WaitAnalysis:
         return self._needed(below, t, until_final)
 
     def _lacking(self, needed: Needed, early: bool) -> Needed:
-        """Return the sources that have not come that far, each under the one that makes its promises; any, where ``early``."""
+        """Return the sources that lack the needed progress, by the relation of the source that makes it.
+
+        If ``early``, return all needed sources, as any of them can move the watermark.
+        """
         goals = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(goals) == len(needed):
             return self._together(max(goals), early)
@@ -283,10 +287,10 @@ class WaitAnalysis:
         behind = {s: t for s, t in needed.items() if early or (c[s] == min(c.values()) if t is None else c[s] < t)}
         return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
 
-    # what would release rows
+    # conditions that release rows
 
     def _released_by(self, lacking: Needed, until_final: bool) -> tuple[tuple[str, ...], str]:
-        """Return what releases rows, CTIs of silent sources left out, and a note on those, "" if none is in the way."""
+        """Return conditions that release rows, without those of silent sources, and a note on these, "" if there are none."""
         silent = [s for s in lacking if s in self.silent]
         names = " and ".join(self.sources[s].name for s in silent)
         left = {s: t for s, t in lacking.items() if t is None or self.silent_ctis.get(s, self.sources[s].cti) < t}
@@ -299,9 +303,9 @@ class WaitAnalysis:
         return self._released(speaking, until_final), note
 
     def _released(self, lacking: Needed, until_final: bool) -> tuple[str, ...]:
-        """Return what would have the sources come far enough, any one of these."""
+        """Return conditions, any one of which gives the sources the progress that they lack."""
         rows = [self._row(self.sources[s], t, until_final) for s, t in lacking.items()]
-        # the greatest of watermarks counts, unless sources are released together
+        # any source's row moves the watermark, unless sources are released together
         ways = [" and ".join(rows)] if until_final or self.level.block != 0 else rows
         if not until_final and self.level.block == 0:
             ways += [way for s, t in lacking.items() if s in self.follows for way in self._promised(self.follows[s], t)]
@@ -315,13 +319,13 @@ class WaitAnalysis:
         return (*ways, self._end())
 
     def _promised(self, leader: str, t: int | None) -> Iterator[str]:
-        """Return what has a source promise so much that one that follows it counts as having come so far."""
+        """Yield conditions that move a leader's CTI so far that its follower has the progress ``t``."""
         yield self._row(self.sources[leader], t, True)
         if t is not None and (at := self._argument(t)) is not None:
             yield f"run.advance({at}, source={self.sources[leader].name!r})"
 
     def _held_below(self, hosted: HostedKernel) -> tuple[str, ...]:
-        """Return what an operator on the way waits for, where the sources have come far enough; its own rule says why."""
+        """Return what an operator below waits for if the sources have enough progress; its own CTI rule explains it."""
         below = [self.kernels[ch.relation] for ch in hosted.channels if ch.relation in self.kernels]
         if not below:
             return ("members whose ends no longer move", self._end())
@@ -330,7 +334,7 @@ class WaitAnalysis:
         return (f"progress of {self.title(least)}, whose CTI: {cti}", self._end())
 
     def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
-        """Return the row of a source that has it come as far as ``t``, and why that one."""
+        """Return a text on the row of a source that gives it the progress ``t``, with the policy that makes it so."""
         starts: list[int] = []
         policy = place = ""
         if t is not None and not until_final:
@@ -352,7 +356,7 @@ class WaitAnalysis:
         return f"a {source.moved_by} of {source.name}"
 
     def _from(self, t: int) -> str:
-        """Return a text for an instant and all later ones; the microsecond before shows better than one hardly past it."""
+        """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""
         past = self.axis == TIMESTAMP and t % 1_000 == 1
         return f"after {instant_text(t - 1, self.axis)}" if past else f"at or after {instant_text(t, self.axis)}"
 
@@ -365,7 +369,7 @@ class WaitAnalysis:
         return "a run on the checkpoint"
 
     def _argument(self, t: int) -> str | None:
-        """Return an instant as ``run.advance`` takes it; None for one that no calendar has."""
+        """Return an instant as an argument of ``run.advance``; None for an instant outside the calendar's range."""
         if self.axis != TIMESTAMP:
             return str(t)
         text = iso(t)
@@ -374,29 +378,29 @@ class WaitAnalysis:
     # names and numbers
 
     def behind(self, hosted: HostedKernel) -> list[str]:
-        """Return the source relations that feed a kernel, also through others."""
+        """Return the source relations that feed a kernel, directly or through other kernels."""
         return list(dict.fromkeys(s for channel in hosted.channels for s in self.feeding(channel.relation)))
 
     def feeding(self, relation: str) -> list[str]:
-        """Return the source relations behind a relation, itself if it is one."""
+        """Return the source relations that feed a relation; a source's relation itself."""
         return [relation] if relation in self.sources else self.behind(self.kernels[relation])
 
     def arrived(self, hosted: HostedKernel) -> dict[int, int]:
-        """Return how many deltas have reached each port of a kernel so far."""
+        """Return the number of deltas that have reached each port of a kernel so far."""
         arrived = self.readings.kernel(hosted.name).arrived
         return {channel.port: arrived.get(channel.port, 0) for channel in hosted.channels}
 
     def handed_on(self, relation: str) -> int:
-        """Return how many rows a source or a kernel has brought so far."""
+        """Return the number of rows that a source or a kernel has brought so far."""
         source = self.sources.get(relation)
         return source.events if source is not None else self.readings.kernel(relation).inserted or 0
 
     def title(self, hosted: HostedKernel) -> str:
-        """Return what a kernel is called."""
+        """Return a kernel's name for the user."""
         return title(self.program, hosted)
 
     def shown(self, relation: str) -> str:
-        """Return what the source of a relation is called, or the kernel."""
+        """Return the name, for the user, of a relation's source or kernel."""
         hosted = self.kernels.get(relation)
         if hosted is not None and relation.startswith(INGRESS):
             (relation,) = hosted.inputs

@@ -1,4 +1,4 @@
-"""How a run learns about itself: it reads Spark's reports on its micro-batches, and its checkpoint on those of earlier runs."""
+"""Read Spark's reports on the micro-batches of a run, and the checkpoint for those of earlier runs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def milliseconds_now() -> int:
 
 @dataclass(kw_only=True)
 class Watcher:
-    """Reads Spark's reports on a run's query, from whichever thread asks, and warns once of odd times in its sources.
+    """Reads Spark's reports on a run's query, from any thread, and warns once of odd times in its sources.
 
-    ``earlier`` is what earlier runs on the checkpoint counted, None while nobody has read it. ``log`` takes a line on each
-    micro-batch. ``user_line`` is where in the user's code warnings point at.
+    ``earlier`` holds the counts of earlier runs on the checkpoint, None while they have not been read. ``log`` is called with a
+    line on each micro-batch. ``user_line`` is the line of the user's code that warnings name.
     """
 
     program: StagedPlan
@@ -63,7 +63,7 @@ class Watcher:
     def own_micro_batches(self, query: StreamingQuery) -> RunHistory:
         """Read the reports that are new since the last call; return the history of all of this run's micro-batches.
 
-        Spark keeps the last hundred reports: of micro-batches before those, the history has only the number.
+        Spark keeps the last hundred reports; for earlier micro-batches the history has only their number.
         """
         with self._lock:
             last = query.lastProgress
@@ -75,7 +75,7 @@ class Watcher:
             return self._history
 
     def messages_for_silent_sources(self, query: StreamingQuery) -> Sequence[OutsideCti] | None:
-        """Return what to send on behalf of sources that are silent; None once the query has stopped."""
+        """Return the CTIs to send for silent sources, by their tables; None once the query has stopped."""
         if not query.isActive:
             return None
         return self._listener.messages(self.own_micro_batches(query), milliseconds_now())
@@ -88,7 +88,7 @@ class Watcher:
         self._history = history
 
     def _warn_of_units(self) -> None:
-        """Once the sources have brought rows, warn of starts that look like the wrong unit of time; do so only once."""
+        """Warn, once in a run, of starts that look like the wrong unit of time."""
         sources = list(source_statuses(self.program, self._history).values())
         if not self._has_warned and any(source.rows for source in sources):
             self._has_warned = True

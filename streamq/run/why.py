@@ -1,4 +1,4 @@
-"""The answer of ``run.why()`` and how it is shown."""
+"""The answer of ``run.why()``, as text, for notebooks, and as plain values."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from streamq.time import MINUS_INFINITY
 
 @dataclass(frozen=True, kw_only=True)
 class Why:
-    """The answer of ``run.why()``: it prints as a text, shows itself in a notebook, and is plain values by ``to_dict()``.
+    """The answer of ``run.why()``; it prints as text, also in a notebook, and ``to_dict()`` returns plain values.
 
-    ``verdict`` says in one word why there is output or none, ``summary`` in a sentence. ``waits`` are the operators that hold
-    rows, ``warnings`` what is odd about the times of sources.
+    ``verdict`` is the reason why there is output or none, in one word, ``summary`` in a sentence. ``waits`` are the operators
+    that hold rows, ``warnings`` the oddities in the times of sources.
     """
 
     state: RunState
@@ -34,7 +34,7 @@ class Why:
     now: dt.datetime
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values, as ``docs/operations.md`` has them."""
+        """Return plain values; ``docs/operations.md`` lists them."""
         return {
             "version": VERSION,
             "state": self.state,
@@ -47,6 +47,7 @@ class Why:
         }
 
     def _plain(self, wait: Wait) -> dict[str, Any]:
+        """Return a wait as plain values."""
         start, end = wait.window or (None, None)
         return {
             "operator": wait.operator,
@@ -74,6 +75,7 @@ class Why:
             yield f"! {oddity.text}"
 
     def _held(self, wait: Wait) -> Iterator[str]:
+        """Yield the lines on an operator that holds rows: its state, what comes next, and what it waits for."""
         cti = "no CTI yet" if wait.cti == MINUS_INFINITY else f"CTI {instant_text(wait.cti, self.axis)}"
         least = f" (from {wait.least})" if wait.source is None or wait.least != wait.source.name else ""
         yield f"{wait.rows:,} row(s) in its state; its input: {cti}{least}"

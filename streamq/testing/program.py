@@ -23,7 +23,7 @@ from streamq.testing.program_text import WIDTH, call, is_name, listed, string, v
 from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs
 from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
-from streamq.written import table_readers
+from streamq.json_reading import table_readers
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -47,8 +47,8 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
     them; ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query that the program
-    builds has the plan's digest (of :func:`number_sources` plans). Parts of the plan that no public verb builds are read from JSON
-    by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
+    builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are read from JSON by
+    ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table

@@ -1,4 +1,4 @@
-"""The kinds of sinks, a room each: where the rows of a run go."""
+"""The kinds of sinks, a room each: the places where the rows of a run go."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamq.run.sinks.noop import NoopSink
 from streamq.run.sinks.sink import Sink, SinkArgument
 
 KINDS: tuple[type[Sink], ...] = (NoopSink, ConsoleSink, MemorySink, DataSourceSink, FunctionSink)
-"""All of them; an argument asks for the first that takes it, so that a path is what no other name is."""
+"""All kinds, in the order in which they are tried for an argument; a string that is no other kind's name is a path."""
 
 
 def sink_of(argument: SinkArgument, verb: str) -> Sink:
@@ -19,7 +19,7 @@ def sink_of(argument: SinkArgument, verb: str) -> Sink:
         sink = kind.from_argument(argument)
         if sink is not None:
             return sink
-    hint = "A path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
+    hint = "Give a path, {'format': ...}, 'memory', 'console', 'noop' or a function of (DataFrame, batch id)."
     raise PlanError(sentence(verb, "not a sink", f"found {argument!r}", hint))
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class DisplaySink(Sink):
-    """A sink of Spark's for looking at rows, asked for by the name of its ``format``; it takes whole streams."""
+    """A Spark sink for looking at rows, chosen by the name of its ``format``; it takes whole streams only."""
 
     format: ClassVar[str]
 
@@ -35,20 +35,20 @@ class DisplaySink(Sink):
 
 @dataclass(frozen=True)
 class ConsoleSink(DisplaySink):
-    """Rows are printed: "console"."""
+    """The sink "console", which prints rows."""
 
     format = "console"
 
 
 @dataclass(frozen=True)
 class MemorySink(DisplaySink):
-    """Rows stand in a table called as the run: "memory"."""
+    """The sink "memory", which keeps rows in a table with the run's name."""
 
     format = "memory"
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
         if finish:
-            reason = "Spark cannot start a query on that sink twice, which flushing the last windows takes"
+            reason = "flushing the last windows starts the query again, which Spark does not allow with that sink"
             hint = "Use a path, or leave the trigger out and call run.finish()."
             raise PlanError(sentence(verb, "finish=True with the memory sink", reason, hint))
         if not name:

@@ -1,4 +1,4 @@
-"""Sinks that are one of Spark's data sources: a folder of files, or a format with options."""
+"""The sinks that are Spark data sources: a folder of files, or a format with options."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 FILES = ("parquet", "json", "csv", "orc", "text", "avro")
-"""Formats of folders that Spark keeps a log of micro-batches in."""
+"""File formats, for which Spark keeps a log of micro-batches in the folder."""
 
 
 @dataclass(frozen=True)
 class DataSourceSink(Sink):
-    """A path, which is a folder of Parquet, or ``{"format": ..., option: ...}``."""
+    """A sink given as a path, which is a folder of Parquet files, or as ``{"format": ..., option: ...}``."""
 
     format: str
     options: Mapping[str, Any]

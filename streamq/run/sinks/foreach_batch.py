@@ -1,4 +1,4 @@
-"""A function of the user's own, called with the rows of each micro-batch."""
+"""The sink that is a user's function, called with the rows of each micro-batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FunctionSink(Sink):
-    """A function of (DataFrame, number of the micro-batch)."""
+    """A sink given as a function of (DataFrame, number of the micro-batch)."""
 
     function: Write
 
@@ -26,7 +26,7 @@ class FunctionSink(Sink):
         return writer.foreachBatch(computed_once(self.write))
 
     def write(self, rows: DataFrame, number: int) -> None:
-        # only a job over all rows commits state, and a user's function need not read any
+        # only a job over all rows commits state, and the user's function may read none
         throw_away(rows)
         self.function(rows, number)
 

@@ -1,4 +1,4 @@
-"""No sink: rows are computed and thrown away."""
+"""The sink that writes nothing: rows are computed and dropped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NoopSink(Sink):
-    """None, or "noop"."""
+    """The sink for the arguments None and "noop"."""
 
     @classmethod
     def from_argument(cls, argument: object) -> Self | None:

@@ -1,4 +1,4 @@
-"""A kind of sinks: which argument asks for it, how a stream writes into it, and how a micro-batch's rows do."""
+"""The base class of sinks: the argument that chooses one, and the ways to write a stream or a single micro-batch."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 Write = Callable[["DataFrame", int], None]
-"""Writes the rows of the micro-batch with that number."""
+"""A function that writes the rows of the micro-batch with a number."""
 
 SinkArgument = str | Mapping[str, Any] | Write | None
-"""The argument by which a user chooses a sink: a path, a format with options, a name, a function; None: rows are thrown away."""
+"""The argument by which a user chooses a sink: a path, a format with options, a name, a function; None: rows are not written."""
 
 
 class Sink(ABC):
-    """The place where the rows of a result go: a frozen dataclass with what the user has said of it."""
+    """The place where the rows of a result go; subclasses are frozen dataclasses with the user's options."""
 
     @classmethod
     @abstractmethod
     def from_argument(cls, argument: object) -> Self | None:
-        """Return the sink that an argument asks for; None if it asks for another kind."""
+        """Return the sink that an argument chooses; None if it chooses another kind."""
 
     @property
     def is_lasting(self) -> bool:
-        """Return True if what is written into it outlives this process, so that the run needs a checkpoint."""
+        """True if written rows outlast this process, so that the run needs a checkpoint."""
         return False
 
     @property
     def folders(self) -> Sequence[str]:
-        """Return the folders that its files stand in."""
+        """The folders that hold the sink's files."""
         return ()
 
     @property
     def takes_micro_batches(self) -> bool:
-        """Return True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
+        """True if ``write`` can be called, so that rows of one micro-batch may go into several sinks."""
         return True
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
-        """Raise PlanError for a run, of that name and with that ``finish``, that cannot write into it."""
+        """Raise PlanError if a run with this name and this ``finish`` cannot write into the sink."""
         del verb, name, finish
 
     @abstractmethod
@@ -51,16 +51,16 @@ class Sink(ABC):
 
     @abstractmethod
     def write(self, rows: DataFrame, number: int) -> None:
-        """Write the rows of the micro-batch with that number, over those that it had written before a crash."""
+        """Write the rows of a micro-batch by its number, replacing rows that it wrote before a crash."""
 
 
 def folder_name(path: str) -> str:
-    """Return the one name of a folder, however its path is written; a path with a scheme is its own name."""
+    """Return a unique name of a folder, for any spelling of its path: the absolute path, or a path with a scheme as it is."""
     return path.rstrip("/") if "://" in path else os.path.abspath(path)
 
 
 def computed_once(write: Write) -> Write:
-    """Return ``write`` over persisted rows, which Spark computes once however often they are read."""
+    """Return ``write`` with rows persisted, so that Spark computes them once however often they are read."""
 
     def persist_and_write(rows: DataFrame, number: int) -> None:
         rows.persist()
@@ -73,7 +73,7 @@ def computed_once(write: Write) -> Write:
 
 
 def throw_away(rows: DataFrame) -> None:
-    """Compute rows and write them nowhere."""
+    """Compute rows without writing them."""
     rows.write.mode("append").format("noop").save()
 
 

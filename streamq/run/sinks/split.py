@@ -1,4 +1,4 @@
-"""One stream into several sinks: those of its results, and the late sink."""
+"""Write one stream into several sinks: those of its results, and the late sink."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SplitWriter:
-    """Writes the rows of each result of a micro-batch, and the late ones, into sinks of their own.
+    """Writes the rows of each result, and the late rows, of each micro-batch into their own sinks.
 
-    ``sinks`` are those of ``results``, in their order. Each micro-batch has its own folder, so that one that is processed again
-    overwrites what it had written.
+    ``sinks`` are those of ``results``, in order. Each micro-batch has its own folder, so that a micro-batch that is processed
+    again overwrites its earlier rows.
     """
 
     results: Sequence[Result]
@@ -33,6 +33,7 @@ class SplitWriter:
         return writer.foreachBatch(computed_once(self._write))
 
     def _write(self, batch: DataFrame, number: int) -> None:
+        """Write one micro-batch into all sinks; an exception gets a note on the result whose sink raised it."""
         from streamq.compiler.egress import late_rows, user_rows
 
         for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):

@@ -1,7 +1,7 @@
-"""Read by each Python that an embedded Spark starts: the process that asks a stage what state it has prints nothing.
+"""Silence the process that describes a stage's state to Spark; every Python that an embedded Spark starts imports this module.
 
-PySpark has that process print five lines a stage, of no use to anybody, and no setting for them. What goes wrong in it is sent
-to Spark, or stands on its standard error, which stay as they are. Then the sitecustomize of this Python has its turn, if any.
+PySpark prints five lines for each stage in that process, which no setting suppresses. Errors are sent to Spark or to standard
+error, which are not touched. Afterwards the interpreter's own sitecustomize is imported, if there is one.
 """
 
 import importlib
