@@ -1,1 +1,1 @@
-"""``python -m streamq.demo``: questions to a Spark event log, read as a stream of edges, in batch and streaming."""
+"""``python -m streamq.demo``: query a Spark event log, read as a stream of edges, in batch and as a stream."""

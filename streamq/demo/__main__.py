@@ -1,4 +1,4 @@
-"""``python -m streamq.demo [--event-log PATH]``: what Spark's tasks did, asked in batch and streaming."""
+"""``python -m streamq.demo [--event-log PATH]``: query what Spark's tasks did, in batch and as a stream, and compare."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SERIES = 8
-"""Stages that the table and the chart show at most."""
+"""The greatest number of stages that the table and the chart show."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo. Returns 0 if batch and streaming agree, 1 if they do not, 2 if there is nothing to ask."""
+    """Run the demo; return 0 if batch and streaming agree, 1 if they do not, 2 if there is no log to query."""
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     options = _arguments(arguments)
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except StreamqError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    except BrokenPipeError:  # the reader, `head` say, has seen enough
+    except BrokenPipeError:  # the reader of the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except KeyboardInterrupt:
@@ -52,6 +52,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Parse the command line; exit with a message if it is wrong."""
     parser = argparse.ArgumentParser(
         prog="python -m streamq.demo",
         description="Reads a Spark event log as a stream of task starts and ends; asks it in batch and streaming.",
@@ -66,7 +67,7 @@ def _arguments(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=_positive,
         default=8,
         metavar="N",
-        help="micro-batches that the log is replayed in (default: %(default)s)",
+        help="the number of micro-batches in which the log is replayed (default: %(default)s)",
     )
     parser.add_argument("--size", help="window size, as '2 seconds' (default: fits the log's length)")
     parser.add_argument("--hop", help="window hop, as '500 milliseconds' (default: fits the log's length)")
@@ -102,6 +103,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _demo(options: argparse.Namespace, folder: Path) -> int:
+    """Read the log, or that of a job of our own, land its edges in a folder, and answer the questions; return the exit code."""
     log = eventlog.find_log(options.event_log or _own_log(folder))
     edges = task_edges(log)
     _describe(log, edges)
@@ -113,7 +115,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
         )
         raise SourceError(sentence("demo", "a log without tasks", f"{log.path} has none", early))
 
-    from streamq.demo import queries  # the query API, and with it Spark, only once there is something to ask
+    from streamq.demo import queries  # imports the query API, and with it Spark, only if there is something to query
 
     span = pc.min_max(edges["ts"]).as_py()
     fitting = queries.windows((span["max"] - span["min"]).total_seconds())
@@ -156,9 +158,10 @@ def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
 
 
 def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
+    """Answer each question in batch and as a stream, print both, and return 0 if they agree, else 1."""
     import streamq as sq
 
-    with _jvm_speaks_to(folder / "spark.log"):
+    with _child_output_to(folder / "spark.log"):
         spark = sq.session()
     files = str(landed.resolve())
     in_batch = ask(spark.read.schema(schema).parquet(files))
@@ -210,8 +213,8 @@ def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list
 
 
 @contextmanager
-def _jvm_speaks_to(path: Path) -> Iterator[None]:
-    """What Spark's JVM and its workers print goes into a file: a child keeps the standard error it was started with."""
+def _child_output_to(path: Path) -> Iterator[None]:
+    """Send the output of Spark's JVM and its workers to a file; child processes keep the standard error they start with."""
     own_stderr = os.dup(2)
     with path.open("ab") as log:
         os.dup2(log.fileno(), 2)
@@ -227,7 +230,7 @@ def _committed(checkpoint: Path) -> int:
 
 
 def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:
-    """A table of the series' peaks and a chart over time, of the series that have most."""
+    """Print a table of peaks and a chart over time for the series with the greatest sums."""
     series: dict[Any, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["start"]):
         series.setdefault(row[question.series], []).append(row)

@@ -1,4 +1,4 @@
-"""Whether two answers are the same bag of rows."""
+"""Compare two answers as bags of rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ AnswerRow = tuple[Any, ...]
 
 @dataclass(frozen=True)
 class Agreement:
-    """The rows that both answers have, and those that only one of them has, each as often as it has it too often."""
+    """The number of rows that both answers have, and the surplus rows of each, with their counts."""
 
     columns: tuple[str, ...]
     common: int
@@ -25,7 +25,7 @@ class Agreement:
         return not self.only_left and not self.only_right
 
     def differences(self, left: str, right: str, limit: int = 10) -> list[str]:
-        """A line for each of the first differing rows, in order, with which answer has it."""
+        """Return a line for each of the first ``limit`` differing rows, in order, with the name of the answer that has it."""
         rows = [(left, row) for row in self.only_left.elements()] + [(right, row) for row in self.only_right.elements()]
         rows.sort(key=lambda sided_row: (repr(sided_row[1]), sided_row[0]))
         lines = [
@@ -36,7 +36,7 @@ class Agreement:
 
 
 def compare(left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Agreement:
-    """Compare two bags of rows by some columns: floats to nine significant digits, instants in UTC."""
+    """Compare two bags of rows by these columns: floats to nine significant digits, instants in UTC."""
     a, b = (Counter(tuple(_plain(row[column]) for column in columns) for row in rows) for rows in (left, right))
     return Agreement(tuple(columns), (a & b).total(), a - b, b - a)
 

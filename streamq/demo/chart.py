@@ -1,4 +1,4 @@
-"""Tables, charts and progress of the demo, as what rich prints on a terminal, into a file or with ASCII alone."""
+"""Tables, charts and progress bars of the demo, printed by rich on a terminal, into a file, or in plain ASCII."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from rich.text import Text
 BLOCKS: Final = " ▁▂▃▄▅▆▇█"
 ASCII: Final = " .:-=+*#@"
 LABEL: Final = 30
-"""Characters of a series' label that a chart shows at most."""
+"""The greatest number of characters of a series' label in a chart."""
 
 Point = tuple[float | datetime, float | None]
 
 
 def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = None) -> Table:
-    """Return rows as a table: numbers to the right, None as ``-``, floats with one decimal, times of day in UTC.
+    """Return rows as a table: numbers aligned to the right, None as ``-``, floats with one decimal, times of day in UTC.
 
-    ``columns`` chooses and orders (default: those of the first row).
+    ``columns`` are the columns in order (default: those of the first row).
     """
     columns = list(columns if columns is not None else rows[0] if rows else ())
     drawn = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
@@ -44,10 +44,10 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 
 
 def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = "") -> Table | str:
-    """Return a strip of bars for every series, over one x axis and on one scale; the strip's maximum stands at its right.
+    """Return a strip of bars for each series, over one x axis and on one scale, with the strip's maximum at its right.
 
-    ``x`` is a number or a datetime, ``y`` a number at least 0; where several points fall into one character the
-    greatest is drawn; a value stands for the least distance of two x. ``height`` is in lines a series.
+    ``x`` is a number or a datetime, ``y`` a number of at least 0. If several points fall on one character, the greatest is drawn.
+    A bar is as wide as the least distance between two x. ``height`` is the number of lines for each series.
     """
     points = {
         label: [(_number(x), y) for x, y in line if y is not None and math.isfinite(y)]
@@ -75,10 +75,10 @@ def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = ""
 
 
 class ProgressBar:
-    """A bar: redrawn in place on a terminal, elsewhere a plain line for every tenth part done.
+    """A progress bar, redrawn in place on a terminal; elsewhere it prints a line for each tenth of the work.
 
-    ``total`` None, or 0: the whole is unknown; the time passed and a note are shown, elsewhere every five seconds.
-    A context manager; closed at the end, also by an error.
+    If ``total`` is None or 0, it shows the time passed and a note, elsewhere every five seconds. It is a context manager, which
+    closes it, also after an error.
     """
 
     def __init__(self, total: int | None, label: str = "", console: Console | None = None) -> None:
@@ -112,7 +112,7 @@ class ProgressBar:
 
 @dataclass
 class _FullWidth:
-    """A line of text that fills the width it is given: ``draw(width, only ASCII)``."""
+    """A line of text that ``draw(width, ascii_only)`` draws for the available width."""
 
     draw: Callable[[int, bool], str]
 
@@ -124,7 +124,7 @@ class _FullWidth:
 
 
 class _Scale:
-    """What all strips of a chart share: the ends of the x axis, how long a value stands, the greatest value, the height."""
+    """The scale that all strips of a chart share: the ends of the x axis, the width of a bar, the greatest value, the height."""
 
     def __init__(self, points: Mapping[str, Sequence[tuple[float, float]]], top: float, height: int) -> None:
         xs = sorted({x for line in points.values() for x, _ in line})
@@ -134,12 +134,12 @@ class _Scale:
         self.height = height
 
     def strip(self, line: Sequence[tuple[float, float]], lines_below: int, width: int, ascii: bool) -> str:
-        """Return one line of a series' strip between two rules: the one that has so many lines below it."""
+        """Return the line of a series' strip that has ``lines_below`` lines below it, between two rules."""
         rule, glyphs = ("|", ASCII) if ascii else ("│", BLOCKS)
         return rule + "".join(self._glyph(y, lines_below, glyphs) for y in self._bars(line, max(width - 2, 1))) + rule
 
     def _bars(self, line: Sequence[tuple[float, float]], room: int) -> list[float]:
-        """Return the greatest value over each of ``room`` characters, where each value stands for the gap."""
+        """Return the greatest value over each of ``room`` characters; each value covers the width of a bar."""
         bars = [0.0] * room
         for x, y in line:
             ends = ((at - self.low) / (self.high - self.low) * room for at in (x, x + self.gap))
@@ -149,7 +149,7 @@ class _Scale:
         return bars
 
     def _glyph(self, y: float, lines_below: int, glyphs: str) -> str:
-        """Return the character that fills its line as far as a value does; of a small value something is seen."""
+        """Return the character for a value's part on a line; even a small value gets a visible one."""
         if y <= 0:
             return glyphs[0]
         steps = len(glyphs) - 1
@@ -162,6 +162,7 @@ def _ends(begin: str, end: str, width: int, ascii: bool) -> str:
 
 
 def _cell(value: Any) -> str:
+    """Return a value as the text of a table's cell."""
     match value:
         case None:
             return "-"

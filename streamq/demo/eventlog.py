@@ -1,7 +1,7 @@
-"""Spark event logs read without Spark: found, decompressed, checked; what they say of stages and of the application.
+"""Read Spark event logs without Spark: find, decompress and check them, and list their stages and application.
 
-A log is a file of JSON lines (plain, zstd, gzip, lz4 or snappy) or, Spark's default, a directory of such files that
-were rolled, some of them perhaps compacted. Logs are read in bounded memory; what cannot be read is counted.
+A log is a file of JSON lines (plain, zstd, gzip, lz4 or snappy) or, Spark's default, a directory of such rolled files, some of
+which may be compacted. Logs are read in bounded memory; unreadable parts are counted.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from streamq.demo.lines import Lines, count, refusal
 from streamq.errors import SourceError
 
 LAST_MS: Final = 253_402_300_800_000
-"""The end of the year 9999, in milliseconds: no instant of a log is later."""
+"""The end of the year 9999, in milliseconds; later instants in a log are invalid."""
 _PART = re.compile(r"events_(\d+)_.+")
 _NAMED = re.compile(rb'\{"Event":"([^"]+)"')
 
 
 @dataclass(frozen=True)
 class App:
-    """The application a log is of; what the log does not say is None (``ended``: it still runs, or was killed)."""
+    """The application of a log; fields that the log lacks are None (``ended``: it still runs, or was killed)."""
 
     name: str | None
     id: str | None
@@ -36,7 +36,7 @@ class App:
 
 @dataclass(frozen=True)
 class SparkStage:
-    """A stage: its name, the description of its job (if any), the tasks its first attempt has, how many were tried."""
+    """A stage: its name, the description of its job (if any), the number of tasks of its first attempt, and of attempts."""
 
     id: int
     name: str
@@ -47,7 +47,7 @@ class SparkStage:
 
 @dataclass
 class EventLog:
-    """An event log: the files it consists of in reading order, and, once it was read, what of them could not be."""
+    """An event log: its files in reading order and, once it has been read, its unreadable parts."""
 
     path: Path
     parts: tuple[Path, ...]
@@ -56,7 +56,7 @@ class EventLog:
     _losses: list[str] | None = field(default=None, repr=False)
 
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
-        """Every event in log order as a dict; with names (``"SparkListenerTaskEnd"``) only those, much faster.
+        """Yield the events in log order as dicts; with names (``"SparkListenerTaskEnd"``) only those, which is much faster.
 
         Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError
         where a file cannot be opened or is compressed with a codec that is not understood.
@@ -73,7 +73,7 @@ class EventLog:
             for line in lines:
                 named = _NAMED.match(line)
                 if wanted and named and named[1] not in wanted and line.endswith(b"}") and line is not lines.tail:
-                    continue  # whole, and of no interest: not worth parsing
+                    continue  # a whole line of another event, which need not be parsed
                 event = _parse(line)
                 if event is None:
                     broken += line is not lines.tail and bool(line.strip())
@@ -89,28 +89,42 @@ class EventLog:
 
     @property
     def damage(self) -> tuple[str, ...]:
-        """A sentence for every part of the log that could not be read, none if all of it was. Reads it if need be."""
+        """A sentence for each unreadable part of the log; reads the log unless it has been read."""
         if self._losses is None:
             for _ in self.events():
                 pass
         return tuple(self._losses or ())
 
     def lose(self, what: str) -> None:
-        """Note that something of the log was left out, once it has been read."""
+        """Add a sentence on a part of the log that was left out, if the log has been read."""
         if self._losses is not None:
             self._losses.append(what)
 
+<<<<<<< HEAD
+||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
+    @property
+    def truncated(self) -> bool:
+        """Whether something of the log could not be read. Reads the log if need be."""
+        return bool(self.damage)
+
+=======
+    @property
+    def truncated(self) -> bool:
+        """True if a part of the log could not be read; reads the log unless it has been read."""
+        return bool(self.damage)
+
+>>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
     def describe(self) -> str:
-        """One line: the path, the number of files, their size, whether the application was still running."""
+        """Return a line with the path, the number of files, their size, and a note if the application was still running."""
         size = sum(part.stat().st_size for part in self.parts)
         running = ", in progress" if self.in_progress else ""
         return f"{self.path} ({count(len(self.parts), 'file')}, {size / 1000:,.0f} kB{running})"
 
 
 def find_log(path: str | Path) -> EventLog:
-    """The event log at a path: a file, a rolled directory ``eventlog_v2_<app>``, or a folder with exactly one log.
+    """Return the event log at a path: a file, a rolled directory ``eventlog_v2_<app>``, or a folder with exactly one log.
 
-    Raises SourceError if there is nothing, nothing readable, no Spark log or more than one; it says what was found.
+    Raises SourceError if the path does not exist, is not readable, or holds no Spark log or more than one.
     """
     where = _local(path)
     try:
@@ -132,7 +146,7 @@ def find_log(path: str | Path) -> EventLog:
 
 
 def stages(log: EventLog) -> dict[int, SparkStage]:
-    """The stages that were submitted, by id."""
+    """Return the submitted stages of a log, by id."""
     by_id: dict[int, SparkStage] = {}
     for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
         info = part_of(event, "Stage Info")
@@ -149,7 +163,7 @@ def stages(log: EventLog) -> dict[int, SparkStage]:
 
 
 def app(log: EventLog) -> App:
-    """The application: name, id, Spark's version, first start and last end."""
+    """Return the application of a log: name, id, Spark's version, first start and last end."""
     name = number = version = started = ended = None
     for event in log.events("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd"):
         match event["Event"]:
@@ -163,7 +177,7 @@ def app(log: EventLog) -> App:
 
 
 def is_within(value: Any, limit: int) -> TypeGuard[int]:
-    """Return True for an integer from 0 to below ``limit``; a damaged line may hold anything."""
+    """True for an integer from 0 to below ``limit``; damaged lines may hold any other value."""
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < limit
 
 
@@ -180,7 +194,7 @@ def _parse(line: bytes) -> dict[str, Any] | None:
 
 
 def part_of(event: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return an object within an event, empty where there is none."""
+    """Return an object within an event; an empty one if there is none."""
     part = event.get(name)
     return part if isinstance(part, dict) else {}
 
@@ -205,6 +219,7 @@ def _neighbours(where: Path) -> str:
 
 
 def _from_directory(folder: Path) -> EventLog:
+    """Return the rolled log, or the only log, in a folder; raise SourceError if there is none or more than one."""
     children = sorted(child for child in folder.iterdir() if not child.name.startswith("."))
     if any(_PART.fullmatch(child.name) for child in children):
         return _rolled(folder, children)
@@ -231,7 +246,7 @@ def _from_directory(folder: Path) -> EventLog:
 
 
 def _rolled(folder: Path, children: list[Path]) -> EventLog:
-    """A compacted file stands for every file up to its number, so reading begins at the last one."""
+    """Return a rolled log. A compacted file replaces all files up to its number, so reading begins at the last compacted one."""
     parts: dict[int, Path] = {}
     first = 0
     for child in children:
@@ -264,7 +279,7 @@ def _is_spark(line: bytes) -> bool:
 
 
 def _check(log: EventLog) -> None:
-    """Raise unless the log begins as Spark's do."""
+    """Raise SourceError unless the log begins like a Spark event log."""
     if all(part.stat().st_size == 0 for part in log.parts):
         wait = (
             "Spark buffers what it writes: try again when the application has run a while."
@@ -276,7 +291,7 @@ def _check(log: EventLog) -> None:
         lines = Lines(part)
         line = lines.first()
         if line is None or (line is lines.tail and line.startswith(b'{"Event":"SparkListener') and not _is_spark(line)):
-            continue  # nothing, or no whole line, was flushed to it yet
+            continue  # no whole line has been flushed to this file yet
         if not _is_spark(line):
             raise refusal(
                 "not a Spark event log",

@@ -1,7 +1,7 @@
-"""A real Spark job, small but uneven, run in a Python process of its own with event logging on.
+"""A real Spark job, small but uneven, that runs in its own Python process with event logging.
 
-Two branches that run side by side (trips with one very popular zone; sensor readings that pass through a Python worker,
-one of whose tasks fails once and is tried again) and a join of both: seven stages, some 230 tasks, stragglers.
+It has two parallel branches (trips with one very popular zone; sensor readings that pass through a Python worker, one of whose
+tasks fails once and is retried) and a join of both: seven stages, some 230 tasks, stragglers.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ def run_job(
 ) -> Path:
     """Run the job in a new process and return the path of its event log, a rolled directory below ``folder``.
 
-    ``size`` scales the rows (1.0 is 10 to 15 s of tasks on two cores), ``codec`` is Spark's
+    ``size`` scales the number of rows (1.0 is 10 to 15 s of tasks on two cores), ``codec`` is Spark's
     ``spark.eventLog.compression.codec``, ``each`` is called about ten times a second while the job runs, ``timeout`` is
-    in seconds.
-    Raises QueryFailed with the last lines of the job's output where the job fails, hangs or leaves no log.
+    in seconds. Raises QueryFailed with the last lines of the job's output if the job fails, hangs or writes no log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "job-output.txt"
@@ -59,7 +58,7 @@ def run_job(
         wrong = f"the Spark job {ended}"
         tail = output.read_text(errors="replace").strip().splitlines()[-TAIL_LINES:]
         raise QueryFailed(
-            sentence("demo job", wrong, "its last words were:\n  " + "\n  ".join(tail) if tail else "it said nothing")
+            sentence("demo job", wrong, "it printed last:\n  " + "\n  ".join(tail) if tail else "it printed nothing")
         )
     return event_logs[0]
 
@@ -74,12 +73,12 @@ def _wait(process: subprocess.Popen[bytes], each: Callable[[], None], timeout: f
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the job in this process: ``python -m streamq.demo.job FOLDER``; the log appears in FOLDER."""
+    """Run the job in this process: ``python -m streamq.demo.job FOLDER``; the log is written to FOLDER."""
     parser = argparse.ArgumentParser(prog="python -m streamq.demo.job", description=main.__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--size", type=float, default=1.0)
     parser.add_argument("--codec", default="zstd")
-    parser.add_argument("--master", default="local[2,2]", help="the second figure lets a failed task be tried again")
+    parser.add_argument("--master", default="local[2,2]", help="the second number allows a failed task to be retried")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
     spark = _session(options.folder, options.codec, options.master)
@@ -91,6 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _session(folder: Path, codec: str, master: str) -> SparkSession:
+    """Start a session that logs events to a folder, with many small tasks and fair scheduling."""
     from pyspark.sql import SparkSession
 
     options = {
@@ -117,6 +117,7 @@ def _session(folder: Path, codec: str, master: str) -> SparkSession:
 
 
 def _work(spark: SparkSession, size: float) -> None:
+    """Run both branches in parallel threads, then their join; raise the first error."""
     from pyspark import InheritableThread
 
     trips, readings = _trips(spark, size).cache(), _readings(spark, size).cache()
@@ -142,7 +143,7 @@ def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseEx
 
 
 def _trips(spark: SparkSession, size: float) -> DataFrame:
-    """Fares a zone: partition p has (p mod 8)^2 times the rows of the lightest, zone 0 has a third of all."""
+    """Return the fares of each zone; partition p has (p mod 8)^2 times the rows of the smallest, zone 0 a third of all rows."""
     from pyspark.sql import functions as f
 
     heavy = f.explode(f.sequence(f.lit(0), f.pow(f.spark_partition_id() % 8, 2).cast("int")))
@@ -157,7 +158,7 @@ def _trips(spark: SparkSession, size: float) -> DataFrame:
 
 
 def _readings(spark: SparkSession, size: float) -> DataFrame:
-    """Smoothed readings a zone, through a Python worker; the task of partition 5 fails on its first attempt."""
+    """Return smoothed readings of each zone, computed in Python workers; the task of partition 5 fails on its first attempt."""
     from pyspark.sql import functions as f
 
     rows = spark.range(0, int(300_000 * size), 1, 24).select(
@@ -168,6 +169,7 @@ def _readings(spark: SparkSession, size: float) -> DataFrame:
 
 
 def _smooth(batches: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+    """Smooth the readings of a partition; fail once in partition 5, and sleep in every eleventh partition."""
     import time
 
     from pyspark import TaskContext

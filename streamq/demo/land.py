@@ -1,4 +1,4 @@
-"""Edges landed as a folder of Parquet files, in the order in which they arrived, for Spark's file source to replay."""
+"""Write edges to a folder of Parquet files, in order of arrival, for replay by Spark's file source."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ _SQL: Final = {
 
 
 def land(edges: pa.Table, folder: str | Path, batches: int) -> list[Path]:
-    """Cut a table into at most ``batches`` files of consecutive rows, and return them in order.
+    """Write a table to at most ``batches`` files of consecutive rows, and return the files in order.
 
-    Row order is arrival order. With ``maxFilesPerTrigger=1`` each file becomes one micro-batch: the modification times,
-    which Spark's file source goes by, increase from file to file and lie in the past. Every file appears under its
-    name only when it is whole. A table without rows gives one file without rows, so that batch readers find a schema.
-    Raises SourceError if the folder has Parquet files already, or cannot be written; ValueError if ``batches`` < 1.
+    The order of rows is that of arrival. With ``maxFilesPerTrigger=1`` each file becomes one micro-batch, because modification
+    times, by which Spark's file source orders files, increase from file to file; they are in the past. A file gets its name only
+    when it is complete. A table without rows gives one file without rows, so that batch readers find a schema. Raises SourceError
+    if the folder already has Parquet files, or cannot be written to; ValueError if ``batches`` < 1.
     """
     if batches < 1:
         raise ValueError(f"batches must be at least 1, not {batches}")
@@ -62,12 +62,12 @@ def land(edges: pa.Table, folder: str | Path, batches: int) -> list[Path]:
 
 
 def ddl(schema: pa.Schema) -> str:
-    """The schema as Spark's file source wants it: ``ts timestamp, edge string, ...``."""
+    """Return a schema as DDL for Spark's file source: ``ts timestamp, edge string, ...``."""
     return ", ".join(f"{field.name} {_SQL[str(field.type)]}" for field in schema)
 
 
 def _write(rows: pa.Table, path: Path, modified: int) -> Path:
-    hidden = path.with_name(f".{path.name}.part")  # Spark overlooks names that begin with a dot
+    hidden = path.with_name(f".{path.name}.part")  # Spark ignores names that begin with a dot
     pq.write_table(rows, hidden)
     os.utime(hidden, ns=(modified, modified))
     os.replace(hidden, path)

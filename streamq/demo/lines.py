@@ -1,4 +1,4 @@
-"""The lines of one file of an event log, whatever codec of Spark's it was written with and however it ends."""
+"""Read the lines of one file of an event log, in any of Spark's codecs, even if the file is truncated or damaged."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ CHUNK: Final = 1 << 18
 PIECE: Final = 1 << 6
 """Compressed bytes that are decompressed at once: so much may be lost beside what is damaged."""
 LONGEST_LINE: Final = 1 << 28
-"""Bytes without a line break after which a file is taken for something else than JSON lines."""
+"""The greatest length of a line in bytes; a file with a longer one is not JSON lines."""
 
 
 def refusal(wrong: str, instead: str = "", hint: str = "") -> SourceError:
-    """The error of a log that is refused."""
+    """Return the error for a log that cannot be read."""
     return SourceError(sentence("event log", wrong, instead, hint))
 
 
 def count(number: int, noun: str) -> str:
-    """``1 line``, ``2 lines``."""
+    """Return a number with its noun: ``1 line``, ``2 lines``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
 
 class Lines:
-    """The lines of one file, whatever it is compressed with; afterwards, what could not be decompressed.
+    """The lines of one file in any codec and, after reading, the parts that could not be decompressed.
 
-    ``tail`` is the last line if the file ends without a line break, ``lost`` what of it was no event, in bytes.
+    ``tail`` is the last line if the file ends without a line break; ``lost`` is the length of that line in bytes if it is not an
+    event; ``broken`` is a sentence on a part that could not be decompressed.
     """
 
     def __init__(self, path: Path) -> None:
@@ -59,20 +60,21 @@ class Lines:
             yield self.tail
 
     def first(self) -> bytes | None:
-        """The first line, or the beginning of a file that is not even JSON, or None where nothing can be read."""
+        """Return the first line, or the beginning of a file that is not JSON; None if nothing can be read."""
         for chunk in self._chunks():
             if chunk:
                 return next(iter(self)) if chunk.startswith(b"{") else chunk.partition(b"\n")[0]
         return None
 
     def losses(self) -> list[str]:
-        """What was not read of the file, in sentences."""
+        """Return a sentence for each part of the file that was not read."""
         sentences = [f"{self.path.name}: {self.broken}"] if self.broken else []
         if self.lost:
             sentences.append(f"{self.path.name}: the last line is cut off, {count(self.lost, 'byte')} of it skipped")
         return sentences
 
     def _chunks(self) -> Iterator[bytes]:
+        """Yield the decompressed chunks of the file; raise SourceError if it cannot be read."""
         decode = {
             "plain": lambda file: iter(lambda: file.read(CHUNK), b""),
             "gzip": lambda file: self._frames(file, lambda: zlib.decompressobj(31), zlib.error),
@@ -86,11 +88,34 @@ class Lines:
         except OSError as error:
             raise refusal("a file that cannot be read", f"{self.path} gave: {error.strerror or error}") from error
 
+<<<<<<< HEAD
     def _frames(self, file: BinaryIO, new_decoder: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
         """Decompress frame after frame, fed in pieces so small that a damaged one takes hardly a line with it."""
         decoder, is_open = new_decoder(), False
         while piece := file.read(PIECE):
             while piece:
+||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
+    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+    def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
+        decoder, fed = zlib.decompressobj(31), False
+        while chunk := file.read(CHUNK):
+            while chunk:
+                before = decoder.copy()
+=======
+    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
+        while chunk := file.read(CHUNK):
+            yield chunk
+
+    def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
+        """Decompress concatenated gzip streams up to the end or the first damaged byte."""
+        decoder, fed = zlib.decompressobj(31), False
+        while chunk := file.read(CHUNK):
+            while chunk:
+                before = decoder.copy()
+>>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
                 try:
                     decoded = decoder.decompress(piece)
                 except damage:
@@ -99,12 +124,83 @@ class Lines:
                     yield decoded
                 piece, is_open = decoder.unused_data, not decoder.eof
                 if decoder.eof:
+<<<<<<< HEAD
                     decoder = new_decoder()
         if is_open:
             self.broken = f"the last {self.codec} frame has no end"
+||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
+                    decoder, fed = zlib.decompressobj(31), False
+        if fed:
+            yield decoder.flush()
+            self.broken = "the gzip stream has no end"
+
+    def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
+        """Arrow drops what a failing read has decoded, so its place is gone to again and read byte by byte."""
+        done, ended = 0, False
+        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
+            try:
+                while chunk := stream.read(CHUNK):
+                    done += len(chunk)
+                    yield chunk
+                return
+            except OSError as error:
+                ended = "Truncated" in str(error)
+        size = self.path.stat().st_size
+        last = bytearray()
+        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again, "r"), "zstd") as stream:
+            while done > 0:
+                done -= len(stream.read(min(CHUNK, done)))
+            try:
+                while byte := stream.read(1):
+                    last += byte
+            except OSError:
+                at = again.tell()
+        yield bytes(last)
+        self.broken = (
+            "the last zstd frame has no end"
+            if ended
+            else f"damaged zstd data before byte {at:,} of {size:,}, the rest skipped"
+        )
+=======
+                    decoder, fed = zlib.decompressobj(31), False
+        if fed:
+            yield decoder.flush()
+            self.broken = "the gzip stream has no end"
+
+    def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
+        """Decompress zstd frames up to the end or the first damaged byte.
+
+        Arrow discards what a failing read has decoded, so that part is read a second time, byte by byte.
+        """
+        done, ended = 0, False
+        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
+            try:
+                while chunk := stream.read(CHUNK):
+                    done += len(chunk)
+                    yield chunk
+                return
+            except OSError as error:
+                ended = "Truncated" in str(error)
+        size = self.path.stat().st_size
+        last = bytearray()
+        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again, "r"), "zstd") as stream:
+            while done > 0:
+                done -= len(stream.read(min(CHUNK, done)))
+            try:
+                while byte := stream.read(1):
+                    last += byte
+            except OSError:
+                at = again.tell()
+        yield bytes(last)
+        self.broken = (
+            "the last zstd frame has no end"
+            if ended
+            else f"damaged zstd data before byte {at:,} of {size:,}, the rest skipped"
+        )
+>>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
 
     def _lz4(self, file: BinaryIO) -> Iterator[bytes]:
-        """The format of lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block."""
+        """Decompress lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block."""
         while header := file.read(21):
             packed, size = int.from_bytes(header[9:13], "little"), int.from_bytes(header[13:17], "little")
             if len(header) < 21 or header[:8] != b"LZ4Block" or size > LONGEST_LINE:
@@ -117,7 +213,7 @@ class Lines:
                     return self._break(file, len(header) + len(block))
 
     def _snappy(self, file: BinaryIO) -> Iterator[bytes]:
-        """The format of snappy-java's stream: a header of 16 bytes, then blocks with their length in front."""
+        """Decompress snappy-java's stream: a header of 16 bytes, then blocks, each after its length."""
         while header := file.read(4):
             if header == b"\x82SNA":
                 file.read(12)
@@ -137,6 +233,7 @@ class Lines:
 
 
 def _codec(path: Path, head: bytes) -> str:
+    """Return the codec of a file by its first bytes; raise SourceError for lzf and zip, which cannot be read."""
     magics = {b"\x28\xb5\x2f\xfd": "zstd", b"\x1f\x8b": "gzip", b"LZ4Block": "lz4", b"\x82SNAPPY\x00": "snappy"}
     for magic, codec in magics.items():
         if head.startswith(magic):
@@ -150,6 +247,32 @@ def _codec(path: Path, head: bytes) -> str:
     return "plain"
 
 
+<<<<<<< HEAD
+||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
+def _decode_bytewise(decoder: Any, chunk: bytes) -> tuple[bytes, int]:
+    """What a gzip decoder makes of a damaged chunk, and of how many of its bytes."""
+    decoded = []
+    for place in range(len(chunk)):
+        try:
+            decoded.append(decoder.decompress(chunk[place : place + 1]))
+        except zlib.error:
+            return b"".join(decoded), place
+    return b"".join(decoded), len(chunk)
+
+
+=======
+def _decode_bytewise(decoder: Any, chunk: bytes) -> tuple[bytes, int]:
+    """Decompress a damaged chunk byte by byte; return the data before the damage, and the number of bytes read for it."""
+    decoded = []
+    for place in range(len(chunk)):
+        try:
+            decoded.append(decoder.decompress(chunk[place : place + 1]))
+        except zlib.error:
+            return b"".join(decoded), place
+    return b"".join(decoded), len(chunk)
+
+
+>>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
 def _varint(block: bytes) -> int:
     value = 0
     for place, byte in enumerate(block[:5]):

@@ -1,4 +1,4 @@
-"""What the demo asks about a log: the stream of tasks, and the questions put to it."""
+"""The demo's queries: the stream of tasks of a log, and the questions about it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HOPS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 60, 300, 600, 1800, 3600, 7200,
 
 @dataclass(frozen=True)
 class Question:
-    """A query with its words: ``value`` is the column that the chart draws for each ``series``."""
+    """A query with its title; ``value`` is the column that the chart draws for each value of the column ``series``."""
 
     title: str
     query: Any
@@ -26,13 +26,13 @@ class Question:
 
 
 def windows(seconds: float) -> tuple[str, str]:
-    """Size and hop of the windows for a log of so many seconds: some 30 to 75 hops, four to a window."""
+    """Return size and hop of windows that fit a log of this length: some 30 to 75 hops, four to a window."""
     hop = next((hop for hop in _HOPS if seconds / hop <= 75), _HOPS[-1])
     return _words(4 * hop), _words(hop)
 
 
 def tasks(edges: DataFrame, delay: timedelta) -> Any:
-    """The tasks as events that live while they run; ``delay`` is the log's greatest disorder."""
+    """Return the tasks as events that last while the task runs; ``delay`` is the log's greatest disorder."""
     return sq.edges(
         edges,
         time="ts",
@@ -47,7 +47,7 @@ def tasks(edges: DataFrame, delay: timedelta) -> Any:
 
 
 def running(edges_stream: Any, size: str, hop: str) -> Question:
-    """How many tasks run and how long they take, of a stream of tasks (see `tasks`)."""
+    """Return the question how many tasks run and how long they take, over a stream of tasks (see `tasks`)."""
     windows = (
         edges_stream.group_by("stage_id")
         .hopping_window(size, hop)
@@ -57,7 +57,7 @@ def running(edges_stream: Any, size: str, hop: str) -> Question:
 
 
 def stuck(starts: Any, ends: Any, limit: str, step: str) -> Question:
-    """Which tasks no end follows within a limit, of their starts and ends as points; counted by when they started."""
+    """Return the question how many tasks had not ended within a limit, counted by their start, over starts and ends as points."""
     text = f"""
         EVENT Stuck
         WHEN UNLESS(TASK_START AS task, TASK_END AS done, {limit})
@@ -70,7 +70,7 @@ def stuck(starts: Any, ends: Any, limit: str, step: str) -> Question:
 
 
 def asked(frame: DataFrame, delay: timedelta, size: str, hop: str) -> list[Question]:
-    """The questions in their order, over any DataFrame of edges, batch or streaming."""
+    """Return the questions in order, over a DataFrame of edges, batch or streaming."""
     progress = sq.generate(delay=delay)
     starts, ends = (
         sq.points(frame.where(frame.edge == edge), time="ts", name=f"task_{edge}s", progress=progress)

@@ -1,4 +1,4 @@
-"""The starts and ends of an event log's tasks as rows of a table: what the demo asks its questions of."""
+"""The table that the demo queries: the starts and ends of an event log's tasks."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ EDGES: Final = pa.schema(
 
 
 def task_edges(log: EventLog) -> pa.Table:
-    """The starts and ends of a log's tasks, in log order (the order of arrival), with the columns `EDGES`.
+    """Return the starts and ends of a log's tasks, in log order (the order of arrival), with the columns `EDGES`.
 
-    A start edge is at the task's launch, an end edge at its finish; the driver stamps both, in milliseconds. What the
-    algebra of edges does not allow is put right here:
+    A start edge is at the task's launch, an end edge at its finish; the driver stamps both, in milliseconds. Edges that
+    the algebra does not allow are corrected here:
 
-    * A task that ended within the millisecond of its launch: an end must be later than its start, so it ends one
-      microsecond after it. (So does one whose clock was set back between both.)
-    * A task whose start is not in the log (a compacted one): its end names the launch; the start edge is put in front.
-    * A second end of a task (Spark reports a finished task again when the executor with its output is lost), or a
-      second start: dropped, the first counts.
+    * A task that ended in the millisecond of its launch ends one microsecond after its start, because an end must be later
+      than its start. (So does a task during which the clock was set back.)
+    * A task whose start is not in the log (a compacted one) gets a start edge before its end, at the launch that the end names.
+    * Of several ends of a task (Spark reports a finished task again if the executor with its output is lost), or several
+      starts, only the first is kept.
 
     A task without an end (the application still runs or was killed) stays open. Raises SourceError as `events` does.
     """
@@ -69,7 +69,7 @@ def task_edges(log: EventLog) -> pa.Table:
 
 
 def disorder(edges: pa.Table) -> int:
-    """How far an edge arrives behind the latest time before it, at most, in microseconds: the delay a source needs."""
+    """Return the greatest distance of an edge from the latest time before it, in microseconds: the delay that a source needs."""
     latest = worst = 0
     for ts in edges["ts"].cast(pa.int64()).to_pylist():
         latest = max(latest, ts)
@@ -78,6 +78,7 @@ def disorder(edges: pa.Table) -> int:
 
 
 def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
+    """Append an edge to the columns; values of the wrong type become None."""
     row: dict[str, Any] = {
         "ts": ts,
         "edge": edge,
@@ -106,7 +107,7 @@ def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:
-    """The value, or None where a damaged line has something else in its place."""
+    """Return a value if it has the type of its column, else None, as damaged lines may hold anything."""
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else None
     if pa.types.is_integer(kind):

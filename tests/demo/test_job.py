@@ -23,10 +23,10 @@ def python(folder: Path, script: str) -> str:
     [
         (
             "echo first; echo out of memory >&2; exit 3",
-            "ended with code 3; its last words were:\n  first\n  out of memory",
+            "ended with code 3; it printed last:\n  first\n  out of memory",
         ),
-        ("exit 0", "wrote no event log; it said nothing"),
-        ("exec sleep 30", "did not end in time; it said nothing"),
+        ("exit 0", "wrote no event log; it printed nothing"),
+        ("exec sleep 30", "did not end in time; it printed nothing"),
     ],
 )
 def test_a_job_that_fails_says_how(script: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
