@@ -100,20 +100,6 @@ class EventLog:
         if self._losses is not None:
             self._losses.append(what)
 
-<<<<<<< HEAD
-||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
-    @property
-    def truncated(self) -> bool:
-        """Whether something of the log could not be read. Reads the log if need be."""
-        return bool(self.damage)
-
-=======
-    @property
-    def truncated(self) -> bool:
-        """True if a part of the log could not be read; reads the log unless it has been read."""
-        return bool(self.damage)
-
->>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
     def describe(self) -> str:
         """Return a line with the path, the number of files, their size, and a note if the application was still running."""
         size = sum(part.stat().st_size for part in self.parts)

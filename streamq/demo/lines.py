@@ -88,34 +88,11 @@ class Lines:
         except OSError as error:
             raise refusal("a file that cannot be read", f"{self.path} gave: {error.strerror or error}") from error
 
-<<<<<<< HEAD
     def _frames(self, file: BinaryIO, new_decoder: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
         """Decompress frame after frame, fed in pieces so small that a damaged one takes hardly a line with it."""
         decoder, is_open = new_decoder(), False
         while piece := file.read(PIECE):
             while piece:
-||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
-    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-    def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
-        decoder, fed = zlib.decompressobj(31), False
-        while chunk := file.read(CHUNK):
-            while chunk:
-                before = decoder.copy()
-=======
-    def _plain(self, file: BinaryIO) -> Iterator[bytes]:
-        while chunk := file.read(CHUNK):
-            yield chunk
-
-    def _gzip(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress concatenated gzip streams up to the end or the first damaged byte."""
-        decoder, fed = zlib.decompressobj(31), False
-        while chunk := file.read(CHUNK):
-            while chunk:
-                before = decoder.copy()
->>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
                 try:
                     decoded = decoder.decompress(piece)
                 except damage:
@@ -124,80 +101,9 @@ class Lines:
                     yield decoded
                 piece, is_open = decoder.unused_data, not decoder.eof
                 if decoder.eof:
-<<<<<<< HEAD
                     decoder = new_decoder()
         if is_open:
             self.broken = f"the last {self.codec} frame has no end"
-||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
-                    decoder, fed = zlib.decompressobj(31), False
-        if fed:
-            yield decoder.flush()
-            self.broken = "the gzip stream has no end"
-
-    def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
-        """Arrow drops what a failing read has decoded, so its place is gone to again and read byte by byte."""
-        done, ended = 0, False
-        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
-            try:
-                while chunk := stream.read(CHUNK):
-                    done += len(chunk)
-                    yield chunk
-                return
-            except OSError as error:
-                ended = "Truncated" in str(error)
-        size = self.path.stat().st_size
-        last = bytearray()
-        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again, "r"), "zstd") as stream:
-            while done > 0:
-                done -= len(stream.read(min(CHUNK, done)))
-            try:
-                while byte := stream.read(1):
-                    last += byte
-            except OSError:
-                at = again.tell()
-        yield bytes(last)
-        self.broken = (
-            "the last zstd frame has no end"
-            if ended
-            else f"damaged zstd data before byte {at:,} of {size:,}, the rest skipped"
-        )
-=======
-                    decoder, fed = zlib.decompressobj(31), False
-        if fed:
-            yield decoder.flush()
-            self.broken = "the gzip stream has no end"
-
-    def _zstd(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress zstd frames up to the end or the first damaged byte.
-
-        Arrow discards what a failing read has decoded, so that part is read a second time, byte by byte.
-        """
-        done, ended = 0, False
-        with pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd") as stream:
-            try:
-                while chunk := stream.read(CHUNK):
-                    done += len(chunk)
-                    yield chunk
-                return
-            except OSError as error:
-                ended = "Truncated" in str(error)
-        size = self.path.stat().st_size
-        last = bytearray()
-        with self.path.open("rb") as again, pa.CompressedInputStream(pa.PythonFile(again, "r"), "zstd") as stream:
-            while done > 0:
-                done -= len(stream.read(min(CHUNK, done)))
-            try:
-                while byte := stream.read(1):
-                    last += byte
-            except OSError:
-                at = again.tell()
-        yield bytes(last)
-        self.broken = (
-            "the last zstd frame has no end"
-            if ended
-            else f"damaged zstd data before byte {at:,} of {size:,}, the rest skipped"
-        )
->>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
 
     def _lz4(self, file: BinaryIO) -> Iterator[bytes]:
         """Decompress lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block."""
@@ -247,32 +153,6 @@ def _codec(path: Path, head: bytes) -> str:
     return "plain"
 
 
-<<<<<<< HEAD
-||||||| parent of 440e990 (The demo says in plain words what it reads, asks and prints)
-def _decode_bytewise(decoder: Any, chunk: bytes) -> tuple[bytes, int]:
-    """What a gzip decoder makes of a damaged chunk, and of how many of its bytes."""
-    decoded = []
-    for place in range(len(chunk)):
-        try:
-            decoded.append(decoder.decompress(chunk[place : place + 1]))
-        except zlib.error:
-            return b"".join(decoded), place
-    return b"".join(decoded), len(chunk)
-
-
-=======
-def _decode_bytewise(decoder: Any, chunk: bytes) -> tuple[bytes, int]:
-    """Decompress a damaged chunk byte by byte; return the data before the damage, and the number of bytes read for it."""
-    decoded = []
-    for place in range(len(chunk)):
-        try:
-            decoded.append(decoder.decompress(chunk[place : place + 1]))
-        except zlib.error:
-            return b"".join(decoded), place
-    return b"".join(decoded), len(chunk)
-
-
->>>>>>> 440e990 (The demo says in plain words what it reads, asks and prints)
 def _varint(block: bytes) -> int:
     value = 0
     for place, byte in enumerate(block[:5]):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import streamq as sq
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
+from streamq.json_reading import table_readers
 from streamq.operators import Intervals, JoinTable, Source
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
@@ -23,7 +24,6 @@ from streamq.testing.program_text import WIDTH, call, is_name, listed, string, v
 from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs
 from streamq.testing.python_values import plain_values
 from streamq.testing.table import table
-from streamq.json_reading import table_readers
 
 if TYPE_CHECKING:
     import pyarrow as pa
