@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.columnar import concat, decode_small, encode_small
@@ -19,6 +20,11 @@ COMPACT_AT = 8
 """Chunks in a bin from which on reading it rewrites it; a bin of full chunks may have twice as many beside them."""
 CHUNK_BYTES = 1 << 20
 """A chunk is cut into several beyond about this size: one huge state value is slow to move."""
+
+
+def grain(least: int, most: int, bins: int) -> int:
+    """Return log2 of the width of so many bins over a span."""
+    return int(np.log2(max(1.0, (most - least) / bins)))
 
 
 class Store(Protocol):

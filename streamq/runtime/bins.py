@@ -6,17 +6,19 @@ hold whatever is alive, however long some of it lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets, grain
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import LE, RE
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 ENDLESS = "inf"
+"""The bin of lifetimes that never end."""
 CELLS = 16
 """Bins that the starts of the first micro-batch with more than one are spread over: the least width of a bin."""
 MOST = 4 * CELLS
@@ -29,15 +31,15 @@ def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -
     """Append events to their bins; one with many chunks is rewritten by ``compact``."""
     if not table.num_rows:
         return
-    grain = _grain(state, ints(table, LE))
-    _place(state, basket, table, grain, compact)
-    while len(fine := [bin for bin in state.bins(basket) if bin != ENDLESS and _class(bin) <= grain]) > MOST:
-        grain += 1
-        state.values["grain"] = grain
+    width = _width(state, ints(table, LE))
+    _place(state, basket, table, width, compact)
+    while len(fine := [bin for bin in state.bins(basket) if bin != ENDLESS and _class(bin) <= width]) > MOST:
+        width += 1
+        state.values["grain"] = width
         chunks = [t for bin in fine if (t := state.read(basket, bin)) is not None]
         for bin in fine:
             state.drop(basket, bin)
-        _place(state, basket, compact(concat(chunks)), grain, compact)
+        _place(state, basket, compact(concat(chunks)), width, compact)
 
 
 def bin_reach(bin: str) -> tuple[int, int]:
@@ -56,22 +58,36 @@ def bin_starts(bin: str) -> tuple[int, int]:
     return start, min(INFINITY, start + (1 << _class(bin)))
 
 
+def in_bins(starts: Ints, widths: Ints) -> Iterator[tuple[str, Mask]]:
+    """Yield the bins that starts lie in, where each is put into a bin of its width, with the mask of those in it."""
+    bins, number = np.unique(np.stack([widths, starts >> widths], axis=1), axis=0, return_inverse=True)
+    for n, (width, cell) in enumerate(bins):
+        yield f"{width}.{cell}", number.reshape(-1) == n
+
+
+def forget(state: KernelBaskets, basket: str, c: int) -> None:
+    """Drop the bins in which all events have ended before ``c``."""
+    for bin in state.bins(basket):
+        if c == INFINITY or bin_reach(bin)[1] < c:
+            state.drop(basket, bin)
+
+
 def _class(bin: str) -> int:
     return int(bin.partition(".")[0])
 
 
-def _grain(state: KernelBaskets, le: np.ndarray[tuple[int], np.dtype[np.int64]]) -> int:
-    grain = state.values.get("grain")
-    if grain is None:
-        span = int(le.max()) - int(le.min())
-        grain = int(np.log2(max(1.0, span / CELLS)))
-        if span:
+def _width(state: KernelBaskets, le: Ints) -> int:
+    width = state.values.get("grain")
+    if width is None:
+        least, most = int(le.min()), int(le.max())
+        width = grain(least, most, CELLS)
+        if most > least:
             # events of one instant say nothing of how dense the stream is
-            state.values["grain"] = grain
-    return int(grain)
+            state.values["grain"] = width
+    return int(width)
 
 
-def _place(state: KernelBaskets, basket: str, table: pa.Table, grain: int, compact: Compact) -> None:
+def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int, compact: Compact) -> None:
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():
@@ -81,10 +97,9 @@ def _place(state: KernelBaskets, basket: str, table: pa.Table, grain: int, compa
         return
     # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
     length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
-    cls = np.clip(np.floor(np.log2(length)).astype(np.int64), grain, 62)
-    bins, number = np.unique(np.stack([cls, le >> cls], axis=1), axis=0, return_inverse=True)
-    for n, (k, cell) in enumerate(bins):
-        _append(state, basket, f"{k}.{cell}", table.filter(pa.array(number.reshape(-1) == n)), compact)
+    widths = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 62)
+    for bin, is_in_it in in_bins(le, widths):
+        _append(state, basket, bin, table.filter(pa.array(is_in_it)), compact)
 
 
 def _append(state: KernelBaskets, basket: str, bin: str, table: pa.Table, compact: Compact) -> None:

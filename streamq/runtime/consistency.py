@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.basket import KernelBaskets
+from streamq.runtime.basket import KernelBaskets, grain
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import LevelProgress
@@ -95,9 +95,9 @@ def align(
         has_started = ints(table, LE) < limit
         _hold(scope, table.filter(pa.array(~has_started)))
         ready.append(table.filter(pa.array(has_started)))
-    grain = scope.values.get("grain", 0)
+    width = scope.values.get("grain", 0)
     for bin in scope.bins("held"):
-        if (int(bin) << grain) < limit:
+        if (int(bin) << width) < limit:
             held = scope.read("held", bin)
             scope.drop("held", bin)
             ready += [] if held is None else [held]
@@ -105,7 +105,7 @@ def align(
     scope.values["waits"] = {"limit": limit, "least": INFINITY}
     if not ready:
         return None
-    rows = concat([t.select(ready[0].column_names) for t in ready])
+    rows = concat(ready)
     if (ints(rows, WEIGHT) < 0).any():
         rows = net_deltas(rows)
     closes = at == AlignAt.EDGE_CLOSE
@@ -186,22 +186,18 @@ def _hold(scope: KernelBaskets, rows: pa.Table) -> None:
         return
     least, most = (int(t) for t in (ints(rows, LE).min(), ints(rows, LE).max()))
     if "grain" not in scope.values:
-        scope.values["grain"] = _grain(least, most)
+        scope.values["grain"] = grain(least, most, CELLS)
     _fill(scope, rows)
     bins = [int(b) for b in scope.bins("held")]
     if len(bins) <= CROWDED * CELLS:
         return
-    grain = scope.values["grain"]
-    every = [held for b in bins if (held := scope.read("held", str(b))) is not None]
+    width = scope.values["grain"]
+    every = scope.read_all("held")
+    assert every is not None
     for b in bins:
         scope.drop("held", str(b))
-    scope.values["grain"] = max(grain + 1, _grain(min(bins) << grain, (max(bins) + 1) << grain))
-    _fill(scope, concat([t.select(every[0].column_names) for t in every]))
-
-
-def _grain(least: int, most: int) -> int:
-    """The width of CELLS bins over a span, as the exponent of a power of two."""
-    return int(np.log2(max(1.0, (most - least) / CELLS)))
+    scope.values["grain"] = max(width + 1, grain(min(bins) << width, (max(bins) + 1) << width, CELLS))
+    _fill(scope, every)
 
 
 def _fill(scope: KernelBaskets, rows: pa.Table) -> None:

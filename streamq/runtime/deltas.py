@@ -39,7 +39,7 @@ def taken_back(deltas: pa.Table) -> pa.Table:
 
 
 def unit_weights(deltas: pa.Table) -> pa.Table:
-    """Return the same deltas with weights +1 and -1 only."""
+    """Return the same deltas, each of weight +1 or -1."""
     weight = ints(with_weights(deltas), WEIGHT)
     if (np.abs(weight) == 1).all():
         return deltas

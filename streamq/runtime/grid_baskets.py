@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from streamq.grid import Grid
 from streamq.plan.partial import Partial
 from streamq.runtime.basket import KernelBaskets
+from streamq.runtime.bins import ENDLESS, bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.open_windows import HI, LO, BinSpans
@@ -22,9 +23,6 @@ PARTIALS, REPORTED = "partials", "reported"
 
 REPORTED_BIN = 16
 """Windows a bin of reported rows spans."""
-
-ENDLESS = "inf"
-"""The bin of lifetimes that never end."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,12 +57,10 @@ class PartialsBasket:
         if not len(high):
             return
         # bins about half as wide as the ranges in them: few to read, and little kept for longer than it is needed
-        size = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
-        bins, number = np.unique(np.stack([size, high >> size], axis=1), axis=0, return_inverse=True)
-        for n, (cls, bin) in enumerate(bins):
-            mine = number.reshape(-1) == n
-            state.append(PARTIALS, f"{cls}.{bin}", self._packed(new.filter(pa.array(mine))))
-            spans.add(f"{cls}.{bin}", low[mine], high[mine])
+        widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+        for bin, is_in_it in in_bins(high, widths):
+            state.append(PARTIALS, bin, self._packed(new.filter(pa.array(is_in_it))))
+            spans.add(bin, low[is_in_it], high[is_in_it])
 
     def read(self, state: KernelBaskets) -> pa.Table | None:
         """Read all; None if there are none."""
@@ -83,8 +79,7 @@ class PartialsBasket:
     def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins of which all windows lie before ``least``."""
         for bin in state.bins(PARTIALS):
-            cls, _, number = bin.partition(".")
-            if (least == INFINITY) if bin == ENDLESS else ((int(number) + 1) << int(cls)) - 1 < least:
+            if bin_starts(bin)[1] <= least:
                 state.drop(PARTIALS, bin)
                 BinSpans(state.values).forget(bin)
 

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, hold
+from streamq.runtime.bins import bin_reach, forget, hold
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -56,7 +56,8 @@ class InnerJoinKernel(UncombinedKernel):
             for port in (0, 1):
                 if (table := fresh[port]) is not None:
                     hold(state, f"side{port}", table, net_deltas)
-        self._forget(state, clock.c)
+        for port in (0, 1):
+            forget(state, f"side{port}", clock.c)
         table = net_deltas(concat(out)) if out else None
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
 
@@ -87,11 +88,3 @@ class InnerJoinKernel(UncombinedKernel):
                 if table is not None:
                     tables.append(table)
         return concat(tables) if tables else None
-
-    def _forget(self, state: KernelBaskets, c: int) -> None:
-        if c == MINUS_INFINITY:
-            return
-        for port in (0, 1):
-            for bin in state.bins(f"side{port}"):
-                if c == INFINITY or bin_reach(bin)[1] < c:
-                    state.drop(f"side{port}", bin)

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, bin_starts, hold
+from streamq.runtime.bins import bin_starts, forget, hold
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE
@@ -60,7 +60,7 @@ class InsertIngressKernel(UncombinedKernel):
             arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
         if self.ids:
             arrivals = [replace(a, table=self._once(state, a, totals, c)) for a in arrivals]
-            self._forget(state, c)
+            forget(state, ROWS, c)
         out = [weighted_events(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)
 
@@ -91,8 +91,3 @@ class InsertIngressKernel(UncombinedKernel):
                 if rows is not None:
                     tables.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
         return concat(tables) if tables else None
-
-    def _forget(self, state: KernelBaskets, c: int) -> None:
-        for bin in state.bins(ROWS):
-            if c == INFINITY or bin_reach(bin)[1] < c:
-                state.drop(ROWS, bin)
