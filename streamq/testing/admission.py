@@ -25,7 +25,7 @@ from streamq.testing.sources.room import is_plain, room_of
 from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
-def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
+def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
     """Return what each source admits of a case, by name; only of plain sources with late or contradictory items.
 
     ``promises`` are CTIs from outside, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its first
@@ -58,7 +58,7 @@ def admitted(case: Case, promises: Promises = (), remember: Sequence[int | None]
     return result
 
 
-def legal(case: Case, seen: Mapping[str, Admitted]) -> Case:
+def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
     """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits."""
     events = [(name, item) for name, item in case.arrival if name not in seen]
     events += [(name, item) for name, one in seen.items() for item in one.events]
@@ -90,4 +90,4 @@ def _unused(name: str, columns: Sequence[str]) -> str:
     return name
 
 
-__all__ = ["admitted", "legal"]
+__all__ = ["admissions", "without_late_items"]

@@ -43,7 +43,7 @@ class Item:
         """The earliest instant that the item changes; infinity for CTIs and rows that are not events, which change none."""
         if self.kind == CTI or self.start is None or not is_event(self):
             return INFINITY
-        return min(closed(self.end), closed(self.new_end)) if self.kind == RETRACT else self.start
+        return min(end_ticks(self.end), end_ticks(self.new_end)) if self.kind == RETRACT else self.start
 
     @property
     def times(self) -> list[int]:
@@ -56,7 +56,7 @@ class Item:
         return {"kind": self.kind, "start": self.start, "end": self.end, "new_end": self.new_end, **self.payload}
 
 
-def closed(end: int | None) -> int:
+def end_ticks(end: int | None) -> int:
     """Return an end in ticks: the largest int64 for None."""
     return INFINITY if end is None else end
 
@@ -67,7 +67,7 @@ def is_event(item: Item) -> bool:
         return False
     if item.kind not in (INSERT, RETRACT):
         return True
-    return item.start < closed(item.end) and not (item.kind == RETRACT and closed(item.new_end) < item.start)
+    return item.start < end_ticks(item.end) and not (item.kind == RETRACT and end_ticks(item.new_end) < item.start)
 
 
 def start_of(item: Item) -> int:
@@ -97,13 +97,13 @@ def bounds(items: Sequence[Item]) -> list[int]:
     for item in items:
         bound = item.sync
         if item.kind in (INSERT, RETRACT) and item.start is not None and is_event(item):
-            whose = (item.start, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
+            event = (item.start, *((n, comparable(v)) for n, v in sorted(item.payload.items())))
             new_end = item.end if item.kind == INSERT else item.new_end
-            if totals[new_end, whose] < 0:
+            if totals[new_end, event] < 0:
                 bound = item.start
-            totals[new_end, whose] += 1
+            totals[new_end, event] += 1
             if item.kind == RETRACT:
-                totals[item.end, whose] -= 1
+                totals[item.end, event] -= 1
         deadlines.append(bound)
     return deadlines
 
@@ -129,7 +129,7 @@ def delay_for(items: Sequence[Item]) -> int:
     return delay
 
 
-def contradictions(source: Source, items: Sequence[Item]) -> int:
+def count_contradictions(source: Source, items: Sequence[Item]) -> int:
     """Return the number of different rows that share id and start with another row; 0 if the source has no ids."""
     if not source.ids:
         return 0
@@ -137,7 +137,7 @@ def contradictions(source: Source, items: Sequence[Item]) -> int:
     return len(rows) - len({(start, *(v for n, v in whole if n in source.ids)) for start, _, whole in rows})
 
 
-def distinct(items: Sequence[Item]) -> int:
+def count_distinct(items: Sequence[Item]) -> int:
     """Return the number of items that differ from each other in any field."""
     rows = {
         (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items()))) for i in items
@@ -187,11 +187,11 @@ __all__ = [
     "Item",
     "bounds",
     "brings_start",
-    "closed",
+    "end_ticks",
     "comparable_payload",
-    "contradictions",
+    "count_contradictions",
     "delay_for",
-    "distinct",
+    "count_distinct",
     "is_event",
     "late",
     "start_of",

@@ -15,7 +15,7 @@ from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, closed, is_event
+from streamq.testing.arrival import Item, end_ticks, is_event
 from streamq.testing.oracle import FalseClaim, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
@@ -216,12 +216,12 @@ def lifetime(item: Item) -> tuple[int, int]:
     if item.start is None or not is_event(item):
         at = next(iter(item.times), 0)
         return at, at
-    return item.start, closed(item.end) if item.kind in (INSERT, RETRACT) else item.start
+    return item.start, end_ticks(item.end) if item.kind in (INSERT, RETRACT) else item.start
 
 
 def shown(item: Item, axis: str = INTEGER) -> str:
     """Return an item as text: ``insert [1, 5) v=3``."""
-    end, new = (show_instant(closed(time), axis) for time in (item.end, item.new_end))
+    end, new = (show_instant(end_ticks(time), axis) for time in (item.end, item.new_end))
     start = "NULL" if item.start is None else show_instant(item.start, axis)
     spans = item.kind in (INSERT, RETRACT)
     moved = f" -> {new}" if item.kind == RETRACT else ""

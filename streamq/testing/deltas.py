@@ -24,7 +24,7 @@ class WrongOutput(AssertionError):
     """Raised for outputs that do not sum to a history: they retract a row that was never inserted, or a final row."""
 
 
-def summed(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
+def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
     """Sum the outputs of all micro-batches into a history; raise WrongOutput if they do not form one.
 
     ``axis`` is the time axis in which the error shows instants.
@@ -73,28 +73,28 @@ def check_ends(rows: pa.Table) -> None:
             raise WrongOutput(f"the {name} of a row that never ends is not NULL")
 
 
-def upserted(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
+def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     """Apply the upserts of all micro-batches: for each ``key`` and start keep the last row, unless it is a tombstone.
 
     Raises WrongOutput for a tombstone whose row does not exist.
     """
     names = [name for name in out[0].column_names if name != WEIGHT]
     ticked = [{LE: "start", RE: "end"}.get(name, name) for name in names]
-    of_micro_batches = []
+    tables_of_batches = []
     rows: dict[Any, tuple[int, int]] = {}
     for number, deltas in enumerate(out):
         upserts = upsert_rows(deltas, key)
-        of_micro_batches.append(history(upserts.select(ticked)))
-        whose = keys(upserts.select([*key, "start"]))
-        for place, (one, op) in enumerate(zip(whose, upserts["op"].to_pylist(), strict=True)):
+        tables_of_batches.append(history(upserts.select(ticked)))
+        row_keys = keys(upserts.select([*key, "start"]))
+        for place, (one, op) in enumerate(zip(row_keys, upserts["op"].to_pylist(), strict=True)):
             if op != DELETE:
                 rows[one] = number, place
             elif rows.pop(one, None) is None:
                 row = dict(zip((*key, "start"), one, strict=True))
                 raise WrongOutput(f"a tombstone for a row that does not exist: {row}")
-    before = list(itertools.accumulate((t.num_rows for t in of_micro_batches), initial=0))
+    before = list(itertools.accumulate((t.num_rows for t in tables_of_batches), initial=0))
     places = [before[number] + place for number, place in rows.values()]
-    return pa.concat_tables(of_micro_batches).take(pa.array(places, pa.int64()))
+    return pa.concat_tables(tables_of_batches).take(pa.array(places, pa.int64()))
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:
@@ -151,4 +151,4 @@ def as_history(table: pa.Table) -> pa.Table:
     return table.rename_columns([{LE: "start", RE: "end"}.get(n, n) for n in table.column_names])
 
 
-__all__ = ["WrongOutput", "as_history", "check_ends", "from_changelog", "net", "summed", "upserted"]
+__all__ = ["WrongOutput", "as_history", "check_ends", "from_changelog", "net", "sum_deltas", "apply_upserts"]

@@ -42,8 +42,10 @@ def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
             return draw(aggregate(schema, exact_columns))
         column = numbers(schema, draw(st.sampled_from(schema.names)), True)
         return draw(st.one_of(column, column, lifetime_parts()))
-    of_rooms = [room.arguments for room in rooms().values()] + [room.arguments for room in of_patterns().values()]
-    for arguments in of_rooms:
+    arguments_of_rooms = [room.arguments for room in rooms().values()] + [
+        room.arguments for room in of_patterns().values()
+    ]
+    for arguments in arguments_of_rooms:
         if (verb, name) in arguments:
             return draw(arguments[verb, name](schema.axis))
     if (verb, name) in INTEGERS or name in INTEGERS:

@@ -14,7 +14,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from streamq.errors import PlanError, sentence
-from streamq.testing.arrival import closed
+from streamq.testing.arrival import end_ticks
 from streamq.testing.intent import Intent
 from streamq.testing.scale import Scale
 from streamq.time import INFINITY
@@ -185,7 +185,7 @@ def _checked_pattern(pairs: Any) -> list[tuple[int, int]]:
     """Return the lifetimes that a user's pattern yields; raise PlanError if they are not pairs of start and end."""
     wrong = "a pattern yields pairs (start, end) in whole ticks, where end is greater than start, or None"
     try:
-        spans = [(start, closed(end)) for start, end in pairs]
+        spans = [(start, end_ticks(end)) for start, end in pairs]
     except (TypeError, ValueError) as error:
         raise PlanError(sentence("Intent", wrong, f"found {pairs!r}")) from error
     for start, end in spans:

@@ -106,11 +106,11 @@ def physical(
         if not once.is_new(Item(INSERT, start, payload=payload)):
             continue
         for copy in range(draw(_copies(intent))):
-            whose = {**payload, id: numbered(chain)} if id else payload
+            own_payload = {**payload, id: numbered(chain)} if id else payload
             # a copy is mostly not retracted; else both copies change, each in its own way
-            of_copy = draw(moved) if copy and draw(st.booleans()) else ()
+            copy_moves = draw(moved) if copy and draw(st.booleans()) else ()
             others = [other for at, other in spans if at == start and other not in (end, start + scale.step, INFINITY)]
-            items = _chain(start, end, of_copy if copy else chosen, whose, scale, instants, others)
+            items = _chain(start, end, copy_moves if copy else chosen, own_payload, scale, instants, others)
             if id:
                 items = _before_repetition(items)
                 items += _redelivered(items, draw(st.integers(0, len(items) - 1))) if draw(_copies(intent)) > 1 else []
@@ -122,9 +122,9 @@ def physical(
             to = draw(st.sampled_from(spans))[0] + draw(st.sampled_from([-1, 1])) * scale.step
             moved_to = Item(INSERT, to, _end_or_none(end if end == INFINITY else end - start + to), payload=payload)
             if to != start and not confined and once.is_new(Item(INSERT, to, payload=payload)):
-                whose = {**payload, id: numbered(chain)} if id else payload
+                own_payload = {**payload, id: numbered(chain)} if id else payload
                 # it belongs to the chain of its deletion, which it follows
-                chained.append((chain - 1, replace(moved_to, payload=whose)))
+                chained.append((chain - 1, replace(moved_to, payload=own_payload)))
                 chain += 1
         elif last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
             # correct the deleted event: insert it with another payload, or with one column changed
@@ -132,8 +132,8 @@ def physical(
             if id is None and draw(st.booleans()):
                 corrected = {**payload, **_single_column(corrected, draw(st.integers(0, len(corrected) - 1)))}
             if once.is_new(Item(INSERT, start, payload=corrected)):
-                whose = {**corrected, id: numbered(chain)} if id else corrected
-                chained.append((chain, Item(INSERT, start, last.end, payload=whose)))
+                own_payload = {**corrected, id: numbered(chain)} if id else corrected
+                chained.append((chain, Item(INSERT, start, last.end, payload=own_payload)))
                 chain += 1
     causal = draw(st.sampled_from([False, False, True])) if causal is None else causal
     items = draw(arranged(chained, intent, causal))

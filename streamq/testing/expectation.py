@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.choices import CountReason
-from streamq.testing.admission import admitted, legal
+from streamq.testing.admission import admissions, without_late_items
 from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
@@ -57,7 +57,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
     if promised is None:
         promised = promises(case, how.slack) if how.slack else []
     ctis = _greatest_ctis(pair for batch in promised for pair in batch)
-    seen = admitted(case, promised, remember)
+    seen = admissions(case, promised, remember)
     if not seen:
         return Expectation(case, counts, ctis)
     ctis = _greatest_ctis([*ctis.items(), *((name, one.come) for name, one in seen.items())])
@@ -69,7 +69,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
     refused = [one for one in seen.values() if one.refused]
     spared = all(one.filtered for one in refused)
     return Expectation(
-        legal(case, seen),
+        without_late_items(case, seen),
         counts,
         ctis=ctis,
         set_aside={name: one.set_aside for name, one in seen.items()},

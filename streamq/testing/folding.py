@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from streamq.testing.matching import Items, numbered
+from streamq.testing.matching import Items, dense_numbers
 from streamq.testing.recorded import Bools, Ints
 
 
@@ -31,13 +31,13 @@ class Changes:
         return len(self.row)
 
 
-def folded(items: Items) -> Changes:
+def fold_items(items: Items) -> Changes:
     """Fold the items of each micro-batch: a delete and an insert of one event in one micro-batch form a retraction.
 
     If an event has one item in a micro-batch, that item is a change. If it has several, ends that one item adds and another
     removes cancel out; the remaining ends are paired from the latest down.
     """
-    group = numbered(items.batch, items.event)
+    group = dense_numbers(items.batch, items.event)
     is_alone = np.bincount(group, minlength=1)[group] == 1
     single = np.flatnonzero(is_alone)
     retracted_ends, new_ends, deleted, inserted = _pair_ends(items, group, np.flatnonzero(~is_alone))
@@ -84,7 +84,7 @@ def _pair_ends(items: Items, group: Ints, rows: Ints) -> tuple[Halves, Halves, H
     added_end = np.where(items.is_retraction[adding], items.new_end[adding], items.end[adding])
     end = np.concatenate([items.end[removing], added_end])
     is_added = np.repeat([False, True], [len(removing), len(adding)])
-    place = numbered(group[row], end)
+    place = dense_numbers(group[row], end)
     remains = _rank(place, is_added, row) >= _counts(place, ~is_added, is_added)
     row, end, is_added = row[remains], end[remains], is_added[remains]
     event = group[row]
@@ -135,7 +135,7 @@ def history_of(items: Items) -> Events:
     row = np.concatenate([rows, rows[items.is_retraction]])
     end = np.concatenate([np.where(items.is_retraction, items.new_end, items.end), items.end[items.is_retraction]])
     is_first_end = np.arange(len(row)) < len(rows)
-    place = numbered(items.event[row], end)
+    place = dense_numbers(items.event[row], end)
     # the remaining events of one lifetime belong to the last items that added it
     left = _counts(place, is_first_end, is_first_end) - _counts(place, ~is_first_end, is_first_end)
     there = is_first_end & (_rank(place, is_first_end, -row) < left) & (end > items.start[row])
@@ -147,4 +147,4 @@ def history_of(items: Items) -> Events:
     return Events(row, np.where(insert >= 0, insert, row), items.start[row], end)
 
 
-__all__ = ["Changes", "Events", "folded", "history_of"]
+__all__ = ["Changes", "Events", "fold_items", "history_of"]

@@ -26,15 +26,15 @@ from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.lateness import ON_TIME, manners, modelled, policed, with_invalid
-from streamq.testing.meetings import met
+from streamq.testing.lateness import ON_TIME, late_intent, manners, with_invalid, with_policy
+from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.queries import queries
 from streamq.testing.scale import TICKS, Scale, scale
 from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
-from streamq.testing.speculative import doubled, speculative
+from streamq.testing.speculative import double_events, speculative
 from streamq.testing.static_tables import static
 from streamq.time import INTEGER, TIMESTAMP, ticks
 
@@ -70,7 +70,7 @@ def arriving(
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
-        intent, causal = modelled(intent, source, manner), True
+        intent, causal = late_intent(intent, source, manner), True
     room = room_of(source)
     id = room.id_of(source)
     number = _numbering(source, id)
@@ -86,7 +86,7 @@ def arriving(
     items = room.arriving(draw, source, how)
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
-    return draw(policed(source, in_turn(items), intent, scale, manner, bool(explicit)))
+    return draw(with_policy(source, in_turn(items), intent, scale, manner, bool(explicit)))
 
 
 TWINS = (0, 0, 2, 3)
@@ -168,7 +168,7 @@ def cases_of(
     if intent.unit is not None:
         query_scale = query_scale.with_unit(ticks(intent.unit, plan.schema.axis, "Intent"))
     compared, used = near(plan), uses(plan)
-    close = draw(met(plan, intent, query_scale, compared))
+    close = draw(meeting_intents(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
     arrivals = {
         n.table: draw(arriving(n, intent_of.get(n.table, intent), query_scale, compared, used=used, late=True))
@@ -192,7 +192,7 @@ def cases_of(
         above: Node = arrivals[node.table][0]
         if speculate and RETRACT not in room_of(node).items:
             above = speculative(above)
-        return doubled(above) if double else above
+        return double_events(above) if double else above
 
     streams = {name: items for name, (_, items) in arrivals.items()}
     if len(streams) > 1 and draw(st.sampled_from([False] * 9 + [True])):

@@ -31,7 +31,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.readings import Readings
 from streamq.testing.arrival import is_event
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput, as_history, summed, upserted
+from streamq.testing.deltas import WrongOutput, apply_upserts, as_history, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.expectation import Expectation, expectation, promises
@@ -41,11 +41,11 @@ from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits, micro_batches, source_reaches
 from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
-from streamq.testing.watch import ProgressViolation, changes_before, watched
+from streamq.testing.watch import ProgressViolation, changes_before, watch_kernels
 from streamq.time import INFINITY
 
 
-def executed(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
+def execute(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
     """Run a case's query in-process and return its history; raise WrongOutput, ProgressViolation, and the query's own errors.
 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
@@ -53,8 +53,8 @@ def executed(case: Case, how: Execution, expected: Expectation | None = None) ->
     if how.backend == LITERAL:
         answer = local_history(case.plan, case.tables, how.chosen, case.until)
         return as_history(answer.drop_columns([WEIGHT]))
-    out = played(case, how, expected)
-    answer = summed(out, how.output, case.axis)
+    out = play(case, how, expected)
+    answer = sum_deltas(out, how.output, case.axis)
     if how.output == OutputForm.CHANGELOG:
         _check_upserts(case, out, answer)
     return answer
@@ -66,27 +66,27 @@ def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> Non
         key = choose_egress(case.plan, OutputForm.UPSERT, verb="verify").columns
     except PlanError:
         return
-    difference = same_history(upserted(out, key), answer)
+    difference = same_history(apply_upserts(out, key), answer)
     if difference is not None:
         difference = replace(difference, axis=case.axis)
         raise WrongOutput(f"its upserts by {', '.join((*key, 'start'))} leave another history\n{difference}")
 
 
-def unfinished(case: Case, how: Execution) -> pa.Table:
+def answer_before_end(case: Case, how: Execution) -> pa.Table:
     """Return the history of a case's query, run in-process, before the query is ended."""
-    *out, last = played(case, Execution(STREAM, how.output, early=how.early))
+    *out, last = play(case, Execution(STREAM, how.output, early=how.early))
     # the empty slice gives the columns if there are no micro-batches
-    return summed([last.slice(0, 0), *out], how.output, case.axis)
+    return sum_deltas([last.slice(0, 0), *out], how.output, case.axis)
 
 
-def played(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
-    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`executed`."""
+def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
+    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`."""
     if expected is None:
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)
     compiled = [compile_stages(plan, _options(case, how, level)) for level in how.levels]
     if how.watch or how.slack:
-        compiled = [watched(program, how.watch) for program in compiled]
+        compiled = [watch_kernels(program, how.watch) for program in compiled]
     programs = itertools.cycle(compiled)
     run = LocalRun(next(programs), static=case.static)
     out = []
@@ -177,4 +177,4 @@ def _check_blocked(
             raise WrongOutput(f"{due} items before {limit_text} must be released, but {released} are")
 
 
-__all__ = ["executed", "played", "unfinished"]
+__all__ = ["answer_before_end", "execute", "play"]

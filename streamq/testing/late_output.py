@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.testing.arrival import Item, closed
+from streamq.testing.arrival import Item, end_ticks
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.expectation import Expectation, count_key
@@ -132,7 +132,7 @@ def _row(reason: CountReason, late_by: int | None, columns: Mapping[str, Any]) -
 def _shown(row: Row, axis: str) -> str:
     """``[1, 6) as dropped, 9 late``; the end of what has none is infinity."""
     reason, late_by, kind, start, end, new_end = row
-    shown = f"[NULL, {end})" if start is None else interval(start, closed(end), axis)
+    shown = f"[NULL, {end})" if start is None else interval(start, end_ticks(end), axis)
     moved = "" if new_end is None else f" -> {show_instant(new_end, axis)}"
     late = "" if late_by is None else f", {late_by} late"
     return f"{f'{kind} ' if kind else ''}{shown}{moved} as {reason}{late}"

@@ -19,7 +19,7 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis, PartitionCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES
-from streamq.testing.arrival import CLOSE, Item, closed, delay_for, is_event
+from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
 from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
@@ -52,7 +52,7 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
-def modelled(intent: Intent, source: Source, manner: str) -> Intent:
+def late_intent(intent: Intent, source: Source, manner: str) -> Intent:
     """Return the intent for a source with late items: items are far out of order.
 
     Rows are delivered again only if events are never corrected and late items do not fail the query, as the model requires.
@@ -63,7 +63,7 @@ def modelled(intent: Intent, source: Source, manner: str) -> Intent:
 
 
 @st.composite
-def policed(
+def with_policy(
     draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale, manner: str, explicit: bool
 ) -> tuple[Source, list[Item]]:
     """Draw the source's policy and return the source with it, and its items, late as ``manner`` says.
@@ -149,7 +149,7 @@ def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
             passed = [end for end in scale.edges(item.start) if item.start < end <= greatest]
             windows |= {greatest - end for end in passed}
             # the item continues into the next window
-            crossed |= {greatest - end for end in passed if item.kind == INSERT and end < closed(item.end)}
+            crossed |= {greatest - end for end in passed if item.kind == INSERT and end < end_ticks(item.end)}
         instants.update(item.times)
         if item.kind != CLOSE:
             greatest = item.start if greatest is None else max(greatest, item.start)
@@ -258,4 +258,4 @@ def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, sc
     return room_of(source).invalid(draw, items, draw(st.sampled_from(starts)), payload, scale)
 
 
-__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "modelled", "policed", "with_invalid"]
+__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "late_intent", "with_policy", "with_invalid"]

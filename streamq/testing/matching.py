@@ -61,7 +61,7 @@ def _without_token(items: Items) -> Ints:
     new_ends = np.where(items.is_retraction, items.new_end, items.end)
     row = np.concatenate([removing, adding])
     weight = np.repeat([-1, 1], [len(removing), len(adding)])
-    place = numbered(items.event[row], np.concatenate([items.end[removing], new_ends[adding]]))
+    place = dense_numbers(items.event[row], np.concatenate([items.end[removing], new_ends[adding]]))
     order = np.lexsort((weight, rows[row], items.is_retraction[row], items.batch[row], place))
     total = np.cumsum(weight[order])
     first = np.flatnonzero(np.diff(place[order], prepend=-1))
@@ -69,7 +69,7 @@ def _without_token(items: Items) -> Ints:
     return np.asarray(row[order][total < before], np.int64)
 
 
-def numbered(*columns: Ints) -> Ints:
+def dense_numbers(*columns: Ints) -> Ints:
     """Return, for each row, a number for its combination of values; numbers are dense from 0."""
     numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
@@ -163,4 +163,4 @@ def _unreached(origins: Iterable[int], moves: dict[int, tuple[int, int]]) -> lis
     return list(groups.values())
 
 
-__all__ = ["NEVER", "Items", "numbered", "unmatched"]
+__all__ = ["NEVER", "Items", "dense_numbers", "unmatched"]

@@ -42,7 +42,9 @@ def meeting_of(node: Node) -> Meeting | None:
 
 
 @st.composite
-def met(draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence[Any]) -> Mapping[str, Intent]:
+def meeting_intents(
+    draw: Draw, plan: Node, intent: Intent, scale: Scale, compared: Sequence[Any]
+) -> Mapping[str, Intent]:
     """Draw, for the sources of a plan's meetings, intents under which their events meet.
 
     Returns the intents by table; none in a quarter of the draws, and none if the intent has a pattern of its own.
@@ -124,4 +126,4 @@ class _CloseLifetimes:
         return spans
 
 
-__all__ = ["Meeting", "meeting_of", "met"]
+__all__ = ["Meeting", "meeting_of", "meeting_intents"]

@@ -194,7 +194,7 @@ def _evaluate_all(
     }
 
 
-def selected(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
+def in_one_select(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
     """Return aggregates in one select, over columns with these types in the order in which they are first named.
 
     Raises PlanError if the number of types is neither 1 nor the number of columns.

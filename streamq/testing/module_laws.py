@@ -295,17 +295,17 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
     events, columns = [*first, *then], m.filters_on
     places = [m.fields.index(name) for name in columns]
     # pandas, and hence the code, treats NaN as NULL
-    of_event = [[plain_result(event[i]) for i in places] for event in events]
+    values_of_events = [[plain_result(event[i]) for i in places] for event in events]
     rows = [([row[name] for name in columns], row) for row in plain(m.answer(events))]
     values: list[list[Any]] = []
-    for value in [*of_event, *(value for value, _ in rows)]:
+    for value in [*values_of_events, *(value for value, _ in rows)]:
         values += [value] if not any(same(value, other, 0.0) for other in values) else []
     for value in values:
-        alone = [event for event, own in zip(events, of_event, strict=True) if same(own, value, 0.0)]
+        alone = [event for event, own in zip(events, values_of_events, strict=True) if same(own, value, 0.0)]
         shown = ", ".join(f"{name} = {v!r}" for name, v in zip(columns, value, strict=True))
-        of_all = [row for own, row in rows if same(own, value, 0.0)]
+        rows_of_all = [row for own, row in rows if same(own, value, 0.0)]
         claim = f"rows with {shown} depend only on events with {shown}"
-        yield claim, of_all, outcome(partial(m.answer, alone)) if alone else []
+        yield claim, rows_of_all, outcome(partial(m.answer, alone)) if alone else []
 
 
 def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:

@@ -31,8 +31,8 @@ from streamq.testing.module_forms import (
     Rows,
     aggregate_forms,
     checked_module,
+    in_one_select,
     listed_aggregates,
-    selected,
 )
 from streamq.testing.module_laws import LAWS, Bags, Law, LawBroken
 from streamq.testing.module_values import values_of
@@ -141,7 +141,7 @@ def check_module(
         forms = [checked_decorated(*window_module, kinds, instants, reference, order_insensitive=order_insensitive)]
         bags = _Bags(kinds, values, timed=window_module[0].time_sensitive)
     elif (aggregates := listed_aggregates(module)) is not None:
-        select = selected(aggregates, kinds)
+        select = in_one_select(aggregates, kinds)
         forms = aggregate_forms(select)
         bags = _Bags([f.type for f in select.payload.fields[1:]], values, GROUPS)
         tried = settings(tried, max_examples=max(1, examples // GROUPS))

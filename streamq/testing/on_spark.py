@@ -86,7 +86,7 @@ def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
         spark.createDataFrame([], "x int")
 
 
-def executed_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
+def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
     """Run a case's query on Spark and return its history; raise WrongOutput if the run sets aside other items than it should.
 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
@@ -194,4 +194,4 @@ def session_of(tables: Mapping[str, Any]) -> SparkSession:
     return session("streamq testing")
 
 
-__all__ = ["executed_on_spark", "frame", "land", "session_of", "stream"]
+__all__ = ["execute_on_spark", "frame", "land", "session_of", "stream"]

@@ -10,8 +10,8 @@ import numpy as np
 
 from streamq.errors import SourceError, sentence
 from streamq.runtime.event import CTI, RETRACT
-from streamq.testing.folding import Changes, folded, history_of
-from streamq.testing.matching import NEVER, Items, numbered, unmatched
+from streamq.testing.folding import Changes, fold_items, history_of
+from streamq.testing.matching import NEVER, Items, dense_numbers, unmatched
 from streamq.testing.recorded import KINDS, Ints, Recorded
 from streamq.testing.timeline import shown
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -118,7 +118,7 @@ class _Judge:
         cti = stream.kind[good] == KINDS.index(CTI)
         rows, promises = good[~cti], good[cti] if ctis else good[:0]
         items = Items(
-            numbered(stream.whose[rows], stream.start[rows]),
+            dense_numbers(stream.whose[rows], stream.start[rows]),
             stream.kind[rows] == KINDS.index(RETRACT),
             stream.start[rows],
             stream.end[rows],
@@ -137,7 +137,7 @@ class _Judge:
     @cached_property
     def changes(self) -> Changes:
         """The changes that a consumer sees at the end of each micro-batch."""
-        return folded(self.items)
+        return fold_items(self.items)
 
     # every retraction matches
 

@@ -87,7 +87,7 @@ class Recorded:
         return {name: value for name, value in self.row(i).items() if name not in own}
 
 
-def recorded(rows: Any, names: Names, verb: str) -> Recorded:
+def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type."""
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))
@@ -349,4 +349,4 @@ def _hashable(value: Any) -> Any:
     return key
 
 
-__all__ = ["KINDS", "Bools", "Ints", "Names", "Recorded", "codes", "recorded"]
+__all__ = ["KINDS", "Bools", "Ints", "Names", "Recorded", "codes", "read_stream"]

@@ -17,7 +17,7 @@ from streamq.testing.oracle import TRANSLATED, TooMuch
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
-from streamq.testing.trial import Trial, check_failure, hold
+from streamq.testing.trial import Trial, check_answers, check_failure
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -149,7 +149,7 @@ class Search:
             self.number -= 1
             self.redraws -= 1
             return
-        reasons = hold(case, ways, answers, spark)
+        reasons = check_answers(case, ways, answers, spark)
         compared = [how for how, reason in zip(ways, reasons, strict=True) if not reason]
         if not is_counted:
             return

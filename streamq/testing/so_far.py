@@ -20,7 +20,7 @@ from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.progress_rule import Cti
 from streamq.runtime.release import Release
 from streamq.testing.case import Case
-from streamq.testing.deltas import WrongOutput, summed
+from streamq.testing.deltas import WrongOutput, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import expectation, promises
@@ -55,7 +55,7 @@ def check_so_far(
         watermark = max((max(source.c, source.w) for source in reaches[number].values()), default=MINUS_INFINITY)
         answer = answer.filter(pa.array(release.lets_go(answer.rename_columns(_ticks(answer)), watermark)))
         # great values that cancel out leave their rounding errors, hence the tolerance
-        difference = same_history(summed(out[:number], how.output, case.axis), answer, tolerance=1e-6)
+        difference = same_history(sum_deltas(out[:number], how.output, case.axis), answer, tolerance=1e-6)
         if difference is not None:
             difference = replace(difference, axis=case.plan.schema.axis)
             wrong = f"the output up to micro-batch {number} is not the answer over the rows up to it"

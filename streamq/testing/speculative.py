@@ -68,10 +68,10 @@ def inject_duplicates(stream: Stream) -> Stream:
     3      1    4
     """
     events = _stream(stream, "inject_duplicates", "duplicates")
-    return events._derive(doubled(events.plan))
+    return events._derive(double_events(events.plan))
 
 
-def doubled(stream: Node) -> Node:
+def double_events(stream: Node) -> Node:
     """Apply :func:`inject_duplicates` to a plan."""
     return Union((stream, stream))
 
@@ -88,4 +88,4 @@ def _stream(argument: Any, verb: str, part: str) -> Stream:
     raise PlanError(sentence(verb, "takes a stream", f"found {type(argument).__name__}", hint))
 
 
-__all__ = ["doubled", "inject_duplicates", "make_speculative", "speculative"]
+__all__ = ["double_events", "inject_duplicates", "make_speculative", "speculative"]

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.errors import LateEvent, NeedsSpark, QueryFailed, StreamqError
-from streamq.testing.arrival import contradictions
+from streamq.testing.arrival import count_contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.difference import same_history
 from streamq.testing.execution import CONTROLLED, LITERAL, RUN, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.in_process import executed, unfinished
+from streamq.testing.in_process import answer_before_end, execute
 from streamq.testing.late_output import WindowQuarantined
-from streamq.testing.on_spark import executed_on_spark, session_of
+from streamq.testing.on_spark import execute_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.report import FAILS, QUARANTINED, REFUSED
@@ -34,7 +34,7 @@ Trial = tuple[Case, tuple[Execution, ...]]
 """A case and the executions by which it is run."""
 
 
-def bounded(trial: Trial) -> Trial:
+def adapt(trial: Trial) -> Trial:
     """Adapt a drawn trial: scale the durations of its executions to the query, and drop options that the oracle does not cover.
 
     ``until`` is dropped for literal execution, forgetting history for sources that the model of late items does not cover.
@@ -45,7 +45,7 @@ def bounded(trial: Trial) -> Trial:
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
     modelled = all(
-        is_plain(source, items := case.arrived(name)) and not contradictions(source, items)
+        is_plain(source, items := case.arrived(name)) and not count_contradictions(source, items)
         for name, source in case.sources.items()
     )
     return case, ways if modelled else tuple(replace(how, remember=(None,)) for how in ways)
@@ -76,11 +76,13 @@ def check(
             answers.answer(how)
     except QueryFailed:
         return False
-    hold(case, ways, answers, spark)
+    check_answers(case, ways, answers, spark)
     return True
 
 
-def hold(case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None) -> list[str]:
+def check_answers(
+    case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None
+) -> list[str]:
     """Run a case in several ways; raise VerificationFailed if an answer is not the oracle's, or a run fails that must not.
 
     Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's.
@@ -142,7 +144,7 @@ def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
         # all at once the oracle has an answer: the failure depends on which items are late
         return
     try:
-        executed(case, ALL_AT_ONCE)
+        execute(case, ALL_AT_ONCE)
     except StreamqError:
         return
     wrong = WrongOutput(f"the query gives an answer, but must fail: {failure}")
@@ -157,7 +159,7 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
     if how.started != WRITTEN:
         return how, answers.answer(how)
     try:
-        return how, unfinished(case, how)
+        return how, answer_before_end(case, how)
     except NeedsSpark:
         how = replace(how, started=CONTROLLED)
         return how, answers.answer(how)
@@ -165,8 +167,8 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
 
 def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:
     if how.backend in (LITERAL, STREAM):
-        return executed(case, how, expected)
-    return executed_on_spark(case, how, spark or session_of({}), expected)
+        return execute(case, how, expected)
+    return execute_on_spark(case, how, spark or session_of({}), expected)
 
 
-__all__ = ["Trial", "bounded", "check", "check_failure", "hold", "with_late_sinks"]
+__all__ = ["Trial", "adapt", "check", "check_answers", "check_failure", "with_late_sinks"]

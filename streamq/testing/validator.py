@@ -8,7 +8,7 @@ from typing import Any
 
 from streamq.errors import PlanError, StreamqError, sentence
 from streamq.testing.properties import RULES, Breaches, Shown, breaches_in
-from streamq.testing.recorded import Names, Recorded, recorded
+from streamq.testing.recorded import Names, Recorded, read_stream
 from streamq.testing.timeline import Axis, shown
 
 SHAPES = ("point", "interval", "edge", "signal")
@@ -196,7 +196,7 @@ def find_breaches(
         raise PlanError(sentence(verb, "a signal without a key", "", "Give key=...; () makes all rows one signal."))
     keys = (key,) if isinstance(key, str) else tuple(key or ())
     names = Names(kind=kind, start=start, end=end, new_end=new_end, id=id, batch=batch, key=keys)
-    stream = recorded(rows, names, verb)
+    stream = read_stream(rows, names, verb)
     no_kind = kind if len(stream) and stream.names.kind is None else None
     return _report(stream, breaches_in(stream, shape, order, ctis, key is not None, verb), most, no_kind)
 

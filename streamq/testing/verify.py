@@ -33,7 +33,7 @@ from streamq.testing.replay import save
 from streamq.testing.report import REPORTS, Verified
 from streamq.testing.scenario import Scenario
 from streamq.testing.search import Search
-from streamq.testing.trial import bounded, with_late_sinks
+from streamq.testing.trial import adapt, with_late_sinks
 
 
 def verify(
@@ -88,7 +88,7 @@ def verify(
         plan, names = number_sources(query.plan)
         tables = {names[n]: _arrow(t) for n, t in query.tables.items() if n in names and _static(plan, names[n])}
         cases, crowded = cases_of(plan, intent, tables), cases_of(plan, many, tables)
-    local = [st.tuples(cases, ways).map(bounded) for ways in in_process()]
+    local = [st.tuples(cases, ways).map(adapt) for ways in in_process()]
 
     def without_spark(examples: int) -> None:
         if "in-process" in report.left_out:

@@ -144,7 +144,7 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
-def watched(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
+def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     """Return the program with kernels that rewrite their state, and merge ranges, at every opportunity, as in a long run.
 
     With ``held_to_ctis`` each kernel is :class:`Watched`, which raises ProgressViolation for a breach of a CTI.
@@ -170,4 +170,4 @@ def watched(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     return replace(program, stages=stages)
 
 
-__all__ = ["ProgressViolation", "Watched", "changes_before", "watched"]
+__all__ = ["ProgressViolation", "Watched", "changes_before", "watch_kernels"]

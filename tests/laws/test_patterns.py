@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
-from streamq.testing.in_process import executed
+from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
 from streamq.testing.patterns.rules import Undetermined, brute_force
 from streamq.testing.patterns.set_definitions import set_answer
@@ -70,7 +70,7 @@ def check(text: str, case: Case, ways: Sequence[Execution]) -> None:
     expected = bag(set_answer(text, histories(case)).to_pylist())
     assert bag(brute_force(text, histories(case))) == expected
     for how in ways:
-        assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+        assert bag(execute(matching(case, text), how).to_pylist()) == expected, how
 
 
 def check_apart(text: str, case: Case, how: Execution) -> None:
@@ -78,7 +78,7 @@ def check_apart(text: str, case: Case, how: Execution) -> None:
     apart = one_by_one(case, text)
     if apart.plan != matching(case, text).plan:
         expected = bag(set_answer(text, histories(case)).to_pylist())
-        assert bag(executed(apart, how).to_pylist()) == bag(oracle(apart.plan, case.tables).to_pylist()) == expected
+        assert bag(execute(apart, how).to_pylist()) == bag(oracle(apart.plan, case.tables).to_pylist()) == expected
 
 
 def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:
@@ -88,7 +88,7 @@ def check_choices(text: str, case: Case, ways: Sequence[Execution]) -> bool:
     except Undetermined:
         return False
     for how in ways:
-        assert bag(executed(matching(case, text), how).to_pylist()) == expected, how
+        assert bag(execute(matching(case, text), how).to_pylist()) == expected, how
     return bool(expected)
 
 

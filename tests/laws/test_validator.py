@@ -32,7 +32,7 @@ from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable
 from streamq.testing.scale import TICKS
 from streamq.testing.validator import check_stream, find_breaches
-from streamq.testing.watch import watched
+from streamq.testing.watch import watch_kernels
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 from tests.testing.test_validator import broken
@@ -267,7 +267,7 @@ def test_our_own_changelog_breaks_nothing(name: str) -> None:
     made = [sq.events(disordered(seed), name=f"s{seed}", progress=sq.generate(10)) for seed in (1, 2)]
     query = CORRECTED[name](*made)
     tables = {source.table: query.tables[source.table] for source in nodes(query.plan) if isinstance(source, Source)}
-    run = LocalRun(watched(compiled(number_sources(query.plan)[0], OutputForm.CHANGELOG, buckets=1, ctis=True)))
+    run = LocalRun(watch_kernels(compiled(number_sources(query.plan)[0], OutputForm.CHANGELOG, buckets=1, ctis=True)))
     names = query.plan.schema.names
     rows: list[Row] = []
     for number, at in enumerate(range(0, 40, 5)):

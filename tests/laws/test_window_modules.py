@@ -21,7 +21,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.oracle import EVALUATED
 from streamq.testing.oracle_answers import Answers
-from streamq.testing.trial import hold
+from streamq.testing.trial import check_answers
 from tests.pairwise import pairs
 from tests.window_module_cases import CASES, DATA, SAMPLE, S, over
 from tests.window_modules import (
@@ -70,7 +70,7 @@ def test_every_two_choices_meet(window: str) -> None:
     @given(CASES)
     def law(case: Case) -> None:
         case = over(case, choices)
-        hold(case, ways(OUTPUTS), Answers(case, EVALUATED))
+        check_answers(case, ways(OUTPUTS), Answers(case, EVALUATED))
 
     law()
 
@@ -98,7 +98,7 @@ def test_every_choice(window: str) -> None:
         for i, choices in enumerate(by_form.values()):
             outputs = OUTPUTS if SOAK > 1 else (OUTPUTS[(i + len(window)) % 2],)
             turn = i % len(parts)
-            hold(over(case, choices[parts[turn]]), ways(outputs), answers[turn])
+            check_answers(over(case, choices[parts[turn]]), ways(outputs), answers[turn])
 
     law()
 

@@ -14,8 +14,8 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, LITERAL, SPARK, Execution
-from streamq.testing.in_process import executed
-from streamq.testing.on_spark import executed_on_spark
+from streamq.testing.in_process import execute
+from streamq.testing.on_spark import execute_on_spark
 from streamq.testing.patterns.rules import brute_force
 from tests.patterns.pattern_cases import CASES, STREAMS, bag, histories
 
@@ -58,7 +58,7 @@ def check(spark: SparkSession, how: Execution) -> None:
     queries = [sq.cedr(text, **STREAMS).with_columns(text=sq.lit(n)) for n, text in enumerate(TEXTS)]
     answers = [brute_force(text, histories(case)) for text in TEXTS]
     assert all(answers)
-    result = executed_on_spark(replace(case, plan=reduce(sq.Stream.union, queries).plan), how, spark)
+    result = execute_on_spark(replace(case, plan=reduce(sq.Stream.union, queries).plan), how, spark)
     assert bag(result.to_pylist()) == bag({**row, "text": n} for n, rows in enumerate(answers) for row in rows)
 
 
@@ -83,7 +83,7 @@ def test_ids_and_functions_are_those_of_other_hosts(spark: SparkSession) -> None
     output = "s.id AS id, s.contributors AS contributors, concat_ws('-', A.k, B.k) AS ks"
     query = sq.cedr(f"EVENT E WHEN SEQUENCE(A, UNLESS(B, C, 3) AS s, 7) OUTPUT {output}", **STREAMS)
     case = replace(arrivals(), plan=query.plan)
-    expected = executed(case, Execution(LITERAL))
+    expected = execute(case, Execution(LITERAL))
     assert expected.num_rows
-    on_spark = executed_on_spark(case, Execution(BATCH), spark).select(expected.column_names)
+    on_spark = execute_on_spark(case, Execution(BATCH), spark).select(expected.column_names)
     assert sorted(map(repr, on_spark.to_pylist())) == sorted(map(repr, expected.to_pylist()))

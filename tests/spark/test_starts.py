@@ -15,7 +15,7 @@ from streamq.run.active import active_session
 from streamq.run.spark_session import REQUIRED
 from streamq.testing.arrival import Item
 from streamq.testing.execution import BATCH, CONTROLLED, RUN, SPARK, STARTS, WRITTEN, Execution
-from streamq.testing.in_process import unfinished
+from streamq.testing.in_process import answer_before_end
 from streamq.testing.on_spark import session_in
 from streamq.testing.trial import check
 from tests.conftest import INTERPRETED
@@ -66,5 +66,5 @@ def test_a_session_of_sparks_own_has_all_settings_but_those_of_streamq(spark: Sp
 
 
 def test_what_nobody_ends_gives_what_is_final_and_no_more() -> None:
-    ended, so_far = (rows.num_rows for rows in (CASE.answer(), unfinished(CASE, Execution())))
+    ended, so_far = (rows.num_rows for rows in (CASE.answer(), answer_before_end(CASE, Execution())))
     assert 2 < so_far < ended

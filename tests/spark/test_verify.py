@@ -15,7 +15,7 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.execution import SPARK, Execution
 from streamq.testing.expectation import expectation
-from streamq.testing.on_spark import executed_on_spark
+from streamq.testing.on_spark import execute_on_spark
 from streamq.testing.sources.model import SetAside
 from streamq.testing.trial import with_late_sinks
 
@@ -41,11 +41,11 @@ def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> 
     case = Case(stays.plan, tuple(("s", item) for item in items), (1, 2))
     case, (how,) = with_late_sinks((case, (Execution(SPARK, buckets=2),)))
     expected = expectation(case, how)
-    assert how.late_output and executed_on_spark(case, how, spark, expected).num_rows == 2
+    assert how.late_output and execute_on_spark(case, how, spark, expected).num_rows == 2
     earlier = SetAside(CountedAs.ADJUSTED, late, late_by=7)
     wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
     with pytest.raises(WrongOutput, match=r"the late output has \[2, 15\) as adjusted, 8 late"):
-        executed_on_spark(case, how, spark, wrong)
+        execute_on_spark(case, how, spark, wrong)
 
 
 def test_what_only_spark_evaluates_is_verified_on_spark(spark: SparkSession, plain: None) -> None:

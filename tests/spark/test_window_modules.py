@@ -13,7 +13,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import BATCH, SPARK, Execution
 from streamq.testing.oracle import EVALUATED
 from streamq.testing.oracle_answers import Answers
-from streamq.testing.trial import hold
+from streamq.testing.trial import check_answers
 from tests.window_module_cases import CASES, SAMPLE, over
 from tests.window_modules import Choice
 
@@ -33,7 +33,7 @@ def check_sample(spark: SparkSession, how: Execution, sample: Sequence[Choice]) 
     def law(case: Case) -> None:
         n = len(case.arrival)
         case = over(case, sample).with_cut(n // 2, n - n // 2)
-        hold(case, [how], Answers(case, EVALUATED), spark)
+        check_answers(case, [how], Answers(case, EVALUATED), spark)
 
     law()
 

@@ -19,8 +19,8 @@ from streamq.plan.node import Node
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.admission import admitted, legal
-from streamq.testing.arrival import CLOSE, OPEN, Item, closed, is_event
+from streamq.testing.admission import admissions, without_late_items
+from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
 from streamq.testing.sources.model import Admitted
 from streamq.time import INFINITY
@@ -58,9 +58,9 @@ def case_of(
 
 def left(case: Case, **level: Sequence[int | None]) -> tuple[list[tuple[int, int | None]], Counter[str]]:
     """The lifetimes that are left, and what is counted."""
-    one = admitted(case, **level).get("s", Admitted())
+    one = admissions(case, **level).get("s", Admitted())
     lifetimes = sorted(
-        ((item.start or 0, item.end) for item in one.events), key=lambda span: (span[0], closed(span[1]))
+        ((item.start or 0, item.end) for item in one.events), key=lambda span: (span[0], end_ticks(span[1]))
     )
     return lifetimes, one.counts
 
@@ -78,23 +78,23 @@ def test_a_late_insert_is_cut_at_c(end: int | None, late: str, lifetime: tuple[i
     case = case_of(INTERVALS, [insert(10, 15), insert(10, 12), insert(9, end)], late=late)
     lifetimes, counts = left(case)
     assert lifetimes == sorted(
-        [(10, 12), (10, 15), *([lifetime] if lifetime else [])], key=lambda span: closed(span[1])
+        [(10, 12), (10, 15), *([lifetime] if lifetime else [])], key=lambda span: end_ticks(span[1])
     )
     assert counts == {reason: 1}
 
 
 def test_what_is_late_goes_by_delay_grid_and_level() -> None:
     items = [insert(10, 15), insert(7, 20)]
-    assert not admitted(case_of(INTERVALS, items, delay=3)), "at c it is on time"
+    assert not admissions(case_of(INTERVALS, items, delay=3)), "at c it is on time"
     assert left(case_of(INTERVALS, items, delay=2))[0] == [(8, 20), (10, 15)]
-    assert not admitted(case_of(INTERVALS, items, every=7)), "CTIs at multiples of 7 only"
+    assert not admissions(case_of(INTERVALS, items, every=7)), "CTIs at multiples of 7 only"
     assert left(case_of(INTERVALS, items, delay=3), remember=(2,))[0] == [(8, 20), (10, 15)]
     assert left(case_of(INTERVALS, items, delay=3, late="drop"), remember=(2,))[1] == {"adjusted": 1}
     assert left(case_of(INTERVALS.tumbling_window(4).select(n=sq.count()), items))[0] == [(8, 20), (10, 15)]
-    assert not admitted(case_of(INTERVALS.tumbling_window(7).select(n=sq.count()), items))
+    assert not admissions(case_of(INTERVALS.tumbling_window(7).select(n=sq.count()), items))
     shifted = INTERVALS.shift(1).tumbling_window(4).select(n=sq.count())
     assert left(case_of(shifted, items))[0] == [(10, 15), (10, 20)], "windows of other starts"
-    assert admitted(case_of(INTERVALS, items, late="fail"))["s"].refused
+    assert admissions(case_of(INTERVALS, items, late="fail"))["s"].refused
 
 
 @pytest.mark.parametrize(
@@ -138,9 +138,9 @@ def test_of_rows_that_contradict_each_other_the_first_stands() -> None:
 def test_what_is_delivered_again_is_known_while_it_lives() -> None:
     named = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", id="v", name="s")
     again = [insert(1, 20), insert(2, 10), insert(1, 9)]
-    one = admitted(case_of(named, [*again, insert(10, 11), insert(5, 6), *again]))["s"]
+    one = admissions(case_of(named, [*again, insert(10, 11), insert(5, 6), *again]))["s"]
     assert one.counts == {"invalid": 2, "dropped": 1, "duplicates": 2} and one.sure_duplicates == 2
-    one = admitted(case_of(named, [insert(3, 9), insert(10, 11), insert(5, 6), insert(3, 9)]))["s"]
+    one = admissions(case_of(named, [insert(3, 9), insert(10, 11), insert(5, 6), insert(3, 9)]))["s"]
     assert one.counts == {"dropped": 1, "duplicates": 1} and one.sure_duplicates == 0
 
 
@@ -157,8 +157,8 @@ def test_late_edges_act_from_c_on() -> None:
 
 def test_the_legal_case_has_the_same_answer() -> None:
     case = case_of(INTERVALS, [insert(10, 15), insert(9, 12), Item(INSERT, None, 3, payload={"v": 0})])
-    same = legal(case, admitted(case))
-    assert not admitted(same) and len(same.arrival) == 2
+    same = without_late_items(case, admissions(case))
+    assert not admissions(same) and len(same.arrival) == 2
     t.assert_same_history(
         same.answer(), t.history(t.table("start bigint, end bigint, v bigint", [(10, 15, 0), (10, 12, 0)]))
     )

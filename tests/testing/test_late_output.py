@@ -16,7 +16,7 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.execution import BATCH, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import expectation
-from streamq.testing.in_process import executed
+from streamq.testing.in_process import execute
 from streamq.testing.late_output import check_late_output
 from streamq.testing.trial import with_late_sinks
 
@@ -53,7 +53,7 @@ def test_a_run_on_spark_has_a_late_sink_where_not_all_is_taken_as_it_comes() -> 
 
 
 def test_what_goes_to_a_late_output_is_what_is_set_aside() -> None:
-    assert executed(CASE, LATE).num_rows == 2
+    assert execute(CASE, LATE).num_rows == 2
     held(ROWS)
 
 

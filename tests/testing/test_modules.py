@@ -16,7 +16,7 @@ from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.errors import NeedsSpark, PlanError, TypeMismatch
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col
-from streamq.testing.module_forms import aggregate_forms, selected
+from streamq.testing.module_forms import aggregate_forms, in_one_select
 from streamq.testing.modules import GROUPS, LAWS, LawBroken, check_module
 from tests.testing.user_modules import (
     Appends,
@@ -230,7 +230,7 @@ def test_seeds_and_tolerance() -> None:
 
 def test_wrong_aggregates_would_be_seen() -> None:
     """The forms of an aggregate are refuted as modules are: here its reference says otherwise."""
-    (whole, *_) = aggregate_forms(selected([sq.sum(V)], [LongType()]))
+    (whole, *_) = aggregate_forms(in_one_select([sq.sum(V)], [LongType()]))
     rows = [(0, 0, 1, 3), (0, 1, 2, None)]
     assert (
         whole.answer(rows) == whole.reference(rows) == {f"sum(v) of group 0, window [{a}, {a + 4})": 3 for a in (-2, 0)}

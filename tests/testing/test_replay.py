@@ -18,7 +18,7 @@ from streamq.errors import PlanError, SourceError
 from streamq.testing.arrival import Item
 from streamq.testing.drawn_executions import in_process
 from streamq.testing.execution import Execution
-from streamq.testing.in_process import executed
+from streamq.testing.in_process import execute
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.python_values import keys
 from streamq.testing.replay import case_from_json, case_to_json, replay, save
@@ -61,7 +61,7 @@ def test_a_saved_case_is_run_as_it_was(tmp_path: Path) -> None:
     assert path.name == "tests-test_x.py-test-a-b.streamq.json"
     replay(path)
     again, how, _ = case_from_json(path.read_text())
-    assert executed(again, how).num_rows == 0
+    assert execute(again, how).num_rows == 0
     assert check(again, [Execution()])
 
 

@@ -14,7 +14,7 @@ from streamq.operators import Source, TopK, Union
 from streamq.plan.node import nodes
 from streamq.runtime.event import WEIGHT
 from streamq.testing.execution import Execution
-from streamq.testing.in_process import played
+from streamq.testing.in_process import play
 from tests.judged import answer
 
 any_of_many = settings(
@@ -44,7 +44,7 @@ def test_duplicates() -> None:
 
 def retracts(case: t.Case) -> bool:
     """Whether what arrives out of order makes the operators above the source take rows back."""
-    made = played(case, Execution(output=OutputForm.CHANGELOG))
+    made = play(case, Execution(output=OutputForm.CHANGELOG))
     return any(w < 0 for table in made for w in table.column(WEIGHT).to_pylist())
 
 

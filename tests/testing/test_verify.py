@@ -21,7 +21,7 @@ from streamq.errors import NeedsSpark, PlanError, UnknownColumn
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
-from streamq.testing.in_process import executed
+from streamq.testing.in_process import execute
 from streamq.testing.profiles import loaded_profile
 from streamq.testing.replay import replay
 from streamq.testing.report import FAILS, REFUSED
@@ -136,7 +136,7 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
         with pytest.raises(t.VerificationFailed):
             replay(failed.saved)
     replay(failed.saved)
-    assert executed(failed.case, failed.how).num_rows
+    assert execute(failed.case, failed.how).num_rows
 
 
 @pytest.mark.slow

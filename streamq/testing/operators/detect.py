@@ -54,8 +54,8 @@ def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
 def _matches(node: Detect, run: Run) -> EventType:
     """Return the matches of a pattern; raise Unjudged if the rules do not cover it."""
     *earlier, last = node.definitions.program.definitions
-    of_functions = (part for condition in node.conditions for part in parts_of_condition(condition))
-    program = syntax.Program((*earlier, replace(last, where=(*last.where, *of_functions))))
+    function_conditions = (part for condition in node.conditions for part in parts_of_condition(condition))
+    program = syntax.Program((*earlier, replace(last, where=(*last.where, *function_conditions))))
     types = {name: _events(name, plan, run) for name, plan in node.types.items()}
     return matches_by_rules(program, types, node.schema.axis)
 

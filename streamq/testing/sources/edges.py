@@ -12,7 +12,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators import Edges
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
-from streamq.testing.arrival import CLOSE, OPEN, Item, closed, distinct
+from streamq.testing.arrival import CLOSE, OPEN, Item, count_distinct, end_ticks
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
@@ -92,13 +92,13 @@ class EdgesRoom(SourceRoom[Edges]):
         return {**super().late_row(source, item), "kind": kind}
 
     def repeated(self, source: Edges, events: Sequence[Item]) -> int:
-        return len(events) - distinct(events)
+        return len(events) - count_distinct(events)
 
     def unmatched(self, source: Edges, events: Sequence[Item]) -> int:
         chains: dict[Any, set[tuple[int, str]]] = {}
         for item in events:
             key = tuple(comparable(item.payload[name]) for name in source.key)
-            chains.setdefault(key, set()).add((closed(item.start), item.kind))
+            chains.setdefault(key, set()).add((end_ticks(item.start), item.kind))
         count = 0
         for chain in chains.values():
             for at in {at for at, kind in chain if kind == CLOSE}:

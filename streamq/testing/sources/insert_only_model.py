@@ -8,7 +8,7 @@ from typing import Any
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.testing.arrival import Item, closed, comparable_payload, start_of
+from streamq.testing.arrival import Item, comparable_payload, end_ticks, start_of
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Reach, SourceModel
 
@@ -32,7 +32,7 @@ class InsertOnlyModel(SourceModel[Source]):
         for name, rows in by_name.items():
             self.standing.setdefault(name, self._whole(_least(rows)))
         for item in items:
-            start, end, whole = start_of(item), closed(item.end), self._whole(item)
+            start, end, whole = start_of(item), end_ticks(item.end), self._whole(item)
             if self.source.ids and self.standing[self._name(item)] != whole:
                 self.admitted.contradicted = True
                 self._count(CountReason.INVALID, item)
@@ -58,14 +58,14 @@ class InsertOnlyModel(SourceModel[Source]):
 
     @staticmethod
     def _whole(item: Item) -> Any:
-        return (item.start, closed(item.end), comparable_payload(item))
+        return (item.start, end_ticks(item.end), comparable_payload(item))
 
 
 def _least(rows: Sequence[Item]) -> Item:
     """Return the row, among rows of one id and start in one micro-batch, that is valid: the least by end, then by payload."""
     first, *_ = rows
     differ = [n for n in first.payload if any(comparable(r.payload[n]) != comparable(first.payload[n]) for r in rows)]
-    return min(rows, key=lambda row: (closed(row.end), *(row.payload[n] for n in differ)))
+    return min(rows, key=lambda row: (end_ticks(row.end), *(row.payload[n] for n in differ)))
 
 
 __all__ = ["InsertOnlyModel"]

@@ -15,7 +15,7 @@ from streamq.operators import Physical
 from streamq.plan.schema import Field
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import Item, closed, comparable_payload, distinct
+from streamq.testing.arrival import Item, comparable_payload, count_distinct, end_ticks
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
@@ -51,54 +51,54 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
             {"".join(f", {column}" for column in payload_of(node))}
         FROM {run.source(node)} WHERE {kind} IS DISTINCT FROM 'cti'""")  # fmt: skip
     names, columns = keys(node.schema), payload(node.schema)
-    whose = [c for c, f in zip(names, node.payload, strict=True) if f.name == node.id] if node.id else names
+    key = [c for c, f in zip(names, node.payload, strict=True) if f.name == node.id] if node.id else names
     rows = keyed(node, run, rows)
     if node.id:
-        rows = _one_event_per_id(node, run, rows, whose)
+        rows = _one_event_per_id(node, run, rows, key)
     values = [] if node.id else representatives(node)
 
     def counted(rows: str) -> str:
         return run.table(f"""
-            SELECT {listed("le", "re", *whose, *values)}, sum(w) AS w FROM (
+            SELECT {listed("le", "re", *key, *values)}, sum(w) AS w FROM (
                 SELECT *, CASE WHEN inserts THEN 1 ELSE -1 END AS w FROM {rows}
                 UNION ALL SELECT * REPLACE (new_re AS re), 1 FROM {rows} WHERE NOT inserts
-            ) GROUP BY {listed("le", "re", *whose)}""")  # fmt: skip
+            ) GROUP BY {listed("le", "re", *key)}""")  # fmt: skip
 
     totals = counted(rows)
     while run.value(f"SELECT count(*) FROM {totals} WHERE w < 0"):
         if node.policy.invalid_in(False) == Invalid.FAIL:
             wrong = "a retraction that matches nothing"
             raise InvalidEvent(sentence(f"source {node.shown_name()}", "a row is no event", wrong))
-        place = f"row_number() OVER (PARTITION BY {listed('inserts', 'le', 're', *whose)} ORDER BY n DESC)"
+        place = f"row_number() OVER (PARTITION BY {listed('inserts', 'le', 're', *key)} ORDER BY n DESC)"
         rows = run.table(f"""
             SELECT a.* EXCLUDE (place) FROM (SELECT *, {place} AS place FROM {rows}) a
-            JOIN {totals} b ON {same(["le", "re", *whose])} WHERE a.inserts OR a.place > -b.w""")  # fmt: skip
+            JOIN {totals} b ON {same(["le", "re", *key])} WHERE a.inserts OR a.place > -b.w""")  # fmt: skip
         totals = counted(rows)
     living = run.table(f"SELECT * EXCLUDE (w), unnest(range(CAST(w AS BIGINT))) AS copy FROM {totals}")
     if not node.id:
         return f"SELECT {listed('le', 're', *columns)} FROM {living} WHERE le < re"
     return f"""
         SELECT {listed("a.le", "a.re", *(f"b.{c}" for c in columns))}
-        FROM {living} a JOIN {rows} b ON {same(whose)} AND b.inserts WHERE a.le < a.re"""
+        FROM {living} a JOIN {rows} b ON {same(key)} AND b.inserts WHERE a.le < a.re"""
 
 
-def _one_event_per_id(node: Physical, run: Run, rows: str, whose: list[str]) -> str:
+def _one_event_per_id(node: Physical, run: Run, rows: str, key: list[str]) -> str:
     """Return rows in which each id names one event: without repetitions, and with the insert's start in retractions."""
     names = keys(node.schema)
     values = [c for c in payload(node.schema) if c not in names]
     columns = listed("inserts", "le", "re", "new_re", *names, *values)
     order = listed("le", "re", *(f"{c} NULLS FIRST" for c in names))
     inserts = events_of(node, run, f"""
-        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed(*whose)} ORDER BY {order}) > 1
+        SELECT *, CASE WHEN row_number() OVER (PARTITION BY {listed(*key)} ORDER BY {order}) > 1
             THEN 'two events of one id' END AS bad
         FROM (SELECT min(n) AS n, inserts, le, re, CAST(NULL AS BIGINT) AS new_re, {listed(*names, *representatives(node))}
             FROM {rows} WHERE inserts GROUP BY {listed("inserts", "le", "re", *names)})""")  # fmt: skip
     moves = run.table(f"""
         SELECT a.n, false AS inserts, coalesce(b.le, a.le) AS le, a.re, a.new_re,
             {listed(*(f"a.{c}" for c in (*names, *values)))},
-            row_number() OVER (PARTITION BY {listed(*(f"a.{c}" for c in whose), "a.re", "a.new_re")} ORDER BY a.n) AS turn
-        FROM {rows} a LEFT JOIN {inserts} b ON {same(whose)} WHERE NOT a.inserts""")  # fmt: skip
-    ids = listed(*whose)
+            row_number() OVER (PARTITION BY {listed(*(f"a.{c}" for c in key), "a.re", "a.new_re")} ORDER BY a.n) AS turn
+        FROM {rows} a LEFT JOIN {inserts} b ON {same(key)} WHERE NOT a.inserts""")  # fmt: skip
+    ids = listed(*key)
     torn = run.table(f"""
         SELECT DISTINCT {ids} FROM (
             SELECT {ids}, re AS instant, 1 AS w FROM {inserts}
@@ -108,7 +108,7 @@ def _one_event_per_id(node: Physical, run: Run, rows: str, whose: list[str]) -> 
     return run.table(f"""
         SELECT n, {columns} FROM {inserts}
         UNION ALL SELECT n, {columns} FROM {moves} a
-        WHERE turn = 1 OR NOT EXISTS (SELECT 1 FROM {torn} b WHERE {same(whose)})""")
+        WHERE turn = 1 OR NOT EXISTS (SELECT 1 FROM {torn} b WHERE {same(key)})""")
 
 
 class PhysicalRoom(SourceRoom[Physical]):
@@ -146,15 +146,15 @@ class PhysicalRoom(SourceRoom[Physical]):
             totals = Counter(i.new_end for i in moves)
             totals.subtract(i.end for i in moves)
             totals.update(i.end for i in inserts[:1])
-            repetitions += len(inserts) - distinct(inserts)
-            repetitions += len(moves) - distinct(moves) if min(totals.values()) < 0 else 0
+            repetitions += len(inserts) - count_distinct(inserts)
+            repetitions += len(moves) - count_distinct(moves) if min(totals.values()) < 0 else 0
         return repetitions
 
     def unmatched(self, source: Physical, events: Sequence[Item]) -> int:
         """Count retractions of an end that their event never had."""
         names = [(i.payload[source.id] if source.id else (i.start, comparable_payload(i)), i) for i in events]
-        ends = {(comparable(n), closed(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
-        return sum(i.kind == RETRACT and (comparable(n), closed(i.end)) not in ends for n, i in names)
+        ends = {(comparable(n), end_ticks(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
+        return sum(i.kind == RETRACT and (comparable(n), end_ticks(i.end)) not in ends for n, i in names)
 
     def is_plain(self, source: Physical, events: Sequence[Item]) -> bool:
         """True if inserts come before their retractions, and no two events of one start are equal in all columns."""
@@ -164,9 +164,9 @@ class PhysicalRoom(SourceRoom[Physical]):
         moved = set(inserts)
         for item in events:
             name = model.name(item)
-            if item.kind == RETRACT and name in moved and ends.get(name) != closed(item.end):
+            if item.kind == RETRACT and name in moved and ends.get(name) != end_ticks(item.end):
                 return False
-            ends[name] = closed(item.end if item.kind == INSERT else item.new_end)
+            ends[name] = end_ticks(item.end if item.kind == INSERT else item.new_end)
         return len(moved) == len(inserts)
 
     def starts(self, source: Physical, run: Run) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from streamq.choices import CountReason
 from streamq.operators import Physical
 from streamq.runtime.event import INSERT, RETRACT
-from streamq.testing.arrival import Item, closed, comparable_payload, start_of
+from streamq.testing.arrival import Item, comparable_payload, end_ticks, start_of
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Admitted, Reach, SourceModel
 from streamq.time import INFINITY
@@ -51,7 +51,7 @@ class PhysicalModel(SourceModel[Physical]):
 
     def _insert(self, item: Item, at: Reach) -> None:
         """Add an event; a late one is dropped, or adjusted to start at c."""
-        start, end = start_of(item), closed(item.end)
+        start, end = start_of(item), end_ticks(item.end)
         event = _Event(start, end, item.payload, [(start, end)])
         self.live[self.name(item)] = event
         if start >= at.c:
@@ -67,7 +67,7 @@ class PhysicalModel(SourceModel[Physical]):
     def _retract(self, item: Item, at: Reach) -> None:
         """Move the end of the named event, or wait for it; a late retraction is dropped, or takes effect from c on."""
         event = self.live.get(self.name(item))
-        end, new_end = closed(item.end), closed(item.new_end)
+        end, new_end = end_ticks(item.end), end_ticks(item.new_end)
         if event is None or event.end != end:
             self._wait(item, at)
             return
@@ -101,7 +101,7 @@ class PhysicalModel(SourceModel[Physical]):
         late = item.sync < at.c
         self.admitted.late += late
         acts = not late or self._acts(item.sync, at)
-        if acts and closed(item.end) >= at.c:
+        if acts and end_ticks(item.end) >= at.c:
             self.waiting.append((item, late))
         elif acts:
             self._begin(item, at)
@@ -109,10 +109,10 @@ class PhysicalModel(SourceModel[Physical]):
             self._count(CountReason.DROPPED, item, at.c)
 
     def _pass(self, at: Reach) -> None:
-        over = [(item, late) for item, late in self.waiting if closed(item.end) < at.c or at.c == INFINITY]
+        over = [(item, late) for item, late in self.waiting if end_ticks(item.end) < at.c or at.c == INFINITY]
         self.waiting = [pair for pair in self.waiting if pair not in over]
         for item, late in over:
-            if closed(item.end) >= at.promised < INFINITY:
+            if end_ticks(item.end) >= at.promised < INFINITY:
                 # by the source's own CTI the event could still have come in time
                 self.admitted.late += 1
                 self._begin(item, at)
@@ -121,7 +121,7 @@ class PhysicalModel(SourceModel[Physical]):
 
     def _begin(self, item: Item, at: Reach) -> None:
         """Admit the part from c on of an event whose insert did not come in time, so that only its retraction is known."""
-        start, end = start_of(item), closed(item.new_end)
+        start, end = start_of(item), end_ticks(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 

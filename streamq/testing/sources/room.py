@@ -18,7 +18,7 @@ from streamq.plan.schema import Field
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.testing.arrival import Item, contradictions, distinct, is_event, table_of
+from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event, table_of
 from streamq.testing.sources.model import SourceModel
 
 if TYPE_CHECKING:
@@ -93,11 +93,11 @@ class SourceRoom(ABC, Generic[S]):
 
     def repeated(self, source: S, events: Sequence[Item]) -> int:
         """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
-        return len(events) - distinct(events) if source.ids else 0
+        return len(events) - count_distinct(events) if source.ids else 0
 
     def unmatched(self, source: S, events: Sequence[Item]) -> int:
         """Return the number of items, valid by themselves, that refer to an item that does not exist."""
-        return contradictions(source, events)
+        return count_contradictions(source, events)
 
     def is_plain(self, source: S, events: Sequence[Item]) -> bool:
         """True if the model covers these items."""

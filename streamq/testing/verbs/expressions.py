@@ -44,10 +44,10 @@ def over(value: Any, schema: Schema) -> Expr:
                 return Col(column)[field]
         return None
 
-    return changed(expression, plain)
+    return replace_parts(expression, plain)
 
 
-def changed(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+def replace_parts(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Return an expression whose parts are replaced by ``change``, operands first; None from ``change`` keeps a part.
 
     It works on the fields of expressions only, and does not use their own methods for replacing operands.
@@ -83,4 +83,4 @@ def outputs(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Iterator[
     yield from keywords.items()
 
 
-__all__ = ["Row", "changed", "column", "outputs", "over"]
+__all__ = ["Row", "replace_parts", "column", "outputs", "over"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.node import Node
-from streamq.testing.verbs.expressions import Row, changed
+from streamq.testing.verbs.expressions import Row, replace_parts
 
 Names = tuple[tuple[str, str], ...]
 
@@ -79,7 +79,7 @@ class Pair:
                     return Col(theirs[name])
             return None
 
-        return changed(condition, placed)
+        return replace_parts(condition, placed)
 
 
 __all__ = ["Pair", "keys"]

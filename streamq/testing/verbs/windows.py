@@ -14,7 +14,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
-from streamq.testing.verbs.expressions import changed, column, outputs, over
+from streamq.testing.verbs.expressions import column, outputs, over, replace_parts
 from streamq.testing.windows.room import room_of, rooms
 from streamq.time import ticks
 from streamq.user_code.udo import UserOperator
@@ -153,8 +153,8 @@ class _SelectedAggregates:
         """Return a column as an expression over aggregates; lifetimes outside of aggregates are the window's."""
         if isinstance(expression, Aggregate):
             return self._column(expression, name)
-        reduced = changed(expression, lambda part: self._column(part) if isinstance(part, Aggregate) else None)
-        return reduced if self.is_aligned else changed(reduced, self._bound)
+        reduced = replace_parts(expression, lambda part: self._column(part) if isinstance(part, Aggregate) else None)
+        return reduced if self.is_aligned else replace_parts(reduced, self._bound)
 
     def _column(self, aggregate: Aggregate, name: str = "") -> Expr:
         name = name or f"__{aggregate.name}{len(self.aggregates)}"

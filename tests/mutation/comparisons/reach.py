@@ -78,17 +78,17 @@ def measured(query: str, examples: int) -> Reach:
     setattr(builtins, PROBE, now.add)
     counts: Counter[tuple[str, int]] = Counter()
     reach = Reach()
-    hold = search.hold
+    check_answers = search.check_answers
 
     def counted(*args: Any) -> list[str]:
         now.clear()
         try:
-            return hold(*args)
+            return check_answers(*args)
         finally:
             counts.update(now)
             reach.cases += 1
 
-    search.hold = counted
+    search.check_answers = counted
     with seconds_of() as spent:
         failure = tried(query, examples)
     reach.wrong = "" if failure is None else failure.how
