@@ -1,4 +1,4 @@
-"""The built-in aggregates: a room an aggregate or family, with the object that says all of it and the function a user calls."""
+"""The built-in aggregates: a room for each, or for a family, with the aggregate's object and the function that a user calls."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamq.plan.aggregate import AggregateFunction
 
 @cache
 def built_in() -> Mapping[str, AggregateFunction]:
-    """The aggregates of the rooms of this package by name: each that is a value of a module here is built in."""
+    """Return the built-in aggregates by name: every aggregate that is a value of a module of this package."""
     rooms = [import_module(f"{__name__}.{room.name}") for room in iter_modules(__path__)]
     functions = [value for room in rooms for value in vars(room).values() if isinstance(value, AggregateFunction)]
     return {function.name: function for function in functions}

@@ -1,4 +1,4 @@
-"""How an aggregate is applied to columns, and what is asked of those."""
+"""Apply aggregates to columns, and check these."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = Non
 
 
 def _name(value: Any) -> str:
-    """What a message calls a function or a text."""
+    """Return a function or a text as messages show it."""
     return repr(value) if isinstance(value, str) else f"function {getattr(value, '__name__', repr(value))}"
 
 
@@ -45,7 +45,7 @@ def check_numbers(of: Application) -> None:
 
 
 def as_doubles(of: Application) -> tuple[Expr, ...]:
-    """The arguments as doubles."""
+    """Return the arguments as doubles."""
     return tuple(
         arg if isinstance(kind, DoubleType) else Cast(arg, DoubleType())
         for arg, kind in zip(of.args, of.types, strict=True)

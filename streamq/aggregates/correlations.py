@@ -1,4 +1,4 @@
-"""``covar``, ``covar_pop``, ``corr``: how the values of two arguments go together."""
+"""``covar``, ``covar_pop``, ``corr``: the covariance and the correlation of two arguments."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comoments:
-    """Of each window: how many pairs there are, the sums of squared deviations on both sides, and that of their products."""
+    """For each window the number of pairs, the sums of squared deviations on both sides, and the sum of their products."""
 
     n: Floats
     xx: Floats
@@ -32,14 +32,14 @@ class Comoments:
 
 
 class PairReduction(RangeReduction):
-    """What is computed of the merged squares and products of deviations of two columns."""
+    """A reduction computed from the merged sums of squares and products of two columns' deviations."""
 
     @property
     def depends_on_order(self) -> bool:
         return True
 
     def comoments(self, members: RangedMembers) -> Comoments:
-        """They are merged over the ranges."""
+        """Return the co-moments of each window, merged over the ranges."""
         (x, x_there), (y, y_there) = (floats(members.rows.column(name)) for name in self.column.args)
         is_there = x_there & y_there
         x, y = np.where(is_there, x, 0.0), np.where(is_there, y, 0.0)
@@ -67,7 +67,7 @@ class CovarianceReduction(PairReduction):
 
 @dataclass(frozen=True)
 class CorrelationReduction(PairReduction):
-    """The sum of products of deviations by the root of those of squares; without spread on either side there is none."""
+    """Pearson's correlation: co-moment over the root of the product of both sums of squares; NULL if either is 0."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         of = self.comoments(members)

@@ -1,4 +1,4 @@
-"""``count``: how many members there are, or how many values."""
+"""``count``: the number of members, or of values."""
 
 from __future__ import annotations
 

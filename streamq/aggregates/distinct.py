@@ -1,4 +1,4 @@
-"""``count_distinct``: how many different values there are."""
+"""``count_distinct``: the number of different values."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DistinctReduction(RangeReduction):
-    """Per value the stretches of windows that have it; how many of those hold a window."""
+    """Counts, for each window, the values whose ranges of windows contain it; the ranges of one value are merged before."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         column = members.rows.column(self.column.args[0])

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FirstOrLastReduction(RangeReduction):
-    """The value at the first or last place among the rows that count, merged over the ranges."""
+    """The value of the first or last row that passes the filter, merged over the ranges."""
 
     is_first: bool
 
@@ -50,7 +50,7 @@ class FirstOrLastReduction(RangeReduction):
 
 @dataclass(frozen=True)
 class FirstOrLast(AggregateFunction):
-    """The value of the first or the last member, NULL if that is NULL: a filter chooses members and not values."""
+    """The value of the first or the last member, NULL if that is NULL; a filter applies to members, not to values."""
 
     name: str
     is_first: bool

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 MOST_DIGITS = 11
-"""The most digits of a decimal whose mean is that of its sum and count: beyond, Spark's quotient of those has fewer digits
+"""The most digits of a decimal whose mean equals sum / count: beyond them, Spark's quotient of sum and count has fewer digits
 than the mean, or so few more that it could be rounded twice."""
 
 
@@ -54,7 +54,7 @@ class MeanReduction(RangeReduction):
 
 
 class Avg(AggregateFunction):
-    """The mean of an argument's values: their sum by their number, where that has all its digits."""
+    """The mean of an argument's values: their sum divided by their number, if that quotient has all digits of the mean."""
 
     name = "avg"
     drawing = Drawing(weight=3, lifetimes=("duration",))

@@ -24,7 +24,7 @@ HALF = (0.5,)
 
 @dataclass(frozen=True)
 class PercentileReduction(RangeReduction):
-    """Spark's interpolation between the two values around the place that is asked for."""
+    """Spark's linear interpolation between the two values around the requested rank."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
         values, is_there = floats(members.rows.column(self.column.args[0]))
@@ -45,7 +45,7 @@ class PercentileReduction(RangeReduction):
 
 
 def _ranked(rank: Ints, first: Ints, last: Ints, place: Ints, top: int) -> Ints:
-    """Per window the rank of its member at ``place`` in ascending order, bit by bit: how many have a 0 there decides."""
+    """Return for each window the rank of its member at ``place`` in ascending order, found bit by bit: zeros are counted."""
     window, prefix = np.arange(len(place)), np.zeros(len(place), np.int64)
     wide = len(place) + 1
     for bit in range(max(top - 1, 0).bit_length() - 1, -1, -1):

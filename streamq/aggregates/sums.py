@@ -1,4 +1,4 @@
-"""``sum``: what an argument's values add up to."""
+"""``sum``: the sum of an argument's values."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``time_weighted_avg``: the mean of an argument's values, each as heavy as its member lives long."""
+"""``time_weighted_avg``: the mean of an argument's values, weighted by the members' lifetimes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TimeWeightedReduction(MemberReduction):
 
 
 class TimeWeightedAvg(AggregateFunction):
-    """The mean of an argument's values by how long their members live in the window."""
+    """The mean of an argument's values, weighted by the time that their members live in the window."""
 
     name = "time_weighted_avg"
     timed = True

@@ -1,4 +1,4 @@
-"""``var``, ``var_pop``, ``stddev``, ``stddev_pop``: how far an argument's values are spread around their mean."""
+"""``var``, ``var_pop``, ``stddev``, ``stddev_pop``: variance and standard deviation, of a sample and of a population."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Variance(AggregateFunction):
-    """The variance of an argument's values as a sample or as the whole population, in number, mean and deviations."""
+    """The variance of an argument's values as a sample or as the whole population; its partial result is (n, mean, M2)."""
 
     name: str
     is_sample: bool

@@ -1,4 +1,4 @@
-"""The start and the end of the window itself, for rows that do not live on it: ``sq.window_start()``, ``sq.window_end()``."""
+"""``sq.window_start()`` and ``sq.window_end()`` as aggregates, for windows whose results do not live on the window."""
 
 from __future__ import annotations
 
@@ -53,4 +53,4 @@ class WindowEdge(AggregateFunction):
 WINDOW_START, WINDOW_END = WindowEdge("window_start", True), WindowEdge("window_end", False)
 
 WINDOW_EDGES = {"start": WINDOW_START, "end": WINDOW_END}
-"""They by the part of the window's lifetime that they are."""
+"""The aggregates by the end of the window that they return: ``start`` and ``end``."""

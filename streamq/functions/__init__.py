@@ -1,7 +1,7 @@
 """Every function of ``pyspark.sql.functions`` under its own name, as a builder of expressions: ``f.upper("name")``.
 
 Most of those in the rooms of this folder are typed without a session and run without Spark, too; the others run on Spark
-alone. Which do: docs/expressions.md, "What runs in-process".
+alone (docs/expressions.md, "What runs in-process").
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ def _ticks(array: pa.Array) -> pa.Array:
 def _computed(
     strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any, Any], Any]
 ) -> Compute:
-    """``strict`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
+    """Return the Arrow form of an operator: ``strict`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
@@ -57,7 +57,7 @@ def _computed(
             ticks, faults = overflow_checked(strict, exact, kind, *arrays)
             return ticks.view(arrow_type(kind)), faults
         if isinstance(kind, t.DecimalType):
-            # exact in both, and the types of the two agree where no digit is given up
+            # exact in Arrow and in Spark; their result types agree where no digit is lost
             left, right = (cast_operand(o, as_decimal(o.kind) or kind) for o in operands)
             return plain(left, right).cast(arrow_type(kind))
         left, right = (cast_operand(o, kind) for o in operands)
@@ -67,6 +67,7 @@ def _computed(
 
 
 def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm) -> BuiltIn:
+    """Return the operator ``sign``, which cannot fail on floats; ``rank`` is how tightly it binds."""
     return BuiltIn(
         sign,
         spark,
@@ -80,9 +81,9 @@ def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], resul
 
 
 def _takes(of_decimals: OfDecimals) -> OperandCheck:
-    """Numbers, instants and durations; decimals if the result, as it is computed here, has no more than 38 digits.
+    """Accept numbers, instants and durations; decimals if the result has at most 38 digits.
 
-    Integers are widened here without a look at literals: 39 digits may come out where Spark's result has fewer.
+    Integers become decimals of their type's full width here, so a result may need 39 digits where Spark's has fewer.
     """
 
     def takes(operands: Sequence[Value]) -> bool:
@@ -98,7 +99,7 @@ def _takes(of_decimals: OfDecimals) -> OperandCheck:
 
 
 def _without_decimals(operands: Sequence[Value]) -> bool:
-    """Numbers whose quotient is a double or an integer, not a decimal."""
+    """Accept numbers whose quotient is a double or an integer, not a decimal."""
     decimals = any(isinstance(o.kind, t.DecimalType) for o in operands)
     return types_accepted(NUMBER, NUMBER)(operands) and (
         not decimals or any(isinstance(o.kind, FLOATING) for o in operands)
@@ -106,7 +107,7 @@ def _without_decimals(operands: Sequence[Value]) -> bool:
 
 
 def _divides(operands: Sequence[Value]) -> bool:
-    """Numbers; decimals beside decimals and integers as well."""
+    """Accept numbers, and decimals together with decimals or integers."""
     return _without_decimals(operands) or (
         len(operands) == 2 and not any(isinstance(o.kind, t.NullType) or as_decimal(o.kind) is None for o in operands)
     )
@@ -137,7 +138,7 @@ def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
     left, right = (cast_operand(o, kind) for o in operands)
     a, b, empty = to_numpy(left), to_numpy(right), is_null(left) | is_null(right)
     bad = (b == 0) & ~empty
-    # by -1 the remainder is 0, as by 1, and the least integer does not trap
+    # the remainder by -1 is 0, as by 1, and dividing the least integer by 1 does not overflow
     safe = np.where((b == 0) | ((b == -1) & isinstance(kind, INTEGRAL)), np.ones(1, b.dtype), b)
     with np.errstate(all="ignore"):
         return from_numpy(np.fmod(a, safe), empty | bad, kind), fault_list(bad, REMAINDER)
@@ -152,7 +153,7 @@ def _signed(strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exa
 
 
 def _has_safe_divisor(operands: Sequence[Operand], kind: DataType | None) -> bool:
-    """Whether the divisor is a constant that cannot fail; the least integer has no quotient by -1, but a remainder."""
+    """True if the divisor is a constant by which no division fails; by -1 that of the least integer does, its remainder not."""
     divisor = operands[1].constant
     return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
 

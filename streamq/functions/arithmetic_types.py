@@ -18,7 +18,7 @@ _NO_NUMBERS = (t.StringType, t.BooleanType, t.BinaryType, t.ArrayType, t.MapType
 OfTimes = Callable[[DataType, DataType], DataType | None]
 """The type of an operator of instants and durations; None where Spark has to be asked."""
 OfDecimals = Callable[[t.DecimalType, t.DecimalType], t.DecimalType | None]
-"""The type of an operator of decimals; None beyond 38 digits, where Spark gives up some of the fraction and may overflow."""
+"""The type of an operator of decimals; None beyond 38 digits, where Spark shortens the fraction and may overflow."""
 
 _DURATION = t.DayTimeIntervalType()
 
@@ -44,13 +44,13 @@ def _unknown(a: DataType, b: DataType) -> None:
 
 
 def sum_of_decimals(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
-    """The type of a sum or difference."""
+    """Return the type of a sum or difference of decimals; None beyond 38 digits."""
     scale = max(left.scale, right.scale)
     return _within_38(max(left.precision - left.scale, right.precision - right.scale) + scale + 1, scale)
 
 
 def product_of_decimals(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType | None:
-    """The type of a product."""
+    """Return the type of a product of decimals; None beyond 38 digits."""
     return _within_38(left.precision + right.precision + 1, left.scale + right.scale)
 
 
@@ -61,7 +61,7 @@ def _within_38(precision: int, scale: int) -> t.DecimalType | None:
 def _operator(
     sign: str, of_times: OfTimes, of_decimals: OfDecimals, of_numbers: Callable[[DataType, DataType], DataType | None]
 ) -> Result:
-    """The type of ``a sign b``; raises UnfitOperands where an operand is no number, no instant and no duration."""
+    """Return a rule for the type of ``a sign b``; it raises UnfitOperands unless both are numbers, instants or durations."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
         if len(operands) != 2 or operands[0].kind is None or operands[1].kind is None:

@@ -1,4 +1,4 @@
-"""What makes a call of a function of ``pyspark.sql.functions``, with the signature that PySpark gives it.
+"""Builders of calls of the functions of ``pyspark.sql.functions``, with PySpark's signatures.
 
 Needs neither a SparkSession nor a JVM: PySpark's signatures say which arguments are columns. A string where PySpark
 takes a column or its name becomes a column, so that plans know what is read; a format, a flag or a length stays as it
@@ -33,7 +33,7 @@ class UnknownFunction(PlanError, AttributeError):
 
 @cache
 def builder(name: str) -> Builder:
-    """What makes a call of the function of that name; raises UnknownFunction where it is none of one event's values."""
+    """Return a Python function that makes calls of the named one; raise UnknownFunction if that is none of a row's values."""
     from pyspark.sql import functions as F
 
     verb = f"functions.{name}"
@@ -56,7 +56,7 @@ def builder(name: str) -> Builder:
 
 
 def _check(name: str, verb: str) -> None:
-    """Raise UnknownFunction for a name that is no function of one event's values."""
+    """Raise UnknownFunction for a name that is no function of one event's values; the error suggests another."""
     if name in AGGREGATES:
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
     if name in WINDOWED:
@@ -75,7 +75,7 @@ def _check(name: str, verb: str) -> None:
 
 
 def _named(argument: Any) -> Any:
-    """An argument that keeps its name whatever a rule writes in its place."""
+    """Return an argument under an alias, so that it keeps its name whatever a rule puts in its place."""
     match argument:
         case Col(name=name):
             return Alias(argument, name)
@@ -85,7 +85,7 @@ def _named(argument: Any) -> Any:
 
 
 def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArguments) -> list[Any]:
-    """The arguments in the order of the signature; what was skipped before a keyword argument has its default."""
+    """Return the arguments in the order of the signature, with defaults for those skipped before a keyword argument."""
     arguments: list[Any] = []
     last = 0
     for name, parameter in signature.parameters.items():
@@ -105,7 +105,7 @@ def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArg
 
 
 def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
-    """One argument: an expression, or a plain value that a plan can hold as JSON."""
+    """Return one argument as an expression, or as a plain value that a plan can hold as JSON."""
     if isinstance(value, DataType):
         return value.json()
     value = plain_value(value)
@@ -123,7 +123,7 @@ def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
         )
         return value if plain and not isinstance(value, bool) else as_expr(value)
     if isinstance(value, str | int | float | bool) or value is None:
-        # Only a Column is taken, as the field of extract(): the string is meant as a constant.
+        # PySpark accepts only a Column here, as for the field of extract(): a string is meant as a constant
         return value if kind not in _COLUMN_ONLY else None if value is None else Lit(value)
     expr = as_expr(value)
     if "Column" in kind or "Any" in kind:

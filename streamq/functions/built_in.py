@@ -1,4 +1,4 @@
-"""A built-in function, put together of what it is made of: Spark form, Arrow form, type, totality, how it is written."""
+"""Built-in functions, each composed of its Spark form, Arrow form, type, totality and notation."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 Result = Callable[[Sequence[Operand]], DataType | None]
 """The type of a call from its operands; as :meth:`streamq.plan.function.Function.result_type`."""
 Total = Callable[[Sequence[Operand], DataType | None], bool]
-"""Whether no row can make a call fail; as :meth:`streamq.plan.function.Function.is_total`."""
+"""True if no row can make a call fail; as :meth:`streamq.plan.function.Function.is_total`."""
 
 
 @dataclass(frozen=True, eq=False)
 class BuiltIn(Function):
     """A function of Spark's; ``spark`` is its form there, if not the function of that name in ``pyspark.sql.functions``.
 
-    ``result`` is its type, or computes it; ``total``: no row makes it fail where its type is known, or what says so.
-    ``names_fields``: the result's fields are called as the arguments are, which therefore keep their names.
+    ``result`` is its type, or computes it; ``total``: True if no row makes it fail once its type is known, or a function.
+    ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
     """
 
     name: str

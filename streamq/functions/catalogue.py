@@ -29,7 +29,7 @@ BUILT_IN.update({f.name: f for room in ROOMS for f in vars(room).values() if isi
 
 
 def function_of(name: str) -> Function:
-    """The function of a name, or the operator of a sign; what no room has is Spark's alone, which alone knows its type."""
+    """Return the function of a name, or the operator of a sign; a function that no room has is left to Spark, with its type."""
     return BUILT_IN[name] if name in BUILT_IN else _of_spark(name)
 
 
@@ -40,5 +40,5 @@ def _of_spark(name: str) -> Function:
 
 @cache
 def known_names() -> frozenset[str]:
-    """The names that :func:`function_of` has a function for."""
+    """Return the names that a room has a function for."""
     return frozenset({*BUILT_IN, *function_names()})

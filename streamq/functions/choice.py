@@ -1,4 +1,4 @@
-"""One of the operands, or whether one is NULL or NaN."""
+"""Functions that return one of their operands, or test it for NULL or NaN."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from streamq.functions.operands import (
     all_rows,
     cast_operand,
     have_common_type,
-    have_selected_type,
+    have_unwidened_type,
     rows_until_valid,
     types_accepted,
 )
@@ -55,6 +55,8 @@ def _nanvl(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _extreme(name: str) -> Compute:
+    """Return the Arrow form of ``greatest`` (``>``) or ``least`` (``<``), which ignore NULL."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         best = Value(cast_operand(operands[0], kind), kind)
         for operand in operands[1:]:
@@ -89,7 +91,7 @@ def _is_nan(operands: Sequence[Value], kind: DataType) -> pa.Array:
 COALESCE = BuiltIn(
     "coalesce",
     result=result_types.COMMON,
-    arrow=ArrowForm(have_selected_type, _coalesce, rows_until_valid),
+    arrow=ArrowForm(have_unwidened_type, _coalesce, rows_until_valid),
     total=True,
     selects=True,
 )
@@ -98,7 +100,7 @@ NVL = replace(COALESCE, name="nvl")
 NVL2 = BuiltIn(
     "nvl2",
     result=_nvl2_type,
-    arrow=ArrowForm(lambda o: len(o) == 3 and have_selected_type(o[1:]), _nvl2, _by_null),
+    arrow=ArrowForm(lambda o: len(o) == 3 and have_unwidened_type(o[1:]), _nvl2, _by_null),
     selects=True,
 )
 NULLIF = BuiltIn(
@@ -116,12 +118,12 @@ NANVL = BuiltIn(
 GREATEST = BuiltIn(
     "greatest",
     result=result_types.COMMON,
-    arrow=ArrowForm(lambda o: len(o) > 1 and have_selected_type(o), _extreme(">"), all_rows),
+    arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme(">"), all_rows),
 )
 LEAST = BuiltIn(
     "least",
     result=result_types.COMMON,
-    arrow=ArrowForm(lambda o: len(o) > 1 and have_selected_type(o), _extreme("<"), all_rows),
+    arrow=ArrowForm(lambda o: len(o) > 1 and have_unwidened_type(o), _extreme("<"), all_rows),
 )
 ISNULL = BuiltIn(
     "isnull",

@@ -1,4 +1,4 @@
-"""Comparisons: total, and none makes a value that was not there."""
+"""Comparisons: they never fail, and return no value but truth values."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _KERNELS = {
 
 
 def compare(sign: str, *operands: Value) -> pa.Array:
-    """Two operands compared in their common type; NaN equals NaN and is greater than any number."""
+    """Return the Arrow form of a comparison in the operands' common type; NaN equals NaN and is greater than any number."""
     kind = common_type(operands)
     assert kind is not None
     left, right = (cast_operand(o, kind) for o in operands)
@@ -58,6 +58,7 @@ def _null_safe(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return where the first operand equals one of the others; NULL where none is equal and one is NULL."""
     first, *rest = operands
     if not rest:
         return pa.repeat(pa.scalar(False), len(first.array))

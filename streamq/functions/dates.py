@@ -27,7 +27,7 @@ def _days(operand: Value) -> Any:
 
 
 def _of_days(function: Callable[[Any], Any]) -> ArrowForm:
-    """A function of the days since 1970."""
+    """Return the Arrow form of a function of the days since 1970."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         return from_numpy(function(_days(operands[0])).astype(np.int32), is_null(operands[0].array), kind)
@@ -133,7 +133,7 @@ def _part(name: str, arrow: ArrowForm) -> BuiltIn:
 
 
 def _date_type(operands: Sequence[Operand]) -> DataType | None:
-    """A date without a format can fail no other way than Spark's own cast; with one, Spark is asked."""
+    """Return DATE for a call without a format; None with one, because only Spark knows the formats."""
     return t.DateType() if len(operands) == 1 else None
 
 

@@ -1,6 +1,6 @@
-"""Values as texts that tell them apart: equal values have equal texts in every backend, and no two others of a type have one.
+"""Texts that identify values: within a type, two values have equal texts exactly if they are equal, in every backend.
 
-Floats are written in hexadecimal, for the decimal digits of Spark's casts depend on its Java.
+Floats are written in hexadecimal, because the decimal digits of Spark's casts depend on its Java.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 MISSING = " -"
-"""What NULL is written as."""
+"""The text of NULL."""
 
 
 @dataclass(frozen=True, eq=False)
 class IdText(Function):
-    """A value of type ``kind`` behind a blank and its length, `` 3:abc``, or `` -`` for NULL: such texts may stand in a row.
+    """A value of type ``kind`` as text: a blank, the length, a colon and the value, `` 3:abc``; `` -`` for NULL.
 
-    NaN equals NaN and -0.0 equals 0.0. Lists and structs are their parts in a row. Maps have no such text.
+    Such texts stay unambiguous when they are concatenated: lists and structs are the texts of their parts in a row. NaN equals
+    NaN, -0.0 equals 0.0. Maps have no such text.
     """
 
     kind: DataType
@@ -70,6 +71,7 @@ def _part_on_spark(value: Column, kind: DataType) -> Column:
 
 
 def _text_on_spark(value: Column, kind: DataType) -> Column:
+    """Return the texts of values as a Spark Column, NULL where a value is NULL."""
     from pyspark.sql import functions as F
 
     match kind:
@@ -86,7 +88,7 @@ def _text_on_spark(value: Column, kind: DataType) -> Column:
 
 
 def _has_text(kind: DataType) -> bool:
-    """Whether values are written without Spark."""
+    """True if values of the type can be written without Spark."""
     match kind:
         case t.ArrayType(elementType=of):
             return _has_text(of)
@@ -102,7 +104,7 @@ def _part(array: pa.Array, kind: DataType) -> pa.Array:
 
 
 def _text(array: pa.Array, kind: DataType) -> pa.Array:
-    """The texts of values, NULL where a value is."""
+    """Return the texts of values, NULL where a value is NULL."""
     match kind:
         case t.DoubleType() | t.FloatType():
             return pa.array([None if x is None else _hexadecimal(x) for x in array.to_pylist()], pa.string())
@@ -122,7 +124,7 @@ def _text(array: pa.Array, kind: DataType) -> pa.Array:
 
 
 def _hexadecimal(number: float) -> str:
-    """A float as Java's ``%a`` writes it: ``0x1.8p0``."""
+    """Return a float as Java's ``%a`` writes it: ``0x1.8p0``."""
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "Infinity" if number > 0 else "-Infinity"
     mantissa, _, exponent = (number + 0.0).hex().partition("p")

@@ -1,4 +1,4 @@
-"""How operators are shown."""
+"""The text of operators between two operands."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from streamq.plan.function import Show, Text
 
 
 def infix(sign: str, rank: int) -> Show:
-    """``a sign b``, which binds as tightly as ``rank`` and groups from the left."""
+    """Return a function that shows ``a sign b``, which binds as tightly as ``rank`` and groups from the left."""
     return lambda arguments: Text(f"{arguments[0].within(rank)} {sign} {arguments[1].within(rank + 1)}", rank)

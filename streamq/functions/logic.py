@@ -1,4 +1,4 @@
-"""AND, OR and NOT over three truth values, which are total; and conditions as the parts of a conjunction."""
+"""AND, OR and NOT in three-valued logic, which never fail; splitting conditions at AND, and joining them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ NOT = BuiltIn(
 
 
 def conjuncts(root: Expr) -> list[Expr]:
-    """The parts of a top-level AND, in order."""
+    """Return the parts of a top-level AND, in order."""
     parts: list[Expr] = []
     stack = [root]
     while stack:
@@ -87,7 +87,7 @@ def conjuncts(root: Expr) -> list[Expr]:
 
 
 def conjunction(parts: Iterable[Expr]) -> Expr:
-    """``p and q and ...``; of nothing, true."""
+    """Return ``p and q and ...``; true if there are no parts."""
     result: Expr | None = None
     for part in parts:
         result = part if result is None else Call(AND, (result, part))

@@ -1,4 +1,4 @@
-"""Functions that give another value at every call, or in every partition."""
+"""Functions whose value differs from call to call, or from partition to partition."""
 
 from __future__ import annotations
 

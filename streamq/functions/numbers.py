@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _of_doubles(function: Callable[[Any], Any], is_empty: Callable[[Any], Mask] | None = None) -> ArrowForm:
-    """A function of doubles, NULL where ``is_empty``."""
+    """Return the Arrow form of a function of doubles, which is NULL where ``is_empty``."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         array = cast_operand(operands[0], t.DoubleType())
@@ -49,7 +49,7 @@ def _sign(values: Any) -> Any:
 
 
 def _whole(function: Callable[[Any], Any]) -> Compute:
-    """NaN becomes 0, what no bigint holds is an error."""
+    """Return the Arrow form of a rounding to bigint: NaN becomes 0, a number beyond bigint is an error."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         operand = operands[0]
@@ -66,6 +66,7 @@ _WIDE = Context(prec=1500)
 
 
 def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
+    """Round half up to the digits of the second operand, a constant, by default to whole numbers."""
     array = operands[0].array
     places = operands[1].constant if len(operands) > 1 else 0
     if isinstance(kind, INTEGRAL):
@@ -83,7 +84,7 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
     unit_place = Decimal(1).scaleb(-max(-330, min(places, 1100)))
 
     def real(value: float) -> float:
-        # of the shortest decimal that reads as this double, as Java's BigDecimal.valueOf
+        # round the shortest decimal that reads as this double, like Java's BigDecimal.valueOf
         return (
             float(Decimal(repr(value)).quantize(unit_place, ROUND_HALF_UP, _WIDE)) + 0.0
             if np.isfinite(value)
@@ -94,7 +95,7 @@ def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
 
 
 def _is_plain(kind: DataType) -> bool:
-    """Whether it is a type of numbers that are no decimals, which change their digits when they are rounded."""
+    """True for number types other than decimals; rounding changes the type of decimals."""
     return is_numeric(kind) and not isinstance(kind, t.DecimalType)
 
 

@@ -1,4 +1,4 @@
-"""Which operands a function's Arrow form takes, in which common type, and on which rows Spark evaluates them."""
+"""Operands of Arrow forms: the types that are accepted, their common type, and the rows on which Spark evaluates them."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NUMBER: Group = (*DOUBLE, t.DecimalType)
 
 
 def is_in_group(kind: DataType, group: Group) -> bool:
-    """Whether a type is one of the group, or that of NULL; strings of a collation are not."""
+    """True if a type is one of the group, or the type of NULL; strings with a collation are not."""
     return isinstance(kind, (*group, t.NullType)) and (not isinstance(kind, t.StringType) or kind == t.StringType())
 
 
 def types_accepted(*groups: Group, optional: int = 0, repeated: bool = False) -> OperandCheck:
-    """One group of types an operand; the last one may be repeated, the last ``optional`` ones missing."""
+    """Accept one group of types for each operand; ``repeated``: the last may repeat; ``optional``: how many may be missing."""
 
     def takes(operands: Sequence[Value]) -> bool:
         if len(operands) < len(groups) - optional or (len(operands) > len(groups) and not repeated):
@@ -48,12 +48,12 @@ def types_accepted(*groups: Group, optional: int = 0, repeated: bool = False) ->
 
 
 def with_constant(takes: OperandCheck, at: int, kind: type) -> OperandCheck:
-    """The operand ``at``, if it is there, is written down as a constant."""
+    """Accept what ``takes`` does, if the operand ``at`` is missing or a constant of type ``kind``."""
     return lambda operands: takes(operands) and (len(operands) <= at or type(operands[at].constant) is kind)
 
 
 def common_type(operands: Sequence[Value]) -> DataType | None:
-    """The type in which operands are compared or picked; None where only Spark knows it, or compares otherwise."""
+    """Return the type in which operands are compared or selected; None where only Spark knows it, or compares otherwise."""
 
     def both(a: DataType | None, b: DataType) -> DataType | None:
         if a is None:
@@ -79,17 +79,17 @@ def common_type(operands: Sequence[Value]) -> DataType | None:
 
 
 def have_common_type(operands: Sequence[Value]) -> bool:
-    """Operands that have a common type."""
+    """True if the operands have a common type."""
     return len(operands) > 0 and common_type(operands) is not None
 
 
-def have_selected_type(operands: Sequence[Value]) -> bool:
-    """As Spark's common type of values, which has no decimal of another precision."""
+def have_unwidened_type(operands: Sequence[Value]) -> bool:
+    """True if the operands have a common type without widening a decimal."""
     return have_common_type(operands) and reduce(lambda a, b: a and wider(a, b), (o.kind for o in operands)) is not None  # type: ignore[arg-type, return-value]
 
 
 def cast_operand(operand: Value, to: DataType) -> pa.Array:
-    """The operand's array in another type, into which it can be cast without a fault."""
+    """Return the operand's array in another type, to which every value of its type can be cast."""
     return cast(operand.array, operand.kind, to)[0]
 
 
@@ -97,17 +97,17 @@ def cast_operand(operand: Value, to: DataType) -> pa.Array:
 
 
 def divisor_rows(operands: Sequence[Value]) -> list[Mask | None]:
-    """The right operand, then the left where the right is not NULL."""
+    """Reach of operators that evaluate the right operand first, then the left where the right is not NULL."""
     return [is_valid(operands[1].array), None]
 
 
 def all_rows(operands: Sequence[Value]) -> list[Mask | None]:
-    """Every operand on every row."""
+    """Reach of functions that evaluate every operand on every row."""
     return [None] * len(operands)
 
 
 def rows_until_valid(operands: Sequence[Value]) -> list[Mask | None]:
-    """Each operand where all before it are NULL."""
+    """Reach of functions that evaluate each operand where all before it are NULL."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         missing = is_null(operand.array)

@@ -1,4 +1,4 @@
-"""Integers, which Spark checks for overflow."""
+"""Integer arithmetic that checks for overflow, as Spark does."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from streamq.runtime.arrow_types import BITS, OVERFLOW, Outcome, RowError, arrow
 
 
 def overflow_message(kind: DataType) -> str:
-    """Spark's message where a result does not fit the type."""
+    """Return Spark's message for a result that does not fit the type."""
     return OVERFLOW.format(to=kind.simpleString())
 
 
 def overflow_checked(
     strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array
 ) -> Outcome:
-    """The result of Arrow's strict function; where that overflows, Python's integers say on which rows, and those are faults."""
+    """Return the result of Arrow's strict function; if that overflows, find the rows that do with ``exact``: they are faults."""
     try:
         return strict(*arrays), []
     except pa.ArrowInvalid:

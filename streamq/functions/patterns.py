@@ -1,4 +1,4 @@
-"""LIKE, and regular expressions of Java's."""
+"""LIKE, and Java's regular expressions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamq.runtime.arrow_types import Outcome, RowError, rowwise
 
 
 def like_pattern(pattern: str) -> re.Pattern[str] | None:
-    r"""SQL LIKE with ``\`` as a regular expression; None for a pattern that Spark refuses."""
+    r"""Translate SQL LIKE, with ``\`` as escape, to a regular expression; None for a pattern that Spark refuses."""
     out, rest = [], iter(pattern)
     for char in rest:
         if char == "\\":
@@ -55,7 +55,7 @@ _REGEX = re.compile(
 
 
 def java_pattern(pattern: str) -> re.Pattern[str] | None:
-    """A Java regular expression as one of Python's that finds the same; None beyond the syntax they share."""
+    """Translate a Java regular expression to an equivalent one of Python; None beyond the syntax that both share."""
     out: list[str] = []
     position = 0
     while position < len(pattern):

@@ -1,4 +1,4 @@
-"""The types of calls by the types of their operands, as Spark's rules have them; None where Spark has to be asked."""
+"""Rules for the types of calls, from the types of their operands, as in Spark; None where Spark must be asked."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Rule = Callable[..., DataType | None]
 
 
 def typed_by(rule: Rule) -> Result:
-    """A rule that needs the types of all operands."""
+    """Return a rule that is applied only where the types of all operands are known."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
         kinds = [o.kind for o in operands]
@@ -27,7 +27,7 @@ def typed_by(rule: Rule) -> Result:
 
 
 def compared_type(operands: Sequence[Operand]) -> DataType:
-    """BOOLEAN of operands that can each be compared with the first; raises UnfitOperands for others."""
+    """Return BOOLEAN for operands that can each be compared with the first; raise UnfitOperands for others."""
     first, *others = operands
     for other in others:
         if first.kind is not None and other.kind is not None and not comparable(first.kind, other.kind):
@@ -37,7 +37,7 @@ def compared_type(operands: Sequence[Operand]) -> DataType:
 
 
 def logical_type(name: str) -> Result:
-    """BOOLEAN of booleans; raises UnfitOperands for others."""
+    """Return a rule with BOOLEAN for booleans; it raises UnfitOperands for others."""
 
     def result(operands: Sequence[Operand]) -> DataType:
         for kind in (o.kind for o in operands):
@@ -72,4 +72,4 @@ SAME_NUMBER = typed_by(_number)
 SAME_TEXT = typed_by(_text)
 """The type of the first operand, a string or bytes."""
 FLOATS = typed_by(lambda *kinds: _common(*kinds) if all(isinstance(k, FLOATING) for k in kinds) else None)
-"""The widest of types of floats."""
+"""The widest of the operands' types, if all are floats."""

@@ -1,4 +1,4 @@
-"""Parts of values with parts, and values made of parts."""
+"""Functions of arrays, maps and structs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ARRAYS_ZIP = BuiltIn("arrays_zip", names_fields=True)
 
 
 def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """The whole numbers from the first operand to the second, which may be less, as lists."""
+    """Return lists of the integers from the first operand to the second, descending if that is less."""
     bounds = [cast_operand(o, t.LongType()) for o in operands]
     is_there = is_valid(bounds[0]) & is_valid(bounds[1])
     first, last = (pc.fill_null(b, 0).to_numpy(zero_copy_only=False) for b in bounds)
@@ -49,7 +49,7 @@ SEQUENCE = BuiltIn(
 
 
 def _listed(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """One list a row, of what the operands have there."""
+    """Return one list for each row, of the operands' values in that row."""
     assert isinstance(kind, t.ArrayType)
     columns = [cast_operand(o, kind.elementType) for o in operands]
     count, rows = len(columns), len(columns[0])
@@ -59,7 +59,7 @@ def _listed(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """The lists without their NULLs."""
+    """Return the lists without their NULLs."""
     lists = operands[0].array
     values = pc.list_flatten(lists)
     row = pc.list_parent_indices(lists).to_numpy()
@@ -73,7 +73,7 @@ def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _list_of(*kinds: DataType) -> DataType | None:
-    """Lists of one type; of several Spark is asked."""
+    """Return the type of a list of operands of one type; None for several types, where Spark must be asked."""
     return t.ArrayType(kinds[0]) if len({k.json() for k in kinds}) == 1 else None
 
 

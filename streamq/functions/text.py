@@ -1,4 +1,4 @@
-"""Functions of strings, row by row where Arrow has none with Spark's answer."""
+"""Functions of strings; computed row by row where no function of Arrow has Spark's answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamq.runtime.arrow_types import Outcome, rowwise
 
 
 def _by_row(function: Callable[..., Any], *to: DataType) -> Compute:
-    """A function of Python strings and integers; NULL where an operand is NULL."""
+    """Return the Arrow form of a function of Python strings and integers; NULL where an operand is NULL."""
     return lambda operands, kind: rowwise(
         function,
         kind,
@@ -30,7 +30,7 @@ def _by_row(function: Callable[..., Any], *to: DataType) -> Compute:
 
 
 def _cased(ascii_only: Callable[[pa.Array], pa.Array], python: Callable[[str], str]) -> Compute:
-    """Letters younger than Python's Unicode tables (55 in Python 3.11) keep their case, in Spark they may not."""
+    """Return the Arrow form of upper or lower; it leaves letters that Python's Unicode tables lack (55 in 3.11), unlike Spark."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         array = cast_operand(operands[0], kind)

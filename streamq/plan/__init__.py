@@ -1,1 +1,1 @@
-"""What all rooms speak of: nodes of a plan, expressions, types."""
+"""The vocabulary of all rooms: nodes of a plan, expressions, types."""

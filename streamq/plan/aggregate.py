@@ -1,7 +1,7 @@
-"""What one aggregate is: a function of a window's members, and the expression that applies it to columns.
+"""Aggregates: a function of a window's members, and the expression that applies it to columns.
 
-An :class:`AggregateFunction` says all that streamq asks of an aggregate; the compiler, the hosts, explain and the tests ask it,
-and know none by name. The built-in ones are in ``streamq/aggregates``; one of a user's is one more.
+An :class:`AggregateFunction` answers every question that the compiler, the hosts, explain and the tests have about an aggregate;
+none of them knows an aggregate by name. The built-in ones are in ``streamq/aggregates``; a user may add others.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Options = tuple[float | int | str, ...]
 
 
 class Rounding(Enum):
-    """How exact results are, so that tests know what they may compare, group by and join."""
+    """The exactness of results: it tells tests what they may compare, group by and join."""
 
     NONE = "exact whatever the arguments are"
     OF_ARGUMENTS = "as exact as the arguments"
@@ -40,7 +40,7 @@ class Rounding(Enum):
 
 
 class Computation(Enum):
-    """What becomes of argument values, so that tests know which values they may draw for them."""
+    """The arithmetic that an aggregate does with its arguments: it tells tests which values they may draw."""
 
     NOTHING = "no new values: any value of the type will do"
     A_SUM = "their sum, which must fit"
@@ -49,7 +49,7 @@ class Computation(Enum):
 
 @dataclass(frozen=True)
 class Drawing:
-    """How tests draw calls of an aggregate, and the data for them.
+    """Instructions for tests: how to draw calls of an aggregate, and the data for them.
 
     weight: how often it is drawn; arguments: how many columns it takes; optional: whether it also takes none; options: the
     options among which one is drawn; lifetimes: parts of members' lifetimes that it is tried on; whole_numbers: whether
@@ -89,7 +89,7 @@ class Application:
 
     @property
     def shown(self) -> str:
-        """How explain and messages write it."""
+        """The call as explain and messages write it."""
         return show(self.aggregate)
 
 
@@ -103,10 +103,10 @@ class Partials(Protocol):
         """The column of the values of ``arg``, for partial results of several arguments."""
 
     def lend_count(self, arg: Expr, column: str) -> None:
-        """Offer a column that holds how many values of ``arg`` there are."""
+        """Offer ``column``, which holds the number of values of ``arg``, to other aggregates."""
 
     def lent_count(self, arg: Expr) -> str | None:
-        """The column that another aggregate offers as the number of values of ``arg``, if one does."""
+        """Return the column that another aggregate has offered as the number of values of ``arg``; None if none has."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class SparkMembers:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowPlace:
-    """The window in which an aggregate stands, for what explain says of it.
+    """The window that an aggregate is computed over, as far as explain's notes on the aggregate depend on it.
 
     windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
     equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
@@ -150,7 +150,7 @@ class WindowPlace:
 
 
 class AggregateFunction(NamedObject, ABC):
-    """All that streamq asks of one aggregate.
+    """An aggregate function, with everything that streamq needs to know of it.
 
     It is computed in one of three ways, of which it must have one: *restated* over simpler aggregates, *split* into partial
     results that merge, or *reduced* from all members at once. The first that is there is taken. A batch takes Spark's own
@@ -158,70 +158,70 @@ class AggregateFunction(NamedObject, ABC):
     """
 
     ordered: bool = False
-    """Whether it takes members in the order of (start, payload, end)."""
+    """True if it takes members in the order of (start, payload, end)."""
 
     timed: bool = False
-    """Whether it reads its members' lifetimes, cut as the window's clip says."""
+    """True if it reads its members' lifetimes, cut as the window's clip says."""
 
     copies_members: bool = False
-    """Whether its reduction copies each member into each of its windows, so that Spark may as well do so in a batch."""
+    """True if its reduction copies each member into each of its windows; a batch then lets Spark copy them."""
 
     filters_arguments: bool = True
-    """Whether a filter may become part of the arguments: NULL where the filter is not true. Else ``where`` stays."""
+    """True if a filter may become part of the arguments, as NULL where the filter is not true; otherwise ``where`` stays."""
 
     lends_counts: bool = False
-    """Whether its partial results are made before those of others, to lend them a count."""
+    """True if its partial results are made before those of other aggregates, so that these can use its count."""
 
     of_nothing: str = ""
-    """What explain writes between the brackets where there is no argument."""
+    """The text that explain writes between the brackets of a call without arguments."""
 
     drawing: Drawing = Drawing()
-    """How tests draw it."""
+    """The instructions by which tests draw it."""
 
     def shown_options(self, options: Options) -> Options:
-        """Those of the plain parameters that a user has written, for explain and messages."""
+        """Return the options that the user wrote, for explain and messages."""
         return tuple(option for option in options if option != "")
 
     @property
     def reads_window(self) -> bool:
-        """Whether Spark's form of it reads the interval of the window."""
+        """True if its Spark form reads the interval of the window."""
         return self.timed
 
     @property
     def has_spark_form(self) -> bool:
-        """Whether Spark has an aggregate of its own for it: ``on_spark`` is defined."""
+        """True if Spark has an aggregate of its own for it, which ``on_spark`` returns."""
         return type(self).on_spark is not AggregateFunction.on_spark
 
     @abstractmethod
     def result(self, of: Application) -> DataType:
-        """Spark's type of the result; raises TypeMismatch for arguments it does not take."""
+        """Return Spark's type of the result; raise TypeMismatch for arguments that it does not accept."""
 
     def restated(self, of: Application) -> Expr | None:
-        """An expression over simpler aggregates that has the same value, if there is one."""
+        """Return an expression over simpler aggregates that has the same value; None if there is none."""
         return None
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
-        """The result as an expression over the columns of partial results, if those merge."""
+        """Return the result as an expression over the columns of partial results; None if it has no partial results."""
         return None
 
     def operands(self, of: Application) -> tuple[Expr, ...]:
-        """What its reduction reads of a member: the arguments."""
+        """Return the expressions that its reduction reads of a member; by default the arguments."""
         return of.args
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
-        """What makes a result column of all members at once, if it is computed so."""
+        """Return the reduction that computes the result from all members at once; None if there is none."""
         return None
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        """Spark's own aggregate over the members of a window, if there is one."""
+        """Return Spark's own aggregate over the members of a window; None if Spark has none."""
         return None
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
-        """What explain says of it below its window, a line each."""
+        """Return the lines that explain shows for it below its window."""
         return ()
 
     def builder(self, options: Options) -> tuple[str, Options]:
-        """The name of the function of ``sq`` that a user calls for it, and the options that are written there."""
+        """Return the name of the function of ``sq`` that a user calls for it, and the options to pass there."""
         return self.name, options
 
 
@@ -239,7 +239,7 @@ class Aggregate(Expr):
 
     @property
     def name(self) -> str:
-        """What its function is called."""
+        """The name of its function."""
         return self.function.name
 
     @property

@@ -1,4 +1,4 @@
-"""How a window's aggregates are compiled: their types, filters moved into arguments, aggregates restated by simpler ones, and
+"""Compile a window's aggregates: find their types, move filters into arguments, restate aggregates by simpler ones, and make
 partial results that several aggregates share.
 """
 
@@ -56,7 +56,7 @@ def filter_in_argument(aggregate: Aggregate) -> Aggregate:
 
 
 def is_restated(aggregate: Aggregate, schema: Schema) -> bool:
-    """Whether an aggregate equals an expression over simpler aggregates, as avg equals sum / count."""
+    """True if an aggregate equals an expression over simpler aggregates, as avg equals sum / count."""
     return aggregate.function.restated(application(filter_in_argument(aggregate), schema)) is not None
 
 
@@ -73,7 +73,7 @@ def restate(aggregate: Aggregate, schema: Schema) -> Expr:
 
 
 def is_mergeable(aggregate: Aggregate, schema: Schema) -> bool:
-    """Whether an aggregate can be computed from partial results of basic windows, merged."""
+    """True if an aggregate can be computed by merging partial results of basic windows."""
     aggregate = filter_in_argument(aggregate)
     of = application(aggregate, schema)
     simpler = aggregate.function.restated(of)

@@ -12,7 +12,7 @@ from streamq.plan.function import Text
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Case(Expr):
-    """CASE WHEN: ``parts`` are condition, value, condition, value, ..., and the default last (NULL if none was given)."""
+    """CASE WHEN: ``parts`` are condition, value, condition, value, ..., and last the default (NULL without ``otherwise``)."""
 
     parts: tuple[Expr, ...]
 
@@ -24,11 +24,11 @@ class Case(Expr):
         return Case(tuple(children))
 
     def when(self, condition: Any, value: Any) -> Case:
-        """One more branch, tried after those before it."""
+        """Return the same CASE with one more branch, which is tried after the others."""
         return Case((*self.parts[:-1], as_expr(condition), as_expr(value), self.parts[-1]))
 
     def otherwise(self, value: Any) -> Case:
-        """The value where no condition holds."""
+        """Return the same CASE with this value where no condition holds."""
         return Case((*self.parts[:-1], as_expr(value)))
 
     def shown_over(self, parts: Sequence[Text]) -> Text:

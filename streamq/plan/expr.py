@@ -35,7 +35,7 @@ class Expr(ValueRefusals, Tree):
     """A node of an expression; compare trees with ``a.digest == b.digest``, for ``==`` builds a comparison."""
 
     called: ClassVar[str] = "an expression"
-    """What messages call it where it is not what was asked for."""
+    """The noun that messages use where an expression was passed in place of something else."""
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -43,7 +43,7 @@ class Expr(ValueRefusals, Tree):
         return ()
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
-        """The same node over other operands."""
+        """Return the same node over other operands."""
         return self
 
     __hash__ = Tree.__hash__
@@ -215,7 +215,7 @@ class Col(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Lit(Expr):
-    """A constant; ``type`` is Spark's type of the Python value unless given."""
+    """A constant; ``type`` None means Spark's type of the Python value."""
 
     value: Any
     type: DataType | None = None
@@ -241,7 +241,7 @@ class Call(Expr):
         return Call(self.function, self.arguments(children))
 
     def arguments(self, operands: Sequence[Any]) -> tuple[Any, ...]:
-        """All arguments in order: something for each expression among them, plain values as they are."""
+        """Return all arguments in order, with ``operands`` in place of the expressions; plain values stay."""
         rest = iter(operands)
         return tuple(next(rest) if isinstance(a, Expr) else a for a in self.args)
 
@@ -299,19 +299,19 @@ class Opaque(Expr):
 
 
 def _call(name: str, *operands: Any) -> Call:
-    """A call of a built-in function, of operands that need not be expressions yet."""
+    """Return a call of a built-in function; operands that are not expressions become literals."""
     from streamq.plan.function import BUILT_IN  # stays here: on executors no expression is built
 
     return Call(BUILT_IN[name], tuple(as_expr(o) for o in operands))
 
 
 def is_sparks_column(value: object) -> bool:
-    """Whether a value is a pyspark Column."""
+    """True if a value is a pyspark Column."""
     return type(value).__name__ == "Column" and type(value).__module__.startswith("pyspark.")
 
 
 def as_expr(value: Any) -> Expr:
-    """An expression as it is, a pyspark Column as an opaque leaf, anything else as a literal."""
+    """Return a value as an expression: an expression unchanged, a pyspark Column as Opaque, anything else as a literal."""
     if isinstance(value, Expr):
         return value
     if is_sparks_column(value):

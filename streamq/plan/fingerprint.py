@@ -1,4 +1,4 @@
-"""What tells a user's code and values from others, the same in every process: a checkpoint goes on with the same code."""
+"""Fingerprints of a user's code and values, equal in every process: a checkpoint continues only with the same code."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from streamq.plan.own_code import STREAMQ, is_own, module_of_code
 
 
 def fingerprint(code: Any) -> str:
-    """Return a short text that tells a user's code from other code: by what it does and by what it holds.
+    """Return a short text that differs if a user's code differs, in its instructions or in the values that it holds.
 
-    It holds defaults, what it has from around it, a class's attributes, and the global names that it reads: functions and classes
-    of the user's own by their code, those that are installed by their name, values by themselves.
+    Code holds defaults, closure variables, a class's attributes, and the global names that it reads. Functions and classes
+    among these are compared by their code if they are the user's own, else by their name; values by themselves.
     """
     return hashlib.sha256(_CodeReader().text(code).encode()).hexdigest()[:16]
 
 
 def text_of(value: Any) -> str:
-    """Return a text that tells a value from others: plain values and containers of them by their text, others by their pickle."""
+    """Return a text that differs if a value differs: the repr of plain values and their containers, else a hash of the pickle."""
     return _plain_text(value, text_of) or _pickled(value)
 
 
 def _plain_text(value: Any, text: Any) -> str:
-    """The text of a plain value, or of a container of values with texts; nothing for others."""
+    """Return the text of a plain value, or of a container whose items ``text`` turns into texts; "" for other values."""
     match value:
         case tuple() if type(value) is tuple:
             return f"({_joined(map(text, value))}{',' if len(value) == 1 else ''})"
@@ -46,13 +46,13 @@ def _plain_text(value: Any, text: Any) -> str:
 
 
 class _CodeReader:
-    """Reads code; ``_seen`` are the functions, classes and objects that it has begun to read, which may name each other."""
+    """Turns code into text; ``_seen``: the functions, classes and objects read so far, because they may refer to each other."""
 
     def __init__(self) -> None:
         self._seen: dict[int, int] = {}
 
     def text(self, value: Any) -> str:
-        """The text of a value that code holds, or of code."""
+        """Return the text of code, or of a value that code holds."""
         if isinstance(value, (staticmethod, classmethod)):
             return self.text(value.__func__)
         if isinstance(value, property):
@@ -76,7 +76,7 @@ class _CodeReader:
         return f"function({instructions}, {self.text(held)}, {_joined(self._globals(function))})"
 
     def _globals(self, function: FunctionType) -> Iterator[str]:
-        """The names that a function reads from its module, each with its value; of modules, what it may read from them."""
+        """Yield the global names that a function reads, with their values; of the user's own modules also the attributes read."""
         names = sorted(set(_names(function.__code__)))
         for name in names:
             if name not in function.__globals__:
@@ -94,7 +94,7 @@ class _CodeReader:
         try:
             return self.text(value)
         except Exception:
-            # such as a lock or a session: its type is all that can be told
+            # such as a lock or a session: only its type can be compared
             return f"a {type(value).__module__}.{type(value).__qualname__}"
 
     def _text_of_class(self, cls: type) -> str:
@@ -108,13 +108,14 @@ class _CodeReader:
         return f"class({_joined(owners)})"
 
     def _text_of_object(self, value: Any) -> str:
+        """Return the text of a value that is neither code nor plain: its attributes if its class is a user's, else its pickle."""
         if isinstance(value, NamedObject):
             return value.identity
         if isinstance(value, partial):
             return f"partial({self.text(value.func)}, {self.text(value.args)}, {self.text(value.keywords)})"
         module, name = module_of_code(value), getattr(value, "__name__", None)
         if name is not None and not isinstance(value, ModuleType):
-            # a function of C's: what can be told is what it is called
+            # a function written in C: only its name can be compared
             return f"{module}.{name}"
         if isinstance(value, ModuleType):
             return f"module {value.__name__}"
@@ -127,7 +128,7 @@ class _CodeReader:
 
 
 def _is_read(code: Any) -> bool:
-    """Whether a function or class goes by its code: it is the user's own, or travels as if it were."""
+    """True if a function or class is compared by its code: it is the user's own, or is pickled by value as if it were."""
     from pyspark import cloudpickle
 
     module = module_of_code(code)
@@ -151,7 +152,7 @@ def _is_empty(cell: Any) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The names that code reads, and the code in it."""
+    """Yield the names that code and the code nested in it read."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
@@ -176,7 +177,7 @@ def _constant(value: Any) -> object:
 def _pickled(value: Any) -> str:
     from pyspark import cloudpickle
 
-    # the text of an array may be of its ends only, that of an object of its address
+    # the repr of an array may show its ends only, that of an object its address
     return f"{type(value).__qualname__}:{hashlib.sha256(cloudpickle.dumps(value)).hexdigest()}"
 
 

@@ -1,4 +1,4 @@
-"""Visiting what has a digest and children, a plan or an expression, bottom-up."""
+"""Visit a plan or an expression, which have a digest and children, bottom-up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ B = TypeVar("B", bound=Any)
 
 
 def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
-    """Visit bottom-up and left to right, without recursion, each shared part once: ``visit(part, results of its children)``."""
+    """Call ``visit(part, results of its children)`` bottom-up and left to right, once for each shared part, without recursion."""
     done: dict[str, T] = {}
     stack: list[tuple[B, bool]] = [(root, False)]
     while stack:

@@ -1,4 +1,4 @@
-"""What a function of one event's values says of itself: nothing else in streamq asks for its name.
+"""Functions of one event's values; nothing in streamq compares a function's name.
 
 The built-in ones are instances in ``streamq/functions/``; a function of a user's own is one more instance.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Text:
-    """How a part of an expression is shown, and how tightly it binds: 9 is what never needs brackets, 0 what always does."""
+    """The text of a part of an expression, and how tightly it binds: 9 never needs brackets, 0 always does."""
 
     text: str
     rank: int = 9
 
     def within(self, least: int) -> str:
-        """The text, in brackets if it binds less tightly than that."""
+        """Return the text, in brackets if it binds less tightly than ``least``."""
         return self.text if self.rank >= least else f"({self.text})"
 
 
@@ -78,10 +78,10 @@ class Function(NamedObject, ABC):
     """
 
     name: str
-    """What explain, messages and Spark call it; JSON too, if it is built in."""
+    """Its name in explain, in messages and in Spark; in JSON too, if it is built in."""
 
     arrow: ArrowForm | None = None
-    """How it is computed without Spark; None if only Spark computes it."""
+    """Its computation without Spark; None if only Spark computes it."""
 
     deterministic: bool = True
     """True if equal operands give equal results, so that rules may move a call or evaluate it twice."""
@@ -105,7 +105,7 @@ class Function(NamedObject, ABC):
 
     @property
     def identity(self) -> str:
-        """What tells it from every other function, in digests; the same in every run of a program.
+        """The text that stands for the function in digests: different for every function, the same in every run of a program.
 
         By default its class and its name: a class whose instances differ in more overrides it.
         """
@@ -113,12 +113,12 @@ class Function(NamedObject, ABC):
 
     @abstractmethod
     def on_spark(self, *arguments: Any) -> Column:
-        """The Spark Column of a call, of the Columns of its operands; plain Python arguments come as they are."""
+        """Return the Spark Column of a call from the Columns of its operands; plain Python arguments are passed unchanged."""
 
     def on_spark_among(self, is_there: Column | None, *arguments: Any) -> Column:
-        """The Column of a call where only some rows are there (None: all are); of the others nobody reads the result.
+        """Return the Column of a call of which only the rows where ``is_there`` holds are read (None: all rows).
 
-        Whoever looks at many rows at once overrides it, to see none of the others.
+        A function that sees many rows at once overrides it, to skip the others.
         """
         return self.on_spark(*arguments)
 
@@ -127,11 +127,11 @@ class Function(NamedObject, ABC):
         return None
 
     def is_total(self, operands: Sequence[Operand], result: DataType | None) -> bool:
-        """True if no row can make a call fail; False where that is not known. Every literal among the operands is a constant."""
+        """True if no row can make a call fail; False where that is unknown. Every literal among the operands is a constant."""
         return False
 
     def shown_over(self, arguments: Sequence[Text]) -> Text:
-        """How explain and messages show a call."""
+        """Return a call as explain and messages show it."""
         return Text(f"{self.name}({', '.join(a.text for a in arguments)})")
 
     def __eq__(self, other: object) -> bool:
@@ -142,7 +142,7 @@ class Function(NamedObject, ABC):
 
 
 def called(function: Function) -> str:
-    """How a message or a page names a function: as a user calls it in Python, where ``x``, ``y`` are any operands."""
+    """Return a function as a user calls it in Python, with operands ``x`` and ``y``, for messages and pages."""
     match function.notation:
         case Infix(sign=sign):
             return f"x {sign} y"
@@ -156,7 +156,7 @@ def called(function: Function) -> str:
 
 
 Show = Callable[[Sequence[Text]], Text]
-"""How a call is shown, from how its arguments are."""
+"""Makes the text of a call from the texts of its arguments."""
 
 BUILT_IN: dict[str, Function] = {}
 """The built-in functions by name, and operators by sign; :mod:`streamq.functions` fills it when it is loaded."""

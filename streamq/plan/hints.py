@@ -1,4 +1,4 @@
-"""What to write instead of what Python, pandas or PySpark would have on an expression: the hints of the errors it raises."""
+"""Hints of error messages: the streamq form of names that Python, pandas or PySpark have and streamq has not."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _OF_OTHER_NAMES = {
     "n_unique": "count_distinct", "quantile": "percentile", "withField": "struct",
     "dropFields": "struct", "tz_convert": "from_utc_timestamp",
 }  # fmt: skip
-"""Methods of strings, dates, pandas and PySpark, and the function that does it."""
+"""Methods of strings, dates, pandas and PySpark, and the streamq function that does the same."""
 
 _PARTS = "sq.functions.year(x), sq.functions.month(x), sq.functions.hour(x), ..."
 INSTEAD = {
@@ -35,14 +35,14 @@ INSTEAD = {
     "dateadd": "sq.functions.date_add(x, days)",
     "unix_timestamp": "sq.functions.unix_seconds(x)",
 }
-"""What comes to the same as a function that runs on Spark alone, in functions that run in-process, too."""
+"""Functions that run on Spark alone, and an expression with the same value that also runs in-process."""
 
 ON_SPARK = "start a session by sq.session(), and call to_df(), which runs on Spark"
-"""How a query gets Spark whose sources are literal events or Arrow tables."""
+"""Advice for a query over literal events or Arrow tables that needs Spark."""
 
 
 def for_spark_alone(name: str) -> str:
-    """What to write instead of a function that runs on Spark alone, and how to have Spark."""
+    """Return the in-process replacement of a function that runs on Spark alone, and how to get a Spark session."""
     if name in INSTEAD:
         return f"Write {INSTEAD[name]}; or {ON_SPARK}."
     return f"{ON_SPARK[0].upper()}{ON_SPARK[1:]}; docs/expressions.md lists the functions that run in-process."
@@ -68,11 +68,11 @@ _WRITE = {
     **dict.fromkeys(("bitwiseAND", "bitwiseOR", "bitwiseXOR"), _BITS),
     **dict.fromkeys(("sort_values", "sort", "sort_index"), _TIME),
 }
-"""What no one function does."""
+"""Methods that no single function replaces, and what to write."""
 
 
 def for_method(name: str, argument: str, methods: list[str]) -> str:
-    """What to write instead of ``expression.name``; ``argument`` is how the expression is named in code."""
+    """Return what to write instead of ``expression.name``; ``argument`` is the expression as code."""
     if name in _WRITE:
         return _WRITE[name]
     wanted = _OF_OTHER_NAMES.get(name, name)
@@ -86,7 +86,7 @@ def for_method(name: str, argument: str, methods: list[str]) -> str:
 
 
 def for_function(name: str, functions: Sequence[str]) -> str:
-    """What to write instead of ``sq.functions.name``, of the functions there are."""
+    """Return what to write instead of ``sq.functions.name``, which is none of ``functions``."""
     wanted = _OF_OTHER_NAMES.get(name)
     return f"Did you mean {wanted!r}?" if wanted in functions else nearest(name, functions)
 
@@ -110,7 +110,7 @@ _VERBS = {
 
 
 def for_verb(name: str, verbs: Sequence[str]) -> str:
-    """What to write instead of ``stream.name``, of the verbs there are."""
+    """Return what to write instead of ``stream.name``, which is none of ``verbs``."""
     if name in _VERBS:
         return _VERBS[name]
     aggregate = "count" if name == "agg" else OURS.get(_OF_OTHER_NAMES.get(name, name))
@@ -124,13 +124,13 @@ _OF_MEMBERS = {
     **{name: name for name in (*OURS.values(), "time_weighted_avg")}, **OURS,
     "len": "count", "size": "count", "nunique": "count_distinct", "list": "collect", "set": "collect",
 }  # fmt: skip
-"""Names of what is made of several values, in streamq, Spark, Python and pandas, and streamq's own."""
+"""The names of aggregates in streamq, Spark, Python and pandas, each with streamq's name."""
 
 
 def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> str:
-    """What to write as an aggregate called ``name`` instead of a text, a function, or pandas' ``("column", "sum")``.
+    """Return the aggregate to write as ``name=...`` instead of a text, a function, or pandas' ``("column", "sum")``.
 
-    Nothing for a text that is no aggregate's name, where no ``columns`` are given.
+    It is "" for a text that is no aggregate's name, if ``columns`` is empty.
     """
     function, of = _named_aggregate(value)
     ours = _OF_MEMBERS.get(function)
@@ -145,7 +145,7 @@ def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> s
 
 
 def _named_aggregate(value: object) -> tuple[str, str]:
-    """The name of an aggregate, in lower case, and its argument, if there is one."""
+    """Return the name of the aggregate that a value stands for, in lower case, and its argument, if it has one."""
     match value:
         case str():
             called = re.fullmatch(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", value)
@@ -156,7 +156,7 @@ def _named_aggregate(value: object) -> tuple[str, str]:
 
 
 def for_name(name: str, public: Sequence[str]) -> str:
-    """The message for ``sq.name``, which there is not: what to write instead, of the public names or PySpark's."""
+    """Return the message for ``sq.name``, which does not exist: it suggests a public name, or one of PySpark's."""
     ours = OURS.get(_OF_OTHER_NAMES.get(name, name))
     if ours is not None:
         hint = f"Write sq.{ours}(...)."
@@ -168,7 +168,7 @@ def for_name(name: str, public: Sequence[str]) -> str:
 
 
 def _takes_more(function: str) -> bool:
-    """Whether a function is to be given more than one argument."""
+    """True if a function needs more than one argument."""
     from pyspark.sql import functions
 
     parameters = inspect.signature(getattr(functions, function)).parameters.values()
@@ -176,7 +176,7 @@ def _takes_more(function: str) -> bool:
 
 
 def for_aggregate(text: str) -> str:
-    """What to write instead of a pyspark Column that aggregates, from its text; nothing if it shows no aggregate."""
+    """Return what to write instead of an aggregating pyspark Column, judged by its text; "" if that shows no aggregate."""
     called = next((n for n in re.findall(r"\b([a-z_]+)\(", text) if n in AGGREGATES), None)
     if called is None:
         return ""

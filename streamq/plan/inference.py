@@ -1,4 +1,4 @@
-"""The types of expressions over a stream, by Spark's rules."""
+"""Find the types of expressions over a stream, by Spark's rules."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from streamq.plan.spark_types import literal_type, wider
 
 
 def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
-    """The type of an expression over a stream, by Spark's rules.
+    """Return the type of an expression over a stream, by Spark's rules.
 
-    Plain operators and common functions are typed here, without a session; anything else is put to the active
-    SparkSession. Raises UnknownColumn, TypeMismatch, or NeedsSpark where there is no session to ask.
+    Plain operators and common functions are typed without a session; for anything else the active
+    SparkSession is asked. Raises UnknownColumn, TypeMismatch, or NeedsSpark where no session is active.
     """
     kind = types(expr, schema, verb)[expr.digest]
     return kind if kind is not None else _ask_spark(expr, schema, verb)
 
 
 def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
-    """The type of every node by its digest, without a session; None where only Spark knows it."""
+    """Return the type of every node by its digest, without a session; None where only Spark knows it."""
     by_digest: dict[str, DataType | None] = {}
 
     def visit(node: Expr, parts: list[DataType | None]) -> DataType | None:
@@ -47,6 +47,7 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
 
 
 def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -> DataType | None:
+    """Return the type of a node from those of its operands, ``parts``; None where only Spark knows it."""
     match node:
         case Col(name=name):
             return schema.require(name, verb)
@@ -99,7 +100,7 @@ def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType 
 
 
 def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool = False) -> list[Operand]:
-    """The operands of a call from the types of its expressions; arguments left out at the end (None) are not there.
+    """Return the operands of a call from the types of its expressions, without the arguments omitted at the end (None).
 
     A literal is a constant where its type is the value's own; ``any_literal``: in any type.
     """
@@ -115,7 +116,7 @@ def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool 
 
 
 def given_arguments(node: Call) -> Sequence[Any]:
-    """The arguments up to the last that is not None, as Spark's function takes them."""
+    """Return the arguments up to the last that is not None, as Spark's function takes them."""
     count = len(node.args)
     while count and node.args[count - 1] is None:
         count -= 1
@@ -140,6 +141,7 @@ class _FrameColumns:
 
 
 def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
+    """Return the type that Spark's analyser gives an expression; raise TypeMismatch, with a hint, where Spark refuses it."""
     from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 
@@ -168,7 +170,7 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
 
 
 def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
-    """The error for an expression that takes Spark where there is no session; it names the part that takes it."""
+    """Return the error for an expression that needs Spark while no session is active; it names the part that needs it."""
     kinds = types(expr, schema, verb)
     is_cause = (n for n in nodes(expr) if kinds[n.digest] is None and all(kinds[c.digest] for c in n.children))
     cause = next(is_cause)
@@ -187,7 +189,7 @@ def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
 
 
 _OF_OTHER_ROWS = ("INVALID_WHERE_CONDITION", "WINDOW_FUNCTION_NOT_ALLOWED", "UNSUPPORTED_GENERATOR", "MISSING_GROUP_BY")
-"""Spark's conditions for what is no value of a row in a filter."""
+"""The beginnings of Spark's error conditions for expressions in a filter that are not computed from one row."""
 _OTHER_ROWS = (
     "Aggregates and window functions are the windows' of a stream; what makes several rows belongs to the source."
 )

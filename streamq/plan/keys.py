@@ -1,4 +1,4 @@
-"""Keys: which types Spark groups, joins and orders by."""
+"""Checks of key columns: the types that Spark groups, joins and orders by."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from streamq.errors import TypeMismatch, sentence
 
 
 def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "group") -> None:
-    """Raise where rows can't be grouped (or ordered, or matched) by a column of the type: of maps, inside others too."""
+    """Raise TypeMismatch for a type that rows cannot be grouped, ordered or matched by: maps, also nested in other types."""
     if not has_equality(kind):
         hint = f"{use.capitalize()} by columns without maps: sq.functions.map_entries makes an array of one."
         if _untyped(kind):
@@ -19,7 +19,7 @@ def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "g
 
 
 def _untyped(kind: t.DataType) -> bool:
-    """Whether it has a part of which no value told the type."""
+    """True if the type, or a type nested in it, is unknown because no value showed it."""
     match kind:
         case t.ArrayType(elementType=of):
             return _untyped(of)
@@ -29,7 +29,7 @@ def _untyped(kind: t.DataType) -> bool:
 
 
 def has_equality(kind: t.DataType) -> bool:
-    """Whether Spark groups, joins and orders by values of the type."""
+    """True if Spark groups, joins and orders by values of the type."""
     match kind:
         case t.ArrayType(elementType=of):
             return has_equality(of)

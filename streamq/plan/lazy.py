@@ -1,4 +1,4 @@
-"""A property that is computed once, of classes that travel by value: that of functools has a lock in Python 3.11."""
+"""A cached property for classes that are pickled by value: the one of functools has a lock in Python 3.11."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 class lazy(Generic[T]):
-    """Computes a property when it is first asked for, and keeps it among the attributes of the object."""
+    """A property that is computed on first access and then kept as an attribute of the object."""
 
     def __init__(self, function: Callable[[Any], T]):
         self.function = function
@@ -25,7 +25,7 @@ class lazy(Generic[T]):
         if instance is None:
             return self
         value = self.function(instance)
-        # a frozen dataclass refuses assignments; what stands there is found before this is
+        # a frozen dataclass refuses assignments; an instance attribute takes precedence over this descriptor
         instance.__dict__[self.function.__name__] = value
         return value
 

@@ -21,7 +21,7 @@ class Lifetime(Expr):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class WindowBound(Lifetime):
-    """``start`` or ``end`` of the window, as a user writes it: the lifetime of a window's result, once a verb has taken it."""
+    """``start`` or ``end`` of the window, as a user writes it; a verb replaces it by the lifetime of the window's result."""
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
         return Text(f"window_{self.part}()")

@@ -1,4 +1,4 @@
-"""Expressions in Spark over the columns of a delta: ``__le`` and ``__re`` in ticks, the payload under its own names."""
+"""Translate expressions to Spark, over the columns of deltas: ``__le`` and ``__re`` in ticks, the payload under its own names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ZONE = "spark.sql.session.timeZone"
 
 
 class DeltaColumns:
-    """Column lookup for :func:`streamq.plan.spark_form.to_spark`; a declared point needs no ``__re``."""
+    """Looks up columns for :func:`streamq.plan.spark_form.to_spark`; a declared point needs no ``__re``."""
 
     def __init__(self, schema: Schema | None):
         self.schema = schema
@@ -39,15 +39,15 @@ class DeltaColumns:
             return instant(le, self.schema.axis)
         if part == "end":
             return instant(F.when(re != INFINITY, re), self.schema.axis)
-        # an event that is older than the axis is long would overflow: durations saturate
+        # the duration of an event longer than bigint can hold would overflow: durations saturate
         return F.when(re != INFINITY, F.coalesce(F.try_subtract(re, le), F.lit(INFINITY)))
 
 
 @contextmanager
 def in_utc(spark: SparkSession) -> Iterator[None]:
-    """While plans are built: what reads clocks (an hour, a cast to text, a day's length) reads those of UTC.
+    """Set the session's time zone to UTC while plans are built, so that hours, casts to text and days are those of UTC.
 
-    Spark binds expressions to the session's time zone when a DataFrame is made; the setting is put back afterwards.
+    Spark binds expressions to the session's time zone when a DataFrame is made; the setting is restored afterwards.
     """
     zone = spark.conf.get(_ZONE)
     if zone == "UTC":
@@ -61,14 +61,14 @@ def in_utc(spark: SparkSession) -> Iterator[None]:
 
 
 def instant(ticks: Column, axis: str) -> Column:
-    """Ticks as the axis shows them to a user."""
+    """Return ticks as a user sees them: a timestamp or an integer, by the axis."""
     from pyspark.sql import functions as F
 
     return F.timestamp_micros(ticks) if axis == TIMESTAMP else ticks
 
 
 def lifetime(schema: Schema) -> tuple[Column, Column]:
-    """``__le`` and ``__re`` of a stream's deltas; declared points have no ``__re``."""
+    """Return the columns ``__le`` and ``__re`` of a stream's deltas; of declared points, which have no ``__re``, ``__le + 1``."""
     from pyspark.sql import functions as F
 
     return F.col("__le"), end_column(schema.shape != POINT).alias("__re")
@@ -82,7 +82,7 @@ def end_column(is_there: bool) -> Column:
 
 
 def move_ticks(ticks: Column, by: int) -> Column:
-    """``ticks + by``, saturating: infinity stays, nothing overflows."""
+    """Return ``ticks + by``, saturating: infinity stays, nothing overflows."""
     from pyspark.sql import functions as F
 
     if by == 0:
@@ -92,12 +92,12 @@ def move_ticks(ticks: Column, by: int) -> Column:
 
 
 def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
-    """The Spark Column of an expression over the deltas of a stream."""
+    """Return the Spark Column of an expression over the deltas of a stream."""
     return to_spark(expr, DeltaColumns(schema))
 
 
 def floor_div(x: Column, by: int) -> Column:
-    """Exact floor division of bigints; ``floor(x / by)`` would go through doubles."""
+    """Divide bigints exactly and round down; ``floor(x / by)`` would go through doubles."""
     from pyspark.sql import functions as F
 
     # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis
@@ -106,7 +106,7 @@ def floor_div(x: Column, by: int) -> Column:
 
 
 def as_key(column: Column, kind: DataType) -> Column:
-    """A key before it is hashed: -0.0 and 0.0 are one, and so is every NaN, inside arrays and structs too."""
+    """Normalise a key before it is hashed: -0.0 becomes 0.0 and every NaN the same NaN, inside arrays and structs too."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
@@ -134,7 +134,7 @@ def _has_float(kind: DataType) -> bool:
 
 
 def orderable(column: Column, kind: DataType) -> Column:
-    """A value that Spark can compare and order, equal where the given ones are: a map is its entries in order."""
+    """Return a value that Spark can compare and order in place of a column: maps become their sorted entries."""
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
@@ -154,6 +154,7 @@ def orderable(column: Column, kind: DataType) -> Column:
 
 
 def _has_map(kind: DataType) -> bool:
+    """True if a type is a map or contains one."""
     from pyspark.sql import types as t
 
     match kind:

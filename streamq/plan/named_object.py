@@ -1,4 +1,4 @@
-"""What plans hold by name: objects that digests and JSON know by what they are called."""
+"""Objects that plans refer to by name in digests and JSON."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from typing import Any
 
 
 class NamedObject:
-    """An object of which plans know the name; two with one ``identity`` mean the same."""
+    """An object that plans refer to by name; two with one ``identity`` mean the same."""
 
     name: str
 
     @property
     def identity(self) -> str:
-        """What digests have for it, and so checkpoints: the name of a built-in one; of another also what tells it from others."""
+        """The text that stands for the object in digests, hence in checkpoints: its name, to which a user's own adds more."""
         return self.name
 
 
 class CallableModule(NamedObject):
-    """A module, which a decorator makes of a user's ``code``; called with columns, it becomes what a query takes."""
+    """A module that a decorator made of a user's ``code``; a call with columns makes an expression of it."""
 
     code: Any
 

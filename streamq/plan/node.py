@@ -22,16 +22,16 @@ from streamq.plan.schema import Schema
 T = TypeVar("T")
 
 ADDED = {"added": True}
-"""Metadata of a field that plans written earlier lack: it is part of a plan's identity only where it differs from its default."""
+"""Metadata of a field that older plans lack: it is part of a plan's identity only where it differs from its default."""
 
 INLINE = {"inline": True}
-"""Metadata of a field that holds a dataclass: where that is of its default's class, its fields stand in place of it in a plan's
+"""Metadata of a field that holds a dataclass: if that is of the default's class, its fields replace it in a plan's
 identity and in JSON."""
 
 
 @dataclass(frozen=True)
 class Traits:
-    """What an operator's output may hold beyond its schema.
+    """Properties of an operator's output beyond its schema.
 
     retracts: rows may be taken back, because the source says so (disorder is another matter);
     moves_ends: a retraction may move an end, not only delete; infinite: lifetimes may never end; longest: how many ticks a
@@ -62,16 +62,16 @@ class WrittenPattern:
     variables: frozenset[str]
 
     def variables_in(self, columns: Iterable[str]) -> list[str]:
-        """Return those of its variables of whose events there are columns, which are called ``x.m`` and ``x.@``, in order."""
+        """Return the variables that have a column among ``columns``, sorted; those of variable x are called ``x.m``, ``x.@``."""
         owners = {column.partition(".")[0] for column in columns if "." in column}
         return sorted(owners & self.variables)
 
 
 class Node(ABC):
-    """A node of a plan; subclasses are made by ``@node`` and define ``_schema`` and, unless as their inputs, ``_traits``.
+    """A node of a plan; a subclass has the decorator ``@node``, defines ``_schema``, and ``_traits`` unless they are its inputs'.
 
-    What is the same of all nodes of a class a subclass gives as an attribute: ``title = "where"``. The docstring states what
-    STATED names; a clause of it may begin with some of ``cases``, and then holds of a node whose ``case`` has one of them.
+    A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``. The docstring states what
+    STATED lists; a clause that begins with some of ``cases`` holds for nodes whose ``case`` has one of them.
     ``children`` are the input nodes, in the order of the fields.
     """
 
@@ -96,10 +96,10 @@ class Node(ABC):
 
     @abstractmethod
     def _schema(self) -> Schema:
-        """The schema of its rows; raises PlanError where its parameters do not fit its inputs."""
+        """Return the schema of its rows; raise PlanError where its parameters do not fit its inputs."""
 
     def _mixes_windows(self) -> bool:
-        """Return True if results of several overlapping windows live at one instant, so that a window over them holds several."""
+        """True if results of several overlapping windows live at one instant: a window over them then has several as members."""
         return any(child.mixes_windows for child in self.children)
 
     def _traits(self) -> Traits:
@@ -107,7 +107,7 @@ class Node(ABC):
 
     @property
     def title(self) -> str:
-        """What heads the node's line in explain."""
+        """The word at the head of the node's line in explain."""
         return ""
 
     @property
@@ -117,22 +117,22 @@ class Node(ABC):
 
     @property
     def on_windows(self) -> bool:
-        """Whether every lifetime is the interval of a window."""
+        """True if every lifetime is the interval of a window."""
         return False
 
     @property
     def case(self) -> tuple[str, ...]:
-        """Those of ``cases`` that hold of it."""
+        """The members of ``cases`` that hold for this node."""
         return ()
 
     @property
     def expansion(self) -> Node:
-        """The plan that the compiler puts in its place before anything else; the node itself if it can be executed."""
+        """The plan that the compiler puts in its place before the first rule; the node itself if it can be executed."""
         return self
 
     @property
     def patterns(self) -> tuple[WrittenPattern, ...]:
-        """The definitions of the pattern that it is, as written; none of any other node."""
+        """The definitions of its pattern, as written; empty for a node that is no pattern."""
         return ()
 
     def detail(self) -> str:
@@ -150,7 +150,7 @@ class Node(ABC):
         return inputs
 
     def with_children(self, children: Sequence[Node]) -> Node:
-        """The same node over other inputs."""
+        """Return the same node over other inputs."""
         rest = iter(children)
         changes: dict[str, Any] = {}
         for f in dataclasses.fields(self):
@@ -171,7 +171,7 @@ class Node(ABC):
 N = TypeVar("N", bound=Node)
 
 NODES: dict[str, type[Node]] = {}
-"""Every node class by name: what a plan can consist of."""
+"""All node classes by name."""
 
 
 @dataclass_transform(frozen_default=True, eq_default=False)
@@ -183,7 +183,7 @@ def node(cls: type[N]) -> type[N]:
 
 
 def canonical(value: Any) -> Any:
-    """A field's value as JSON: what the digest is made of."""
+    """Return a field's value as JSON, from which the digest is computed."""
     match value:
         case Node():
             return {"node": value.digest}
@@ -203,13 +203,13 @@ def canonical(value: Any) -> Any:
 
 
 def identity_fields(value: Any) -> list[str]:
-    """The fields of a dataclass that make its identity: not those added later that have their default."""
+    """Return the fields that make a dataclass's identity: all but those added later that have their default."""
     fields = dataclasses.fields(value)
     return [f.name for f in fields if "added" not in f.metadata or getattr(value, f.name) != f.default]
 
 
 def identity_values(value: Any) -> dict[str, Any]:
-    """The values by name that make a dataclass's identity: of ``identity_fields``, or what stands in place of one."""
+    """Return the values of ``identity_fields`` by name; an INLINE field is replaced by the fields of its value."""
     values: dict[str, Any] = {}
     kinds = {f.name: type(f.default) for f in dataclasses.fields(value) if "inline" in f.metadata}
     for name in identity_fields(value):
@@ -219,11 +219,11 @@ def identity_values(value: Any) -> dict[str, Any]:
 
 
 STATED = ("CTI", "Final", "State", "Cost")
-"""What the docstring of every operator's node states, each on a line of its own (or several); explain and the docs show it."""
+"""The labels of the statements in the docstring of every operator's node, which explain and the docs show."""
 
 
 def read_statements(kind: type[Any]) -> dict[str, str]:
-    """Read from the docstring of a node's class, or of a part's, what it states of progress, finality, state and cost.
+    """Return the statements on progress, finality, state and cost in the docstring of a node's class, or of a part's.
 
     A statement ends at the next, or at a blank line.
     """
@@ -241,9 +241,9 @@ def read_statements(kind: type[Any]) -> dict[str, str]:
 
 
 def statements_in_case(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
-    """Return the clauses that hold in a case: of those that begin ``case, case: ...`` the ones that name it, of the others all.
+    """Return the clauses that hold in a case: all without a condition, and those whose ``case, case: ...`` names it.
 
-    ``parts``: the classes of fields by name; a clause ``{field}`` stands for what such a class states.
+    ``parts``: the classes of fields by name; a clause ``{field}`` stands for the statements of that class.
     """
     of_parts = {f"{{{name}}}": read_statements(part) for name, part in parts.items()}
 
@@ -263,14 +263,14 @@ def statements_in_case(kind: type[Node], case: tuple[str, ...], parts: Mapping[s
 
 
 def statements_of(node: Node) -> dict[str, str]:
-    """Return what the docstring of a node's class states of this node."""
+    """Return the statements of a node's class that hold for this node."""
     return statements_in_case(
         type(node), node.case, {f.name: type(getattr(node, f.name)) for f in dataclasses.fields(node)}
     )
 
 
 def expressions(node: Node) -> list[Expr]:
-    """The expressions that are parameters of a node, in the order of its fields."""
+    """Return the expressions among a node's parameters, in the order of its fields."""
     values: list[Any] = [getattr(node, f.name) for f in reversed(dataclasses.fields(node))]
     exprs: list[Expr] = []
     while values:
@@ -292,7 +292,7 @@ def nodes(root: Node) -> list[Node]:
 
 
 def expanded(root: N) -> N:
-    """Return the plan with the expansion of every node in its place, and with what those consist of expanded, too."""
+    """Return the plan with every node replaced by its expansion, expansions included."""
     done: dict[str, Node] = {}
     waiting: list[Node] = [root]
     while waiting:
@@ -316,7 +316,7 @@ def expanded(root: N) -> N:
 def number_sources(root: N) -> tuple[N, dict[str, str]]:
     """Return the plan with unnamed sources numbered by order of appearance, and the new name of each table.
 
-    Two programs that write the same query then have the same digests, which is what checkpoints go by.
+    Two programs that write the same query then have the same digests, by which checkpoints recognise a query.
     """
     tables = list(dict.fromkeys(table for n in nodes(root) if (table := getattr(n, "table", None)) is not None))
     unnamed = [t for t in tables if t.startswith("#")]
@@ -325,7 +325,7 @@ def number_sources(root: N) -> tuple[N, dict[str, str]]:
 
 
 def rename_tables(root: N, names: Mapping[str, str]) -> N:
-    """Return the plan with its tables called by other names."""
+    """Return the plan with other names for its tables."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if any(a is not b for a, b in zip(node.children, inputs, strict=True)):

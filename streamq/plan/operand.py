@@ -28,7 +28,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Fault:
-    """The rows on which Spark raises an error, and the error: its text, and its class and cause where those say more than it.
+    """The rows on which Spark raises an error, and the error: its text, and its class and cause where they add to it.
 
     module: the module that sets the events of these rows aside; empty: the query fails.
     """
@@ -51,15 +51,15 @@ class Value:
 
 
 OperandCheck = Callable[[Sequence[Value]], bool]
-"""Whether operands of these types (and constants; the arrays are empty) are taken."""
+"""True if operands of these types and constants are accepted; their arrays are empty."""
 Reach = Callable[[Sequence[Value]], "list[Mask | None]"]
-"""For each operand the rows on which Spark evaluates it, None for all."""
+"""Returns for each operand the rows on which Spark evaluates it, None for all."""
 Compute = Callable[[Sequence[Value], DataType], "pa.Array | tuple[pa.Array, Sequence[Fault]]"]
-"""The result of that type; and where a row can fail, the faults."""
+"""Returns the result of that type and the faults of rows that fail, if any can."""
 
 
 def rows_before_null(operands: Sequence[Value]) -> list[Mask | None]:
-    """Spark evaluates operands from left to right, and none after a NULL."""
+    """Return the rows on which Spark evaluates each operand: from left to right, up to the first NULL."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         is_valid = operand.array.is_valid().to_numpy(zero_copy_only=False)
@@ -69,11 +69,11 @@ def rows_before_null(operands: Sequence[Value]) -> list[Mask | None]:
 
 @dataclass(frozen=True)
 class ArrowForm:
-    """How a function is computed in-process, from Arrow arrays to an array, with Spark's answer to the last bit.
+    """The in-process computation of a function, from Arrow arrays to an array, with Spark's answer to the last bit.
 
-    ``takes``: the types it is computed for; any other needs Spark. ``compute``: the array of the result type, NULL where the
-    result is; with the rows on which Spark raises, if there are any. ``reach``: the rows on which each operand is
-    evaluated, for an error elsewhere is none; by default from left to right up to the first NULL.
+    ``takes``: the types that it accepts; others need Spark. ``compute``: returns the array of the result type, NULL where the
+    result is, and the rows on which Spark raises, if there are any. ``reach``: the rows on which each operand is
+    evaluated, because errors on other rows do not count; by default from left to right up to the first NULL.
     """
 
     takes: OperandCheck

@@ -1,4 +1,4 @@
-"""Tells a user's own code from what is installed beside Python: workers cannot import it, and it changes from run to run."""
+"""Tell a user's own code from installed packages: workers cannot import it, and it changes from run to run."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Any
 STREAMQ = __name__.partition(".")[0]
 
 INSTALLED = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sysconfig.get_paths().values())
-"""The beginnings of the paths of Python's own library and of installed packages."""
+"""The folders of Python's library and of installed packages, with a separator at the end."""
 
 
 def module_of_code(code: Any) -> str:
-    """The name of the module that a function, a class or an object's class is from."""
+    """Return the name of the module that defines a function, a class, or the class of an object."""
     return str(getattr(code, "__module__", None) or type(code).__module__)
 
 
 def package_of(module: str) -> str:
-    """The name of the package at the top of a module's name."""
+    """Return the top-level package of a module's name."""
     return module.partition(".")[0]
 
 
 def is_own(module: str) -> bool:
-    """Return whether a module, by its name, is a user's own: a script, a notebook, or a file that is not installed."""
+    """True if a module, by its name, is a user's own: a script, a notebook, or a file that is not installed."""
     package = package_of(module)
     if package == STREAMQ:
         return False
@@ -37,7 +37,7 @@ def is_own(module: str) -> bool:
 
 
 def own_packages(package: str) -> list[str]:
-    """The packages of a user's own that the modules of one import at their top, itself first."""
+    """Return a package and the packages of a user's own that its modules import at their top, directly or not; itself first."""
     packages, waiting = [package], [package]
     while waiting:
         used = {package_of(name) for module in _modules_of(waiting.pop()) for name in _modules_read(module)}
@@ -48,7 +48,7 @@ def own_packages(package: str) -> list[str]:
 
 
 def _places(package: ModuleType) -> list[str]:
-    """Return where the files of a package lie; nothing for what is built into Python."""
+    """Return the paths of a package's files; empty for a module built into Python."""
     file = getattr(package, "__file__", None)
     return [file] if file is not None else [f"{folder}/_" for folder in getattr(package, "__path__", [])]
 
@@ -60,7 +60,7 @@ def _modules_of(package: str) -> list[ModuleType]:
 
 
 def _modules_read(module: ModuleType) -> set[str]:
-    """The names of the modules whose functions and classes a module has names for, and of those it has names for."""
+    """Return the names of the modules that a module refers to, directly or by their functions and classes."""
     values = list(vars(module).values())
     names = {v.__name__ for v in values if isinstance(v, ModuleType)}
     return names | {str(v.__module__) for v in values if isinstance(v, FunctionType | type)}

@@ -1,4 +1,4 @@
-"""Columns of streamq's own: what they are called in plans, and how messages and explain show them to users."""
+"""Names of the columns that streamq adds to plans, and how messages and explain show them to users."""
 
 from __future__ import annotations
 
@@ -11,28 +11,28 @@ _OF_GROUPS = re.compile(r"__g\d+_(?P<kind>[vn])_(?P<key>.*)", re.DOTALL)
 
 
 def group_depth(depth: int) -> str:
-    """How the columns begin that carry the keys of a group; ``depth`` tells groups within groups apart."""
+    """Return the prefix of the columns that carry the keys of a group; ``depth`` numbers groups within groups."""
     return f"__g{depth}_"
 
 
 def group_value(depth: int, key: str) -> str:
-    """The column that carries the values of a group's key."""
+    """Return the name of the column that carries the values of a group's key."""
     return f"{group_depth(depth)}v_{key}"
 
 
 def group_flag(depth: int, key: str) -> str:
-    """The column that says where a group's key is NULL."""
+    """Return the name of the column that is true where a group's key is NULL."""
     return f"{group_depth(depth)}n_{key}"
 
 
 def carried_key(name: str) -> str | None:
-    """The key of a group whose values a column carries, or of which it says where it is NULL; None for another column."""
+    """Return the group's key that a column made by ``group_value`` or ``group_flag`` belongs to; None for another column."""
     carried = _OF_GROUPS.fullmatch(name)
     return None if carried is None else carried["key"]
 
 
 def shown_name(name: str) -> str:
-    """A column as explain shows it: a group's key as its own, those of patterns as a text has them, others without underscores.
+    """Return a column as explain shows it: a group's key as ``group.key``, a pattern's as in its text, others without ``__``.
 
     >>> shown_name("zone"), shown_name("__g0_v_zone"), shown_name("__g0_n_zone"), shown_name("__rows"), shown_name("x.@")
     ('zone', 'group.zone', 'group.zone is null', 'rows', 'x.Vs')
@@ -49,17 +49,17 @@ def shown_name(name: str) -> str:
 
 
 def unnamed_argument(number: int) -> str:
-    """What an argument is called whose parameter has no name of its own, counted from 0."""
+    """Return the name for the ``number``-th argument, from 0, of a parameter without a name."""
     return f"__{number}"
 
 
 def show_argument(name: str, value: str) -> str:
-    """An argument as messages show it: ``name = value``, or the value alone where its parameter has no name."""
+    """Return an argument as messages show it: ``name = value``, or the value alone where its parameter has no name."""
     return value if name.startswith("__") else f"{name} = {value}"
 
 
 def show_equality(left: str, right: str) -> str:
-    """A pair of key columns: the name of both, or ``left = right``."""
+    """Return a pair of key columns as explain shows it: one name if they are equal, else ``left = right``."""
     return shown_name(left) if left == right else f"{shown_name(left)} = {shown_name(right)}"
 
 
@@ -70,7 +70,7 @@ def show_keys(keys: Iterable[str]) -> str:
 
 
 def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
-    """The values of a group's keys by the names that users know."""
+    """Return the values of a group's keys by the names that users know."""
     values: dict[str, Any] = {}
     for name, value in group.items():
         carried = _OF_GROUPS.fullmatch(name)

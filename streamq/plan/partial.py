@@ -1,7 +1,7 @@
-"""What a partial result of an aggregate must say of itself, in Arrow for every host, and in SQL where Spark merges it by itself.
+"""Partial results of aggregates: how they are made and merged, in Arrow for every host, and in SQL where Spark can merge them.
 
 A result merges with others of its kind (Arasu and Widom, *Resource Sharing in Continuous Sliding-Window Aggregates*); an exact
-one may also be taken back out of a running sum. Its columns may have any type of Arrow, bytes that only it can read included.
+one may also be subtracted from a running sum. Its columns may have any type of Arrow, bytes that only it can read included.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 COUNT = "__n"
-"""How many events lie behind a row."""
+"""The column with the number of events that a row was made of."""
 
 Values = Mapping[str, Any]
 """Columns by name."""
@@ -33,20 +33,20 @@ RowWindow = Callable[[int], tuple[tuple[int, int], Mapping[str, Any]]]
 
 
 def no_row_window(row: int) -> tuple[tuple[int, int], Mapping[str, Any]]:
-    """No place: only the partial results of a user's module ask for one."""
+    """Raise AssertionError; for partial results of built-in aggregates, which never ask for a row's window."""
     raise AssertionError("a user's module was called for windows without a place")
 
 
 @dataclass(frozen=True)
 class MergeableColumns(ABC):
-    """What merges, in columns that its ``name`` heads."""
+    """A result that merges, held in columns whose names begin with ``name``."""
 
     name: str
 
     @property
     @abstractmethod
     def fields(self) -> tuple[tuple[str, DataType], ...]:
-        """The columns that hold it once it is merged and finished, and Spark's types of them."""
+        """The columns that hold it once it is merged and finished, with Spark's types."""
 
     @property
     def columns(self) -> list[str]:
@@ -56,38 +56,38 @@ class MergeableColumns(ABC):
     @property
     @abstractmethod
     def grouped(self) -> dict[str, str]:
-        """How each of its columns merges, as an aggregate of Arrow; those that are not here :meth:`merged` merges."""
+        """Arrow's aggregate by which each column merges; :meth:`merged` merges the columns that are not listed."""
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Its other columns, merged over rows of equal ``number``, of the numbers ``at``."""
+        """Return its other columns, merged over rows of equal ``number``, for the numbers ``at``."""
         return {}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Merged results as values, NULL where there was none; ``place`` says, for errors, where the window of a row lies."""
+        """Return merged results as values, NULL over no values; ``place`` finds the window of a row, for errors."""
         return table
 
 
 @dataclass(frozen=True)
 class Partial(MergeableColumns):
-    """A partial result of the values in the column ``arg``; ``type`` is Spark's of what it is worth.
+    """A partial result of the values in the column ``arg``; ``type``: Spark's type of the final value.
 
-    It travels to executors with every stage: what only a batch asks for is imported where it is asked for.
+    It is sent to executors with every stage; modules that only a batch needs are therefore imported where they are used.
     """
 
     arg: str
     type: DataType
 
     title: ClassVar[str]
-    """What explain calls it: ``sum`` of ``sum(fare)``."""
+    """Its name in explain: ``sum`` of ``sum(fare)``."""
 
     @property
     def exact(self) -> bool:
-        """Whether it may be taken back out of a running sum: what is left is what was there without it."""
+        """True if it can be subtracted from a running sum without a rounding error."""
         return False
 
     @property
     def depends_on_order(self) -> bool:
-        """Whether it depends on the order of events, if only in its last digits."""
+        """True if it depends on the order of events, if only in its last digits."""
         return False
 
     @property
@@ -96,71 +96,71 @@ class Partial(MergeableColumns):
 
     @property
     def read_columns(self) -> tuple[str, ...]:
-        """The columns of events that it is made of."""
+        """The columns of events that it is computed from."""
         return (self.arg,)
 
     @property
     def value_columns(self) -> tuple[str, ...]:
-        """The columns of values that :meth:`of_weighted` keeps, if it is not exact."""
+        """The columns of values that :meth:`of_weighted` keeps if it is not exact."""
         return (self.name,)
 
     def note(self, shared_by: int) -> str | None:
-        """What explain says of it where it is made, once a basic window, which ``shared_by`` windows share; None: nothing."""
+        """Return explain's line on how often it is computed if ``shared_by`` windows share a basic window; None for no line."""
         return None
 
     @abstractmethod
     def of_events(self, table: pa.Table) -> Values:
-        """The partial results of single events."""
+        """Return the partial results of single events."""
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """What is kept of events that may be taken back, with weights ``__n``: exact results, of others the values."""
+        """Return what is kept of events that may be retracted, with weights ``__n``: an exact result itself, else the values."""
         return {self.name: table.column(self.arg)}
 
     @abstractmethod
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Partial results that merge, of what :meth:`of_weighted` has kept."""
+        """Return partial results that merge, from the columns that :meth:`of_weighted` returned."""
 
 
 class SparkPartial(Partial):
-    """A partial result that Spark makes and merges by itself; any other one is made and merged by Arrow in a batch too."""
+    """A partial result that Spark can make and merge; all others are made and merged in Arrow, in a batch too."""
 
     @abstractmethod
     def on_spark(self, value: Column) -> list[Column]:
-        """Its columns as Spark's aggregates of a column."""
+        """Return its columns as Spark's aggregates of a column."""
 
     @property
     @abstractmethod
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        """How its columns merge, as SQL: an algebra, and those of its columns that it merges."""
+        """The algebras by which its columns merge in SQL, each with the columns that it merges."""
 
     @property
     def null_over_none(self) -> Mapping[str, str]:
-        """Columns that are NULL where another one, a count, is 0: taken back out again, what is left of a sum is 0."""
+        """Its columns that become NULL where a count column is 0: after subtraction the rest of a sum would be 0."""
         return {}
 
 
 def spark_partials(partials: Iterable[Partial]) -> list[SparkPartial] | None:
-    """Partial results as those that Spark makes and merges by itself; None if one of them is no such."""
+    """Return the partial results if Spark can make and merge all of them; None otherwise."""
     all_of_them = list(partials)
     in_spark = [partial for partial in all_of_them if isinstance(partial, SparkPartial)]
     return in_spark if len(in_spark) == len(all_of_them) else None
 
 
 class SummablePartial(SparkPartial):
-    """What is added up, and, where it is exact, may be taken off again."""
+    """A sum, which can be subtracted again if it is exact."""
 
     @abstractmethod
     def swept(self, value: Column) -> list[Column]:
-        """Its columns for one event, to be added where it starts and taken off where it ends."""
+        """Return its columns for one event, which are added where the event starts and subtracted where it ends."""
 
 
 def rows_present(table: pa.Table, name: str) -> pa.Array:
-    """1 where a column has a value, 0 where it is NULL."""
+    """Return 1 where a column has a value, 0 where it is NULL."""
     return pc.cast(table.column(name).is_valid(), pa.int64())
 
 
 def alive_rows(table: pa.Table, name: str) -> Any:
-    """The values of a column whose weight is above 0, the others NULL."""
+    """Return the values of a column whose weight is above 0, the others as NULL."""
     nothing = pa.scalar(None, table.schema.field(name).type)
     return pc.if_else(pc.greater(table.column(COUNT), 0), table.column(name), nothing)
 
@@ -168,12 +168,12 @@ def alive_rows(table: pa.Table, name: str) -> Any:
 # in SQL
 
 Sql = Mapping[str, str]
-"""Expressions by the column that they make."""
+"""SQL expressions by the column that they compute."""
 
 
 @dataclass(frozen=True)
 class WindowFrame:
-    """The rows so far, of a window in SQL's sense: ``before`` is without the current one, ``span`` with the row it ends at."""
+    """An OVER clause up to the current row: ``before`` excludes that row, ``span`` includes it."""
 
     before: str
     span: str
@@ -181,16 +181,16 @@ class WindowFrame:
 
 
 class Algebra(ABC):
-    """How one column, or some that merge together, merge as SQL: two of them, all of a group, all so far."""
+    """The SQL by which a column, or some columns together, merge: pairwise, over a group, and over the rows so far."""
 
     @abstractmethod
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        """The columns ``left`` merged with ``right``, in their order."""
+        """Return the columns ``left`` merged with ``right``, in their order."""
 
     @abstractmethod
     def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
-        """What a row must know of its ``group`` (an OVER clause) before, and the merged columns over that."""
+        """Return expressions over the ``group`` (an OVER clause) that each row needs first, and the merged columns over those."""
 
     @abstractmethod
     def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
-        """The columns ``targets`` of what merges over the rows so far; the second expressions are computed over the first."""
+        """Return the columns ``targets``, merged over the rows so far; the second expressions are computed over the first."""

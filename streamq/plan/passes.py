@@ -1,4 +1,4 @@
-"""What is asked of a whole expression, and how one becomes another: passes over trees."""
+"""Passes over expressions: questions about a whole tree, and rewriting of trees."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from streamq.plan.tree import show
 
 
 def nodes(root: Expr) -> list[Expr]:
-    """Every distinct node, children first."""
+    """Return every distinct node, children first."""
     in_order: list[Expr] = []
     fold(root, lambda node, _: in_order.append(node))
     return in_order
 
 
 def columns(root: Expr) -> frozenset[str]:
-    """The names of the payload columns read."""
+    """Return the names of the payload columns that an expression reads."""
     return frozenset(n.name for n in nodes(root) if isinstance(n, Col))
 
 
 def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
-    """Bottom-up: ``change`` sees each node over its rewritten operands; None keeps it."""
+    """Rewrite bottom-up: ``change`` is called with each node over its rewritten operands, and returns None to keep it."""
 
     def visit(node: Expr, parts: list[Expr]) -> Expr:
         old = node.children
@@ -38,23 +38,23 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 
 def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
-    """Payload columns replaced by what they stand for."""
+    """Replace payload columns by the expressions ``by`` has for them."""
     return rewrite(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
 
 
 def reads_lifetime(root: Expr, *parts: str) -> bool:
-    """Whether the tree reads one of these parts of the lifetime (any, if none is named)."""
+    """True if the tree reads one of these parts of the lifetime (any part, if none is named)."""
     wanted = parts or ("start", "end", "duration")
     return any(isinstance(n, Lifetime) and n.part in wanted for n in nodes(root))
 
 
 def reads_end(root: Expr) -> bool:
-    """Whether the tree reads RE, which a retraction may still move."""
+    """True if the tree reads RE, which a retraction may still move."""
     return reads_lifetime(root, "end", "duration") or is_opaque(root)
 
 
 def is_opaque(root: Expr) -> bool:
-    """Whether a pyspark Column hides what the tree reads."""
+    """True if the tree contains a pyspark Column, so that the columns it reads are unknown."""
     return any(isinstance(n, Opaque) for n in nodes(root))
 
 
@@ -64,17 +64,17 @@ def calls_python(root: Expr) -> bool:
 
 
 def set_aside_by(root: Expr) -> tuple[Call, ...]:
-    """The calls, in an expression over events, that set aside the events they fail for."""
+    """Return the calls in an expression over events that set aside the events they fail for."""
     return tuple(n for n in nodes(root) if isinstance(n, Call) and n.function.sets_aside)
 
 
 def aggregates(root: Expr) -> list[Aggregate]:
-    """The aggregates in a tree, children first."""
+    """Return the aggregates in a tree, children first."""
     return [n for n in nodes(root) if isinstance(n, Aggregate)]
 
 
 def show_to_user(root: Expr) -> str:
-    """As :func:`show`; columns of streamq's own, such as the aggregates that a result is made of, by what they hold."""
+    """Show an expression like :func:`show`, with streamq's own columns, such as partial aggregates, in the user's words."""
 
     def described(node: Expr) -> Expr | None:
         if not isinstance(node, Col) or not node.name.startswith("__"):
@@ -89,4 +89,4 @@ def show_to_user(root: Expr) -> str:
 
 
 _OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")
-"""Names of aggregates inside: ``__n``, ``__sum0``, ``__sum0__n``."""
+"""Names of internal aggregates: ``__n``, ``__sum0``, ``__sum0__n``."""

@@ -1,4 +1,4 @@
-"""Plain values beside expressions: what one is in Python, and what to write instead of one that no column can meet."""
+"""Convert NumPy scalars to Python values, and suggest fixes for values that are not expressions."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from streamq.errors import TypeMismatch, sentence
 
 
 def plain_value(value: Any) -> Any:
-    """A scalar of numpy as Python's own value; anything else as it is."""
+    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch if Spark has no type for it."""
     if not isinstance(value, np.generic):
         return value
     if isinstance(value, np.datetime64 | np.timedelta64):
-        # finer than a microsecond numpy gives a plain integer
+        # for units finer than a microsecond NumPy would return a plain integer
         value = value.astype(f"{'datetime64' if isinstance(value, np.datetime64) else 'timedelta64'}[us]")
     plain = value.item()
     if isinstance(plain, np.generic):
@@ -25,7 +25,7 @@ def plain_value(value: Any) -> Any:
 
 
 def hint_for(value: Any, otherwise: str = "") -> str:
-    """What to write instead of something that is no expression, and no name of a column."""
+    """Return what to write instead of a value that is neither an expression nor a column's name; ``otherwise`` if unknown."""
     if isinstance(value, list | tuple | set | frozenset | dict | np.ndarray):
         return (
             "Membership is .isin(...); arrays are made by sq.functions.array(...), structs by sq.functions.struct(...)."

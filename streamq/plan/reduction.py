@@ -1,4 +1,4 @@
-"""What a reduction must say of itself: an aggregate without partial results, computed in Arrow from all members of a window."""
+"""Reductions: aggregates without partial results, computed in Arrow from all members of a window."""
 
 from __future__ import annotations
 
@@ -43,25 +43,25 @@ class RangedMembers:
     final: Mask | None = None
 
     def cut(self, row: Ints, window: Ints) -> tuple[Ints, Ints]:
-        """The starts and ends of members, each a row in a window, cut as the clip says."""
+        """Return the starts and ends of members, each a row in a window, cut as the clip says."""
         start, end = self.lifetime
         return self.cut_to(start[row], end[row], window)
 
     def cut_to(self, start: Ints, end: Ints, window: Ints) -> tuple[Ints, Ints]:
-        """Lifetimes cut to windows as the clip says."""
+        """Cut lifetimes to their windows as the clip says."""
         starts, ends = self.window
         start = np.maximum(start, starts[window]) if self.clip.cuts_starts else start
         return start, np.minimum(end, ends[window]) if self.clip.cuts_ends else end
 
     def lasts(self, row: Ints, window: Ints) -> Floats:
-        """How long members live, cut, in ticks."""
+        """Return the durations of members in ticks, once they are cut."""
         start, end = self.cut(row, window)
         return np.maximum(end.astype(np.float64) - start.astype(np.float64), 0.0)
 
 
 @dataclass(frozen=True)
 class CopiedMembers:
-    """A row a member and window; ``number`` is its window's.
+    """One row for each member and window; ``number``: the window's number.
 
     order: the rows in the order of (start, payload, end), if an ordered aggregate asks for it; lasts: how long each member
     lives, cut as the window's clip says, in ticks; window: each window's interval.
@@ -77,7 +77,7 @@ class CopiedMembers:
 
 @dataclass(frozen=True)
 class ReducedColumn:
-    """A result column: its name and Arrow type, the columns ``args`` that it is made of, and the aggregate's ``options``.
+    """A result column: its name and Arrow type, the columns ``args`` that it is computed from, and the aggregate's ``options``.
 
     ``where`` is a column of booleans that filters members; None: all count. ``axis`` is the type of instants.
     """
@@ -92,13 +92,13 @@ class ReducedColumn:
 
 @dataclass(frozen=True)
 class Reduction(ABC):
-    """What makes one result column of windows' members; it travels to executors."""
+    """Computes one result column from windows' members; it is sent to executors."""
 
     column: ReducedColumn
 
     @property
     def depends_on_order(self) -> bool:
-        """Whether the result depends on the order in which rows are added up, if only in its last digits."""
+        """True if the result depends on the order in which rows are added up, if only in its last digits."""
         return False
 
     @property
@@ -112,7 +112,7 @@ class Reduction(ABC):
         return False
 
     def passes(self, rows: pa.Table) -> Mask:
-        """Which rows the filter lets through."""
+        """Return the mask of rows that pass the filter."""
         if self.column.where is None:
             return np.ones(rows.num_rows, bool)
         return np.asarray(pc.fill_null(rows.column(self.column.where), False).to_numpy(), bool)
@@ -135,7 +135,7 @@ class MemberReduction(Reduction):
 
 
 def floats(column: Any) -> tuple[Floats, Mask]:
-    """The values of a column as doubles, 0.0 for NULL, and which are there."""
+    """Return the values of a column as doubles, 0.0 for NULL, and the mask of those that are not NULL."""
     array = (column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column).cast(pa.float64())
     is_there = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), bool)
     return array.fill_null(0.0).to_numpy(zero_copy_only=False), is_there

@@ -1,4 +1,4 @@
-"""What Python would do with a value, and an expression is none yet: each is refused with what to write instead."""
+"""Python operations that an expression refuses because it has no value yet; each error says what to write instead."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class ValueRefusals:
 
     @property
     def _in_code(self) -> str:
-        """How a hint names the expression."""
+        """The expression as hints write it."""
         return "..."
 
     def _refused(self, wrong: str, hint: str) -> TypeMismatch:
         return TypeMismatch(sentence("expression", wrong, f"found {self!r}", hint))
 
     def _instead_of(self, name: str, methods: list[str]) -> str:
-        """What to write instead of a method, or of numpy's function, of that name."""
-        from streamq.plan.hints import for_method  # of no use on executors, and so it stays here
+        """Return what to write instead of a method, or a NumPy function, of that name."""
+        from streamq.plan.hints import for_method  # imported here because executors do not need it
 
         return for_method(name, self._in_code, methods)
 
-    if not TYPE_CHECKING:  # a type checker is to see that there is no such method
+    if not TYPE_CHECKING:  # otherwise a type checker would accept any method name
 
         def __getattr__(self, name):
             if name.startswith("_"):

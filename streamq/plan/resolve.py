@@ -1,4 +1,4 @@
-"""From what a user typed to an expression over one stream: names, lambdas, columns taken from streams."""
+"""Turn a user's argument into an expression over one stream: column names, lambdas, columns taken from streams."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ Given = Any
 
 
 def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
-    """The expression over ``plan``: lambdas traced, columns checked and freed of their origin.
+    """Return an argument as an expression over ``plan``: lambdas are called, columns are checked and lose their origin.
 
-    ``of_events``: it is about the plan's events, and not about windows of them; then only a window's result has the bounds
+    ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds
     of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
     PlanError for a window's bound where there is no window.
     """
@@ -106,7 +106,7 @@ def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> 
 
 
 def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
-    """Raise for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
+    """Raise PlanError for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
     all_parts = parts(expr)
     if not any(isinstance(p, WindowBound) for p in all_parts):
         return
@@ -121,14 +121,14 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
 
 
 def _check_called(argument: Given, verb: str) -> None:
-    """Raise PlanError for a module of a user's that is not called with columns."""
+    """Raise PlanError for a user's module that was not called with columns."""
     if isinstance(argument, CallableModule):
         wrong, found = f"{argument.name} is a module without columns", f"found {argument!r}"
         raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {argument.example_call}."))
 
 
 def no_expression(result: bool | None, verb: str) -> PlanError:
-    """What to raise for a lambda that gave a plain truth value, or nothing."""
+    """Return the error for a lambda that returned a plain truth value or None."""
     return PlanError(
         sentence(
             verb,
@@ -140,16 +140,16 @@ def no_expression(result: bool | None, verb: str) -> PlanError:
 
 
 def column_or_expr(argument: Given) -> Given:
-    """A string is a column's name where a verb takes columns."""
+    """Return a string as the column of that name, anything else unchanged; for verbs that take columns."""
     return Col(argument) if isinstance(argument, str) else argument
 
 
 def name_columns(
     positional: Iterable[Given], keywords: Mapping[str, Given], schema: Schema, verb: str
 ) -> Iterator[tuple[str, Given]]:
-    """Names and expressions of a ``select``: strings and columns by their own name, aliases, then keywords.
+    """Yield the names and expressions of a ``select``: strings, columns and aliases by their name, then keywords.
 
-    Warns of a keyword's text that is the name of a column.
+    Warns if the text of a keyword is the name of a column.
     """
     for argument in positional:
         _check_called(argument, verb)

@@ -17,10 +17,10 @@ from streamq.time import TIMESTAMP
 POINT, INTERVAL, EDGE, SIGNAL = "point", "interval", "edge", "signal"
 
 RESERVED = ("start", "end")
-"""Names a payload column may not have: they are the lifetime's, in results."""
+"""Names that a payload column may not have, because they are the lifetime's in results."""
 
 MICRO_BATCH = "streamq_batch"
-"""Names the folders that a run with a late sink writes its micro-batches into, so Spark reads it as a column; no payload."""
+"""The column that Spark reads from the folder names of a run with a late sink, one folder a micro-batch; it is no payload."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Field:
 class Schema:
     """Payload columns in order, the axis of the lifetimes (``timestamp`` or ``integer``) and the declared shape.
 
-    consumed: columns of the sources that became lifetimes, and what they are now; of use to messages alone.
+    consumed: columns of the sources that became lifetimes, and what to write for them now; only messages use it.
     """
 
     fields: tuple[Field, ...]
@@ -49,31 +49,31 @@ class Schema:
         return tuple(f.name for f in self.fields)
 
     def type_of(self, name: str) -> DataType:
-        """The type of a column that exists."""
+        """Return the type of a column that exists."""
         return {f.name: f.type for f in self.fields}[name]
 
     def require(self, name: str, verb: str) -> DataType:
-        """The type of a column, or UnknownColumn."""
+        """Return the type of a column; raise UnknownColumn if there is no such column."""
         if name not in self.names:
             self.unknown(name, verb)
         return self.type_of(name)
 
     def unknown(self, name: str, verb: str) -> NoReturn:
-        """Raise UnknownColumn for a name that is none of the payload's."""
+        """Raise UnknownColumn for a name that no payload column has."""
         # those with two underscores are streamq's own
         names = [own for own in self.names if not own.startswith("__")]
         unknown_column(verb, name, names, consumed=self.consumed)
 
     def with_fields(self, fields: Iterable[Field]) -> Schema:
-        """The same lifetimes over other columns."""
+        """Return the schema with other columns and the same lifetimes."""
         return replace(self, fields=tuple(fields))
 
     def with_shape(self, shape: str) -> Schema:
-        """The same columns under another shape."""
+        """Return the schema with the same columns and another shape."""
         return replace(self, shape=shape)
 
     def with_consumed(self, *others: Schema) -> Schema:
-        """The same, knowing what the sources of other streams have consumed as well."""
+        """Return the schema with the consumed columns of other schemas added."""
         return replace(self, consumed={n: now for schema in (*others, self) for n, now in schema.consumed.items()})
 
     @property
@@ -82,12 +82,12 @@ class Schema:
         return t.TimestampType() if self.axis == TIMESTAMP else t.LongType()
 
     def describe(self) -> str:
-        """``zone string, fare double; interval on timestamp``."""
+        """Return the schema as text, such as ``zone string, fare double; interval on timestamp``."""
         return ", ".join(f"{f.name} {f.type.simpleString()}" for f in self.fields) + f"; {self.shape} on {self.axis}"
 
 
 def check_names(names: Iterable[Any], verb: str) -> None:
-    """Raise where payload columns clash with one another or with the lifetime's names."""
+    """Raise AmbiguousColumn or PlanError where payload columns clash with one another or with the lifetime's names."""
     seen: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
@@ -131,12 +131,12 @@ def check_names(names: Iterable[Any], verb: str) -> None:
 
 
 def key_types(left: Schema, right: Schema, on: Iterable[tuple[str, str]]) -> list[DataType]:
-    """The common type of each pair of key columns, which must have one."""
+    """Return the common type of each pair of key columns; every pair must have one."""
     common = [wider(left.type_of(a), right.type_of(b)) for a, b in on]
     assert None not in common
     return [kind for kind in common if kind is not None]
 
 
 def quote(name: str) -> str:
-    """A column name that Spark takes literally."""
+    """Return a column name in backticks, so that Spark takes it literally."""
     return "`" + name.replace("`", "``") + "`"

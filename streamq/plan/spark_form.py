@@ -1,4 +1,4 @@
-"""The Spark Column of an expression."""
+"""Translate an expression to a Spark Column."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ColumnSource(Protocol):
-    """What :func:`to_spark` needs to know: the Column of a name and of a part of the lifetime."""
+    """Looks up the Column of a name and of a part of the lifetime, for :func:`to_spark`."""
 
     def column(self, name: str) -> Column: ...
 
@@ -24,7 +24,7 @@ class ColumnSource(Protocol):
 
 
 def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) -> Column:
-    """The Spark Column of an expression, of rows of which only those that are there will be read (None: all)."""
+    """Return the Spark Column of an expression, of which only the rows where ``is_there`` holds will be read (None: all)."""
     from pyspark.sql import functions as F
 
     def visit(node: Expr, parts: list[Any]) -> Any:
@@ -54,6 +54,7 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
 
 
 def _literal(node: Lit) -> Column:
+    """Return the Spark Column of a constant."""
     from pyspark.sql import functions as F
 
     value = node.value

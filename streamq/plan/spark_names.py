@@ -1,4 +1,4 @@
-"""What pyspark.sql.functions holds: which names are functions of a row's values, and what the others are."""
+"""The names in pyspark.sql.functions: those that are functions of a row's values, and what the others are."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ OURS = {
     "covar_pop": "covar_pop", "covar_samp": "covar", "first": "first", "first_value": "first", "last": "last",
     "last_value": "last", "median": "median", "percentile": "percentile",
 }  # fmt: skip
-"""Spark's aggregates that streamq has, and streamq's names of them."""
+"""Spark's aggregates that streamq has too, with streamq's names."""
 
 AGGREGATES = frozenset(OURS) | frozenset({
     "any_value", "approx_count_distinct", "approx_percentile", "bit_and", "bit_or", "bit_xor",
@@ -53,12 +53,12 @@ ELSEWHERE = {
     **dict.fromkeys(("years", "months", "days", "hours", "bucket"), "It partitions tables and computes no value."),
     "broadcast": "It takes a DataFrame.",
 }
-"""What ``pyspark.sql.functions`` holds besides functions of a row's values."""
+"""The names in ``pyspark.sql.functions`` that are not functions of a row's values."""
 
 
 @cache
 def function_names() -> tuple[str, ...]:
-    """The functions of a row's values, by name."""
+    """Return the names of the functions of a row's values."""
     from pyspark.sql import functions as F
 
     refused = AGGREGATES | WINDOWED | GENERATORS | ELSEWHERE.keys()

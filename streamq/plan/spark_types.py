@@ -1,4 +1,4 @@
-"""Spark's types: by name, of constants, of two operands, of sums and means."""
+"""Spark's types: from their names, of constants, of two operands, of sums and means."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ _OF_OTHERS: Mapping[str, str] = {
     "datetime": "timestamp", "datetime64": "timestamp", "datetime64[ns]": "timestamp", "datetime64[us]": "timestamp",
     "bytes": "binary", "number": "double", "list": "array<double>", "dict": "map<string, double>", "bool_": "boolean",
 }  # fmt: skip
-"""Types as NumPy, pandas and Python call them, by what Spark calls them."""
+"""The names of types in NumPy, pandas and Python, each with Spark's name."""
 
 
 def parse_type(to: Any, verb: str = "cast") -> DataType:
-    """A DataType from its SQL name, without Spark; raises TypeMismatch, at ``verb``, for one that does not exist."""
+    """Return a DataType from its SQL name, without Spark; raise TypeMismatch, at ``verb``, for a name that does not exist."""
     if isinstance(to, DataType):
         return to
     if not isinstance(to, str):
@@ -67,7 +67,7 @@ def parse_type(to: Any, verb: str = "cast") -> DataType:
 
 
 def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
-    """Columns from text as in SQL, ``"k string, v double"``, or from a StructType; raises TypeMismatch for what is neither."""
+    """Return columns from SQL text, ``"k string, v double"``, or from a StructType; raise TypeMismatch for anything else."""
     if isinstance(columns, t.StructType):
         return tuple(columns.fields)
     if callable(columns):
@@ -81,11 +81,11 @@ def parse_fields(columns: Any, verb: str) -> tuple[t.StructField, ...]:
 
 
 _FIELD = re.compile(r"\s*(\w+)\s*(?::|\s)\s*(.+)", re.DOTALL)
-"""A field of a struct: its name and its type."""
+"""The text of a field of a struct: its name and its type."""
 
 
 def _parts(text: str) -> list[str]:
-    """What stands between the commas that are in no brackets."""
+    """Return the parts of a text between commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += {"<": 1, "(": 1, ">": -1, ")": -1}.get(letter, 0)
@@ -97,7 +97,7 @@ def _parts(text: str) -> list[str]:
 
 
 def literal_type(value: Any) -> DataType:
-    """Spark's type of a Python value."""
+    """Return Spark's type of a Python value."""
     match value:
         case None:
             return t.NullType()
@@ -134,12 +134,12 @@ _WIDTH: list[type[DataType]] = [*INTEGRAL, *FLOATING]
 
 
 def is_numeric(kind: DataType) -> bool:
-    """Whether arithmetic is defined on the type."""
+    """True if arithmetic is defined on the type."""
     return isinstance(kind, t.NumericType)
 
 
 def wider(a: DataType, b: DataType) -> DataType | None:
-    """The common type of two operands, where it is plain; None where Spark must be asked."""
+    """Return the common type of two operands; None where Spark must be asked."""
     if a == b:
         return a
     if isinstance(a, t.NullType):
@@ -156,7 +156,7 @@ def wider(a: DataType, b: DataType) -> DataType | None:
 
 
 def comparable(a: DataType, b: DataType) -> bool:
-    """Whether values of two types can be compared without a cast."""
+    """True if values of two types can be compared without a cast."""
     if (
         isinstance(a, t.NullType)
         or isinstance(b, t.NullType)
@@ -169,7 +169,7 @@ def comparable(a: DataType, b: DataType) -> bool:
 
 
 def as_decimal(kind: DataType, constant: Any = ...) -> t.DecimalType | None:
-    """The decimal an operand becomes beside a decimal: an integer written down as a constant has as many digits as it shows."""
+    """Return the decimal type of an operand beside a decimal; an integer constant has as many digits as are written."""
     if isinstance(kind, t.DecimalType):
         return kind
     if isinstance(constant, int) and not isinstance(constant, bool):
@@ -180,7 +180,7 @@ def as_decimal(kind: DataType, constant: Any = ...) -> t.DecimalType | None:
 
 
 def quotient_type(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType:
-    """Spark's type of a quotient of decimals: beyond 38 digits it gives up some of the fraction, down to six digits."""
+    """Return Spark's type of a quotient of decimals: beyond 38 digits the fraction is shortened, to six digits at least."""
     whole, scale = left.precision - left.scale + right.scale, max(6, left.scale + right.precision + 1)
     if whole + scale <= 38:
         return t.DecimalType(whole + scale, scale)
@@ -188,14 +188,14 @@ def quotient_type(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType:
 
 
 def sum_type(kind: DataType) -> DataType:
-    """Spark's type of SUM over a type."""
+    """Return Spark's type of SUM over a type."""
     if isinstance(kind, t.DecimalType):
         return t.DecimalType(min(38, kind.precision + 10), kind.scale)
     return t.LongType() if isinstance(kind, INTEGRAL) else t.DoubleType()
 
 
 def avg_type(kind: DataType) -> DataType:
-    """Spark's type of AVG over a type."""
+    """Return Spark's type of AVG over a type."""
     if isinstance(kind, t.DecimalType):
         # DecimalType.bounded: both are capped at 38 on their own
         return t.DecimalType(min(38, kind.precision + 4), min(38, kind.scale + 4))

@@ -1,4 +1,4 @@
-"""The tree of an expression: what it is made of, what tells it from others, and how it is shown; no meaning yet."""
+"""The tree of an expression: its parts, its digest and its text, without a meaning."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Branch = TypeVar("Branch", bound="Tree")
 
 
 class ExpressionText(str):
-    """The text of an expression; a type of its own, so that it is not taken for a constant."""
+    """The text of an expression; a type of its own, so that verbs do not take it for a constant."""
 
     __slots__ = ()
 
@@ -33,7 +33,7 @@ class ExpressionText(str):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Tree(ABC):
-    """A node, of which the digest is the identity: two trees are the same if their digests are."""
+    """A node of a tree; two trees are the same if their digests are equal."""
 
     digest: str = field(init=False, default="", compare=False)
 
@@ -51,7 +51,7 @@ class Tree(ABC):
 
     @abstractmethod
     def shown_over(self, parts: Sequence[Text]) -> Text:
-        """How the node is shown, from how its operands are."""
+        """Return the text of the node from the texts of its operands."""
 
     def __repr__(self) -> str:
         return show(self)
@@ -61,6 +61,7 @@ class Tree(ABC):
 
 
 def _canonical(value: Any) -> Any:
+    """Return a field's value as JSON, from which the digest is computed."""
     match value:
         case Tree():
             return {"expr": value.digest}
@@ -79,7 +80,7 @@ def _canonical(value: Any) -> Any:
 
 
 def show(root: Tree) -> str:
-    """One line as a person would write it; deterministic, for explain and messages."""
+    """Return an expression as one line, as a person would write it, for explain and messages."""
 
     def visit(node: Tree, parts: list[Text]) -> Text:
         return node.shown_over(parts)

@@ -1,4 +1,4 @@
-"""What every room of verbs builds on: a plan, the tables behind its sources, and how to go on from there."""
+"""The base of all classes of verbs: a plan, the tables behind its sources, and a way to derive another stream."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from streamq.plan.node import Node
 
 
 class Verbs(ABC):
-    """A plan and the tables by source name; each verb derives another one."""
+    """A plan and its tables by source name; each verb derives another one."""
 
     plan: Node
     tables: Mapping[str, Any]
 
     def __init_subclass__(cls) -> None:
-        """A verb is called after Stream where Python itself tells of it, as in a TypeError for a missing argument."""
+        """Name the verbs after Stream in Python's own messages, as in a TypeError for a missing argument."""
         named_after(cls, "Stream")
 
     @abstractmethod
     def _derive(self, plan: Node, *others: Verbs) -> Self:
-        """A stream of that plan over the tables of this one and of ``others``."""
+        """Return a stream of that plan over the tables of this one and of ``others``."""
 
 
 class Placeholder(ABC):
-    """A stand-in for a stream that is not there yet: a function of streams that is called with one runs once it is."""
+    """A stand-in for a stream that does not exist yet; a function called with one runs as soon as the stream exists."""
 
     @abstractmethod
     def call_later(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Return what stands for the result of a call that has this among its arguments."""
+        """Return the placeholder of the result of a call that has this among its arguments."""
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def accepts_placeholders(function: F) -> F:
-    """Have a function of streams called later where one of its arguments is not there yet."""
+    """Decorate a function of streams so that a call with a placeholder among its arguments is made later."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -52,7 +52,7 @@ def accepts_placeholders(function: F) -> F:
 
 
 def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
-    """Return the tables behind the sources of some streams; PlanError where two sources of one name are different tables."""
+    """Return the tables behind the sources of some streams; raise PlanError if two sources of one name have different tables."""
     tables: dict[str, Any] = {}
     for stream in streams:
         for name, table in stream.tables.items():
@@ -63,14 +63,14 @@ def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
 
 
 def named_after(cls: type, name: str) -> None:
-    """Call the functions of a class by a name that its users know."""
+    """Set the qualified names of a class's functions to ``name``, the class that users know."""
     for function in vars(cls).values():
         if inspect.isfunction(function):
             function.__qualname__ = f"{name}.{function.__name__}"
 
 
 def not_a_stream(verb: str, value: Any) -> NoReturn:
-    """Raise for what a verb was given instead of a stream."""
+    """Raise PlanError for an argument that is not a stream."""
     kind = kind_of(value)
     hint = getattr(type(value), "not_yet", "")
     hint = f"Begin with the scenario: scenario.{verb}(stream)." if type(value).__name__ == "Scenario" else hint

@@ -1,4 +1,4 @@
-"""The kinds of windows, a room each: which windows there are, which events are in them, and all that is asked of them."""
+"""The kinds of windows, a room each."""
 
 from streamq.windows.calendar import Calendar, CalendarVerbs
 from streamq.windows.count import Count, CountVerbs
@@ -11,7 +11,7 @@ from streamq.windows.snapshot import Snapshot, SnapshotVerbs
 from streamq.windows.window import Window
 
 KINDS: tuple[type[Window], ...] = (Hopping, Snapshot, Count, Rows, Session, Landmark, Calendar)
-"""All of them, in the order of the docs."""
+"""All kinds, in the order of the docs."""
 
 
 class AllWindowVerbs(
@@ -23,7 +23,7 @@ class AllWindowVerbs(
     LandmarkVerbs[W],
     CalendarVerbs[W],
 ):
-    """The verbs of all kinds, in the order of the docs."""
+    """The verbs of all kinds of windows, in the order of the docs."""
 
 
 __all__ = [

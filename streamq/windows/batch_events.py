@@ -1,4 +1,4 @@
-"""Windows in batch: each event copied into the windows of its group that it is in, with their intervals."""
+"""Windows in batch: each event is copied into the windows of its group that it is a member of, with their intervals."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 NUMBER, STARTS, ENDS = "__window", "__wle", "__wre"
-"""A window's number in its group, its start and its end."""
+"""The columns with a window's number in its group, its start and its end."""
 
 UNTIL = "__until"
-"""The instant before which windows and pieces start."""
+"""The column with the instant before which windows and pieces start."""
 
 
 @dataclass(frozen=True)
 class BatchEvents:
-    """The events of an input, of ``schema``; a group of ``keys``, quoted, has windows of its own.
+    """The events of an input with their schema; each group of ``keys``, which are quoted, has windows of its own.
 
-    bounded: adds the column UNTIL of a bound; is_bounded: whether there is one though all events end; reads_bounds: whether a
+    bounded: adds the column UNTIL of a bound; is_bounded: True if there is a bound though all events end; reads_bounds: True if a
     result needs to know the interval of its window.
     """
 
@@ -46,7 +46,7 @@ class BatchEvents:
 
 
 def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
-    """Result rows with ``__wle`` and ``__wre`` on their window, or at its end."""
+    """Return result rows with the lifetime that ``stamp`` asks for: their window ``[__wle, __wre)``, or the tick at its end."""
     columns = [quote(f.name) for f in schema.fields]
     start, end = F.col(STARTS), F.col(ENDS)
     if stamp == Stamp.POINT_AT_END:
@@ -55,7 +55,7 @@ def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
 
 
 def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
-    """``right`` with its keys under other names, and the condition that keys agree, NULL with NULL."""
+    """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL."""
     renamed = right.select(*(F.col(k).alias(f"__key{i}") for i, k in enumerate(keys)), *names)
     on = F.lit(True)
     for i, k in enumerate(keys):
@@ -64,7 +64,7 @@ def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[st
 
 
 def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
-    """Events copied into windows ``__lo .. __hi``, beside the windows' intervals."""
+    """Copy events into their windows ``__lo .. __hi``, and add the windows' intervals."""
     copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
     intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
     members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))

@@ -34,21 +34,21 @@ FIRST_MONDAY = -3
 """The day, counted from 1970-01-01, on which week 0 begins: Monday, 1969-12-29."""
 
 CYCLE = 146_097
-"""The days of 400 years, after which the calendar, weekdays included, is the same again."""
+"""The number of days in 400 years, after which the calendar repeats, weekdays included."""
 
 UNITS = ("day", "week", "month", "quarter", "year")
 MONTHS = {"month": 1, "quarter": 3, "year": 12}
-"""How many months a unit has, if months make it."""
+"""The number of months in a unit, for units made of months."""
 
 _PERIOD = re.compile(r"\s*(?:(\d+)\s+)?([a-zA-Z]+?)s?\s*")
 
 
 @dataclass(frozen=True)
 class Calendar(Window):
-    """Calendar windows: the stretches of ``n`` days, weeks, months or years by the clocks of a time zone.
+    """Calendar windows: periods of ``n`` days, weeks, months or years by the clocks of a time zone.
 
-    A window begins at midnight of its first day by those clocks: where they skip midnight, when it would have been, where they
-    show it twice, at the first. A day has 23 or 25 hours where clocks change; one that a zone skipped is none. Weeks begin on
+    A window begins at midnight of its first day by those clocks: where they skip midnight, when it would have been; where they
+    show it twice, at the first. A day has 23 or 25 hours where clocks change; days that a zone skipped are none. Weeks begin on
     Mondays. Windows are counted from 1970-01-01 (weeks: from the week of that day): three months are the quarters of a year.
 
     CTI: start of the earliest window not final
@@ -65,7 +65,7 @@ class Calendar(Window):
 
     @classmethod
     def from_arguments(cls, period: Any, zone: Any, axis: str) -> Calendar:
-        """Return windows of a period such as ``"1 month"``; raise TimeError for another, an unknown zone, and an integer axis."""
+        """Return windows of a period such as ``"1 month"``; raise TimeError for other texts, unknown zones, an integer axis."""
         if axis != TIMESTAMP:
             hint = "On an integer axis nobody knows which day it is: take a tumbling_window."
             raise TimeError(sentence("calendar_window", "no calendar on an integer axis", f"found {period!r}", hint))
@@ -106,11 +106,11 @@ class Calendar(Window):
         df = df.where(F.col("__lo") <= F.col("__hi"))
         df = df.withColumn("__i", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi", UNTIL)
         df = df.withColumns({STARTS: self._start(F.col("__i")), ENDS: self._start(F.col("__i") + 1)})
-        # a day that was skipped is none
+        # a day that the zone skipped has no window
         return df.drop("__i").where(F.col(STARTS) < F.col(ENDS)), [STARTS, ENDS]
 
     def _number(self, t: Column) -> Column:
-        """The number of the window in which an instant lies."""
+        """Return the number of the window that contains an instant."""
         from pyspark.sql import functions as F
 
         from streamq.plan.lowering import floor_div
@@ -125,12 +125,12 @@ class Calendar(Window):
             number = floor_div(day - FIRST_MONDAY, self.n * 7)
         else:
             number = floor_div(day, self.n)
-        # clocks that are set back may show the day before once more
+        # clocks that are set back may show the previous day again
         after = F.when(self._start(number + 1) <= t, 1).otherwise(0)
         return number + after - F.when(self._start(number) > t, 1).otherwise(0)
 
     def _start(self, number: Column) -> Column:
-        """The instant at which a window starts."""
+        """Return the start of a window."""
         from pyspark.sql import functions as F
 
         from streamq.plan.lowering import floor_div
@@ -177,7 +177,7 @@ class CalendarVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class CalendarAssigner(Assigner):
-    """By the calendar of a zone: windows are numbered, 0 holds the first day of 1970; ``skipped`` are those of no length."""
+    """Assigns events to calendar windows by number: window 0 contains 1970-01-01; ``skipped``: windows of no length."""
 
     n: int
     unit: str
@@ -187,7 +187,7 @@ class CalendarAssigner(Assigner):
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         le, re = ints(table, LE), ints(table, RE)
         last = np.minimum(re, upto)
-        # a lifetime without an end and no bound: nothing says how far
+        # a lifetime without an end, and no bound: its last window is unknown
         is_bounded = last < INFINITY
         low = self._number(le)
         high = np.where(is_bounded, self._number(np.where(is_bounded, last - 1, le)), low - 1)
@@ -210,13 +210,13 @@ class CalendarAssigner(Assigner):
         return self._window_of(c)
 
     def _window_of(self, t: int) -> int:
-        """The start of the window in which an instant lies; of an infinite one, itself."""
+        """Return the start of the window that contains an instant; an infinite instant itself."""
         if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
             return t
         return int(self._starts(self._number(np.array([t])))[0])
 
     def _number(self, t: Ints) -> Ints:
-        """The numbers of the windows in which instants lie."""
+        """Return the numbers of the windows that contain instants."""
         day = t // DAY
         if self.unit in MONTHS:
             month = day.astype("datetime64[D]").astype("datetime64[M]").astype(np.int64)
@@ -225,24 +225,24 @@ class CalendarAssigner(Assigner):
             about = (day - FIRST_MONDAY) // (self.n * 7)
         else:
             about = day // self.n
-        # a zone's day is a day off at most
+        # a zone's day differs from that of UTC by one at most
         return about - 1 + (self._starts(about) <= t) + (self._starts(about + 1) <= t)
 
     def _starts(self, number: Ints) -> Ints:
-        """The instants at which windows start, kept on the axis."""
+        """Return the starts of windows, kept on the axis."""
         numbers, place = np.unique(number, return_inverse=True)
         starts = [_midnight(self._first_day(i), self.zone) for i in numbers.tolist()]
         return np.array(starts, np.int64)[place.reshape(-1)]
 
     def _first_day(self, number: int) -> int:
-        """The first day of a window, counted from 1970-01-01."""
+        """Return the first day of a window, counted from 1970-01-01."""
         if self.unit in MONTHS:
             return int(np.datetime64(number * self.n * MONTHS[self.unit], "M").astype("datetime64[D]").astype(np.int64))
         return number * self.n * 7 + FIRST_MONDAY if self.unit == "week" else number * self.n
 
 
 def _midnight(day: int, zone: str) -> int:
-    """Midnight of a day, counted from 1970-01-01, in ticks; beyond the ends of the time axis, the end of the axis."""
+    """Return the midnight of a day, counted from 1970-01-01, in ticks; beyond the time axis, the end of the axis."""
     epoch, last = date(1970, 1, 1).toordinal(), date(9998, 12, 31).toordinal()
     ordinal = day + epoch
     # outside of Python's calendar by the rules of the years 1 to 400, and of the 400 before the last
@@ -259,7 +259,7 @@ def _midnight(day: int, zone: str) -> int:
 
 @lru_cache(1_000)
 def skipped_days(zone: str) -> tuple[int, ...]:
-    """The days, counted from 1970-01-01, that a zone has not had, as when it changed to the other side of the date line."""
+    """Return the days, counted from 1970-01-01, that a zone skipped, as when it moved across the date line."""
     of_zone, epoch = ZoneInfo(zone), date(1970, 1, 1)
     firsts = [date(year, month, 1) for year in range(1800, 2101) for month in range(1, 13)]
     offsets = [datetime(d.year, d.month, d.day, tzinfo=of_zone).utcoffset() or timedelta() for d in firsts]

@@ -48,13 +48,13 @@ class Count(Window):
 
     @classmethod
     def from_arguments(cls, n: Any, by: Any) -> Count:
-        """Return windows of n instants; raise PlanError for another number than a whole one of at least 1, or another ``by``."""
+        """Return windows of n instants; raise PlanError unless n is a whole number of at least 1 and ``by`` "start" or "end"."""
         check_word(by, ("start", "end"), "by", "count_window")
         check_whole_number("count_window", "n", n)
         return cls(n, by)
 
     def clip(self, asked: str | None) -> str:
-        """Return how members are cut: full, by ends right, unless ``asked`` says otherwise; raises PlanError where it cannot."""
+        """Return ``asked``, by default "full", by ends "right"; raise PlanError for what windows by ends do not allow."""
         clip = asked or (ClipInput.RIGHT if self.by == "end" else ClipInput.FULL)
         if self.by == "end" and clip not in (ClipInput.NONE, ClipInput.RIGHT):
             wrong, hint = "windows of ends clip right or not at all", 'Say clip_input="none", or leave it out.'
@@ -121,7 +121,7 @@ class CountVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class CountAssigner(Assigner):
-    """By the distinct instants of the group."""
+    """Assigns events to count windows by the distinct instants of their group."""
 
     n: int
     by: str

@@ -1,4 +1,4 @@
-"""Grids of windows as Spark columns: which windows an event lies in, and where a window lies."""
+"""Grids of windows as Spark columns: the windows that an event lies in, and the interval of a window."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
-"""A window's number, the range of windows an event or partial result lies in, and the events behind it."""
+"""The columns with a window's number, the range of windows of an event or partial result, and its number of events."""
 
 
 class _Columns:
@@ -50,23 +50,23 @@ COLUMNS: Arithmetic = _Columns()
 
 
 def window_range(grid: Grid, shape: str) -> tuple[Column, Column]:
-    """The numbers of the first and the last window an event lies in, by the rule of the grid."""
+    """Return the numbers of the first and the last window that an event lies in, by the rule of the grid."""
     from pyspark.sql import functions as F
 
     return rule.window_range(grid, F.col(LE), None if shape == POINT else F.col(RE), COLUMNS)
 
 
 def grid_index(x: Column, shift: int, hop: int) -> Column:
-    """``floor((x - shift) / hop)``, by the rule of the grid."""
+    """Return ``floor((x - shift) / hop)``, by the rule of the grid."""
     index: Column = rule.grid_index(x, shift, hop, COLUMNS)
     return index
 
 
 def grid_instant(index: Column, shift: int, hop: int) -> Column:
-    """``shift + index * hop``, kept on the axis."""
+    """Return ``shift + index * hop``, kept on the axis."""
     from pyspark.sql import functions as F
 
-    # before 0 by the next number: the product is on the axis if the instant is
+    # for negative numbers multiply the next number, so that the product is on the axis if the instant is
     whole, part = divmod(shift, hop)
     number = index + F.lit(whole).cast("bigint")
     before = number < 0
@@ -76,7 +76,7 @@ def grid_instant(index: Column, shift: int, hop: int) -> Column:
 
 
 def window_lifetime(grid: Grid) -> tuple[Column, Column]:
-    """LE and RE of window ``__i``, kept on the axis."""
+    """Return LE and RE of window ``__i``, kept on the axis."""
     from pyspark.sql import functions as F
 
     start, end = (grid_instant(F.col(INDEX), at, grid.hop) for at in (grid.offset, grid.offset + grid.size))
@@ -84,7 +84,7 @@ def window_lifetime(grid: Grid) -> tuple[Column, Column]:
 
 
 def _last(grid: Grid) -> Column:
-    """The last window that starts before UNTIL."""
+    """Return the number of the last window that starts before UNTIL."""
     from pyspark.sql import functions as F
 
     last: Column = rule.last_starting_before(grid, F.col(UNTIL), COLUMNS)
@@ -92,7 +92,7 @@ def _last(grid: Grid) -> Column:
 
 
 def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
-    """The events with ``__lo`` and ``__hi``, the range of windows to report them in; those in gaps are gone."""
+    """Add ``__lo`` and ``__hi`` to events, their range of windows; events in gaps are dropped."""
     from pyspark.sql import functions as F
 
     df = events.df
@@ -106,7 +106,7 @@ def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
 
 
 def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
-    """Events with lifetimes and UNTIL, a copy for each window they lie in, with its number ``__i``."""
+    """Copy events, which have lifetimes and UNTIL, into each window that they lie in, and add its number ``__i``."""
     from pyspark.sql import functions as F
 
     low, high = window_range(grid, INTERVAL)
@@ -115,7 +115,7 @@ def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
 
 
 def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
-    """The events, one copy for each window they lie in, with its number ``__i``."""
+    """Copy events into each window that they lie in, and add its number ``__i``."""
     from pyspark.sql import functions as F
 
     df = grid_members(events, grid)

@@ -1,4 +1,4 @@
-"""Hopping windows: those of a grid; tumbling ones among them."""
+"""Hopping windows, which lie on a grid; tumbling windows are hopping windows with ``hop == size``."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class Hopping(Window):
     """Hopping windows: window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, negative ones too.
 
     ``size`` and ``hop`` are positive. With ``hop == size`` they are tumbling windows; with ``hop < size`` (Flink: sliding)
-    neighbours overlap, with ``hop > size`` there are gaps. A grid puts an event into several windows where Flink's assigners
-    would, and also by its *lifetime*: into every window that it overlaps, not those of its start alone.
+    neighbours overlap, with ``hop > size`` there are gaps. Flink's assigners go by an event's timestamp, a grid goes by its
+    *lifetime*: the event is in every window that it overlaps, not only in those that contain its start.
 
     CTI: start of the earliest window not final
     Final: windows that end at or before c
@@ -48,7 +48,7 @@ class Hopping(Window):
 
     @classmethod
     def from_arguments(cls, size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
-        """Return windows of durations; raise TimeError for a size or hop that is not positive or does not fit the axis."""
+        """Return windows of these durations; raise TimeError for a size or hop that is not positive or does not fit the axis."""
         for name, duration in (("size", size), ("hop", hop)):
             if ticks(duration, axis, verb) <= 0:
                 raise TimeError(sentence(verb, f"{name} must be positive", f"found {duration!r}"))
@@ -145,7 +145,7 @@ class HoppingVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class HoppingAssigner(Assigner):
-    """By the grid."""
+    """Assigns events to hopping windows by the grid."""
 
     on: Grid
 

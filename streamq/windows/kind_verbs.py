@@ -1,4 +1,4 @@
-"""The base of the verbs of all kinds of windows: something that can be put into windows."""
+"""The base of the window verbs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ W = TypeVar("W")
 
 
 class WindowKindVerbs(ABC, Generic[W]):
-    """The verbs of one kind, of streams and of groups; ``W`` is what they return."""
+    """The verbs of one kind of windows, for streams and groups; ``W`` is the type that they return."""
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
@@ -21,7 +21,7 @@ class WindowKindVerbs(ABC, Generic[W]):
 
     @abstractmethod
     def _in_windows(self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None) -> W:
-        """Put the stream, or each group, into the windows that ``window`` makes for its axis; ``verb``: what the user called."""
+        """Put the stream, or each group, into the windows that ``window`` returns for its axis; ``verb``: the name for errors."""
 
 
 __all__ = ["W", "WindowKindVerbs"]

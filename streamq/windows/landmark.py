@@ -1,4 +1,4 @@
-"""Landmark windows: from a landmark on, ever longer."""
+"""Landmark windows: they start at a landmark and grow, hop by hop."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Landmark(Window):
     def from_arguments(
         cls, hop: Duration, start: int | dt.datetime | None, period: Duration | None, axis: str
     ) -> Landmark:
-        """Return windows from landmarks; raise PlanError without any, TimeError for a hop or period that is not positive."""
+        """Return windows from landmarks; raise PlanError without a landmark, TimeError for a hop or period below 1 tick."""
         if start is None and period is None:
             raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
         at = instant_ticks(start, axis, "landmark_window") if start is not None else 0
@@ -102,7 +102,7 @@ class Landmark(Window):
             df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
             cut, most = move_ticks(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
         mark = F.col("__mark")
-        # what is longer than the axis is cut there
+        # windows that reach beyond the axis are cut at its end
         beyond = F.lit(INFINITY - 1)
         low = floor_div(F.greatest(F.coalesce(F.try_subtract(F.col(LE), mark), beyond), F.lit(0)), hop) + 1
         high = F.least(most, floor_div(F.coalesce(F.try_subtract(until - 1, mark), beyond), hop) + 1)
@@ -153,7 +153,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class LandmarkAssigner(Assigner):
-    """By the landmarks, each of which numbers its own windows."""
+    """Assigns events to landmark windows; each landmark numbers its own windows."""
 
     hop: int
     start: int
@@ -172,7 +172,7 @@ class LandmarkAssigner(Assigner):
             which = np.flatnonzero(re > at)
             mark, last = np.full(len(which), at), np.full(len(which), INFINITY)
         else:
-            # landmarks before the bound whose stretch ends after since
+            # landmarks before the bound whose last window ends after since
             endless = np.minimum(re, upto) == INFINITY
             low = grid_index(le, at, period, ARRAYS)
             high = grid_index(np.where(endless, le, np.minimum(re, upto) - 1), at, period, ARRAYS)
@@ -180,7 +180,7 @@ class LandmarkAssigner(Assigner):
                 low = np.maximum(low, (since - at) // period)
             which, q = expand_ranges(low, np.where(endless, low - 1, high))
             mark, last = at + q * period, np.full(len(which), -(-period // hop))
-        # [l, l + jH) is asked for while l + (j - 1)H lies before the bound, and while it ends after since
+        # [l, l + jH) is evaluated while l + (j - 1)H lies before the bound, and while it ends after since
         last = np.minimum(last, distance_behind(upto - 1, mark) // hop + 1)
         first = np.maximum(distance_behind(le[which], mark), 0) // hop + 1
         if since > MINUS_INFINITY:
@@ -196,7 +196,7 @@ class LandmarkAssigner(Assigner):
         return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
 
     def _mark(self, t: int) -> int | None:
-        """The last landmark at or before t."""
+        """Return the last landmark at or before t."""
         at, period = self.start, self.period
         if t < at and period is None:
             return None

@@ -1,4 +1,4 @@
-"""Rows windows: a number of events in an order."""
+"""Rows windows: a fixed number of consecutive events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Rows(Window):
-    """Rows windows: of a group's events in the order of start, then ``order_by``, each run of n, a new one every ``step`` events.
+    """Rows windows: n consecutive events of a group, in the order of start, then ``order_by``; one begins every ``step`` events.
 
     Window j has the events ``j*step .. j*step + n - 1`` as its members, counted from 0, and lasts from the start of the first
     until one tick after the start of the last. Where events are equal in start and ``order_by``, the rest of the payload decides.
@@ -49,7 +49,7 @@ class Rows(Window):
 
     @classmethod
     def from_arguments(cls, n: Any, step: Any, order_by: Any) -> Rows:
-        """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, and for no names of columns."""
+        """Return windows of n rows; raise PlanError for numbers that are not whole or below 1, or a bad ``order_by``."""
         check_whole_number("rows_window", "n", n)
         check_whole_number("rows_window", "step", step)
         return cls(n, step, column_names(order_by, "rows_window", "order_by"))
@@ -63,7 +63,7 @@ class Rows(Window):
         return True
 
     def order(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Ties go by the rest of the payload."""
+        """Return ``order_by``, then the rest of the payload, which orders ties."""
         return (*self.order_by, *(n for n in names if n not in self.order_by))
 
     def equal_starts(self, stamp: Stamp) -> bool:
@@ -131,7 +131,7 @@ class RowsVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class RowsAssigner(Assigner):
-    """By the places of the group's events in the order of LE, ``order_by``, RE."""
+    """Assigns events to rows windows by their places in their group's order of LE, ``order_by``, RE."""
 
     n: int
     step: int
@@ -149,9 +149,9 @@ class RowsAssigner(Assigner):
         return MissingRows(self.n, "", grouped)
 
     def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
-        """Events in the order of group, LE, order_by; and each place's number in its group.
+        """Return the events in the order of group, LE, ``order_by``, RE, and the place of each in its group.
 
-        Of equal ones the first to end comes first: an end that may still move is after all that are settled.
+        The end decides last: an end that may still move lies after all settled ones.
         """
         order = np.lexsort((ints(table, RE), *reversed(column_ranks(table, self.order_by)), ints(table, LE), g))
         first, _ = group_bounds(g[order], g[order])
@@ -175,7 +175,7 @@ class RowsAssigner(Assigner):
         order, number = self._ordered(g, table)
         first, last = group_bounds(g[order], g[order])
         le = ints(table, LE)[order]
-        # the last row of a window that is still asked for has LE >= c - 2; rows go by whole steps, so that numbers fit
+        # the last row of a window that is not final has LE >= c - 2; rows are dropped by whole steps, so that numbers stay right
         gone = np.zeros(len(order), np.int64)
         np.add.at(gone, first, (le < c - 2).astype(np.int64))
         settled = gone[first]
@@ -194,7 +194,7 @@ class RowsAssigner(Assigner):
         past = np.zeros(len(order), np.int64)
         np.add.at(past, first, (le < c).astype(np.int64))
         heads = np.unique(first)
-        # the first window whose last row is not there yet, and its first row, if that is
+        # the first window without its last row, and its first row, if that has come
         j = np.maximum(-((self.n - 1 - past[heads]) // self.step), 0)
         begun = j * self.step < past[heads]
         return min(c, int(le[(heads + j * self.step)[begun]].min(initial=c)))

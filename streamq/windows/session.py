@@ -46,7 +46,7 @@ class Session(Window):
 
     @classmethod
     def from_arguments(cls, gap: Duration, axis: str) -> Session:
-        """Return sessions of a gap; raise TimeError for one of fewer than two ticks, or that does not fit the axis."""
+        """Return sessions with a gap; raise TimeError for a gap of fewer than two ticks, or one that does not fit the axis."""
         if ticks(gap, axis, "session_window") < 2:
             raise TimeError(sentence("session_window", "gap must be at least two ticks", f"found {gap!r}"))
         return cls(ticks(gap, axis, "session_window"))
@@ -105,7 +105,7 @@ class SessionVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class SessionAssigner(Assigner):
-    """By the chains of the group's events."""
+    """Assigns events to sessions, which are the chains of their group's events."""
 
     gap: int
 
@@ -116,7 +116,7 @@ class SessionAssigner(Assigner):
         return Cti.SESSION
 
     def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
-        """Events in order of group and LE, each one's session, and the sessions' intervals."""
+        """Return the events in the order of group and LE, the session of each, and the sessions' intervals."""
         le, re = ints(table, LE), ints(table, RE)
         order = np.lexsort((le, g))
         g, le, re = g[order], le[order], re[order]

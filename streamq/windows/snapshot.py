@@ -1,4 +1,4 @@
-"""Snapshot windows: the stretches in which nothing starts or ends."""
+"""Snapshot windows: the intervals in which no event starts or ends."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class SnapshotVerbs(WindowKindVerbs[W]):
 
 @dataclass(frozen=True)
 class SnapshotAssigner(Assigner):
-    """By the distinct endpoints of the group."""
+    """Assigns events to snapshots by the distinct endpoints of their group."""
 
     is_piecewise = True
 
@@ -88,14 +88,14 @@ class SnapshotAssigner(Assigner):
         group, at = distinct_pairs(np.concatenate([g, g]), np.concatenate([le, re]))
         low, high = find_places(group, at, g, le), find_places(group, at, g, re) - 1
         if len(at):
-            # those that end after since
+            # snapshots that end after since
             ends = np.append(at[1:], INFINITY)
             low = np.maximum(low, first_place(group, ends > since, g))
         return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         le, re = ints(table, LE), ints(table, RE)
-        # the window in which a tick before c lies starts at the last endpoint before that, if somebody is alive there
+        # the window that contains c - 1 starts at the last endpoint before it, if an event is alive there
         c = c - 1
         least = np.full(int(g.max(initial=0)) + 1, MINUS_INFINITY)
         for at in (le, re):
@@ -110,7 +110,7 @@ class SnapshotAssigner(Assigner):
 
 
 def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
-    """The windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``."""
+    """Return the windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``."""
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
 
@@ -120,7 +120,7 @@ def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
 
 
 def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
-    """Events with ``__lo`` and ``__hi``: the window that starts where they do, and the one before that which starts at RE."""
+    """Add ``__lo`` and ``__hi`` to events: the window that starts at LE, and the one before the window that starts at RE."""
     from pyspark.sql import functions as F
 
     for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
