@@ -102,17 +102,17 @@ class RunVerbs(Verbs):
         more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole
         changelog is in that order. There is no row for the end of the input.
 
-        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table called ``name``), "console", a function of
-        (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and thrown away.
-        checkpoint: required for a sink that lasts; a folder that is written into goes with it, for its micro-batches are
-        numbered there. trigger: a duration such as "10 seconds", how often to look for input (default: at once, again and
-        again), or "available_now": process what is there and return; with ``finish=True`` the stream has then ended, its last
-        windows are flushed, and the checkpoint cannot be gone on with (the memory sink needs ``run.finish()`` instead); without
-        it the next run on the checkpoint goes on. late_sink: a path for rows that were dropped, adjusted, duplicates or no
-        events (source, reason, start and end in ticks, late_by in ticks behind the CTI, NULL for what is not late, payload as
+        sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
+        of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
+        checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its
+        micro-batches. trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or
+        "available_now": process the available input and return. With ``finish=True`` the stream then ends: its last windows are
+        flushed, and the checkpoint cannot be continued (the memory sink needs ``run.finish()`` instead); without it the next run
+        on the checkpoint continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid
+        (source, reason, start and end in ticks, late_by in ticks before the CTI, NULL for rows that are not late, payload as
         JSON; of a source that may retract also kind and new_end, so that its rows can be replayed), and for events that modules
         with ``on_error="quarantine"`` failed for (source is the module; window_start, window_end, group as JSON), which
-        :meth:`quarantine` reads; results and late rows then stand in folders ``streamq_batch=N``, each written once: Spark reads
+        :meth:`quarantine` reads. Results and late rows are then in folders ``streamq_batch=N``, each written once; Spark reads
         a column of that name, which every source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
