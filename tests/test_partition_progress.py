@@ -16,7 +16,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import PlanError, TypeMismatch, UnknownColumn
-from streamq.plan.node import numbered
+from streamq.plan.node import number_sources
 from streamq.run.idle import Listener, RoundLog
 from streamq.run.micro_batches import RunHistory
 from streamq.run.rehearsal import Rehearsal
@@ -45,7 +45,7 @@ def key(row: Row) -> Any:
 
 
 def run_of(query: sq.Stream, buckets: int = 1) -> LocalRun:
-    return LocalRun(compiled(numbered(query.plan)[0], OutputForm.FINAL, buckets=buckets))
+    return LocalRun(compiled(number_sources(query.plan)[0], OutputForm.FINAL, buckets=buckets))
 
 
 ROWS = st.tuples(st.integers(-5, 60), st.sampled_from(DEVICES)).map(lambda drawn: (drawn[0], *drawn[1]))

@@ -194,7 +194,7 @@ def _document(text: str) -> _Document:
     try:
         parts = json.loads(text)
     except (ValueError, RecursionError) as error:
-        _wrong("text", f"no JSON ({error})", error)
+        _wrong("text", f"not JSON ({error})", error)
     if not isinstance(parts, dict):
         _wrong("text", f"found {type(parts).__name__}, not an object of parts")
     if parts.get("format", FORMAT) != FORMAT:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 import streamq as sq
 from streamq import testing as t
-from streamq.choices import CountedAs
+from streamq.choices import CountReason
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
@@ -42,7 +42,7 @@ def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> 
     case, (how,) = with_late_sinks((case, (Execution(SPARK, buckets=2),)))
     expected = expectation(case, how)
     assert how.late_output and execute_on_spark(case, how, spark, expected).num_rows == 2
-    earlier = SetAside(CountedAs.ADJUSTED, late, late_by=7)
+    earlier = SetAside(CountReason.ADJUSTED, late, late_by=7)
     wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
     with pytest.raises(WrongOutput, match=r"the late output has \[2, 15\) as adjusted, 8 late"):
         execute_on_spark(case, how, spark, wrong)

@@ -150,7 +150,7 @@ def test_what_is_no_text_of_a_case() -> None:
     for text, message in (
         ("{", "text: not JSON"),
         ("[]", "text: found list"),
-        (TEXT.replace('"cut": [1],\n', ""), "cut: is missing"),
+        (TEXT.replace('"cut": [1],\n', ""), "cut: is not there"),
         (TEXT.replace('"size": 4', '"size": 5'), "plan: the text has been changed or damaged"),
     ):
         with pytest.raises(PlanError, match=f"replay: not a case; {message}"):
