@@ -1,4 +1,4 @@
-"""Progress per partition, 10,000 partitions against one, in turn in one run: the time of a micro-batch on Spark.
+"""Progress per partition, 10,000 partitions against one: the time of a micro-batch on Spark, three runs taking turns at each.
 
 Each micro-batch is a file of 20,000 points in time order, two a device; the query counts them in tumbling windows, by region. Its
 source makes progress per device, per a column that has one value, or as a whole. ``python -m benchmarks.partitions --help``.
@@ -12,6 +12,7 @@ import shutil
 import statistics
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,43 +44,60 @@ def generate(folder: Path, batches: int, devices: int) -> None:
         pq.write_table(pa.table(columns), folder / f"{i:04d}.parquet", row_group_size=devices // 4)
 
 
-def times(spark: SparkSession, folder: Path, per: str | None) -> list[int]:
-    """The milliseconds of each micro-batch, the first two left out."""
+def started(spark: SparkSession, folder: Path, per: str | None) -> Any:
+    """A run that waits for files in a folder."""
     rows = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate("1 minute", per=per))
     query = rows.group_by("region").tumbling_window("1 minute").select(n=sq.count())
-    run = query.run(sink="noop", trigger="available_now")
+    return query.run(sink="noop")
+
+
+def last_batch_ms(run: Any) -> int:
+    """The time that the last micro-batch with rows has taken."""
     reports = [json.loads(p.json) for p in run.query.recentProgress]
-    shutil.rmtree(run.checkpoint, ignore_errors=True)
-    return [p["durationMs"]["triggerExecution"] for p in reports if p["numInputRows"]][2:]
+    return int([p["durationMs"]["triggerExecution"] for p in reports if p["numInputRows"]][-1])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--batches", type=int, default=12)
-    parser.add_argument("--repeat", type=int, default=3)
+    parser.add_argument("--batches", type=int, default=40)
     parser.add_argument("--devices", type=int, default=10_000)
     parser.add_argument("--json", default="partitions.json")
     args = parser.parse_args()
     spark = sq.session("benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
     found: dict[str, list[int]] = {name: [] for name in PER}
+    runs = {}
     try:
         generate(folder / "points", args.batches, args.devices)
-        times(spark, folder / "points", None)
-        for _ in range(args.repeat):
-            for name, per in PER.items():
-                found[name] += times(spark, folder / "points", per)
+        files = sorted((folder / "points").iterdir())
+        for name in PER:
+            (folder / name).mkdir()
+            shutil.copy(files[0], folder / name)
+            runs[name] = started(spark, folder / name, PER[name])
+        for file in files[1:]:
+            for name, run in runs.items():
+                run.process_all_available()
+                shutil.copy(file, folder / "coming")
+                (folder / "coming").rename(folder / name / file.name)
+                run.process_all_available()
+                found[name].append(last_batch_ms(run))
     finally:
+        for run in runs.values():
+            run.stop()
+            shutil.rmtree(run.checkpoint, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
-    medians = {name: statistics.median(some) for name, some in found.items()}
-    for name, median in medians.items():
-        print(f"{name:18} {median:6.0f} ms a batch   {sorted(found[name])}")
-    many, one, whole = medians.values()
-    ratios = {"10,000 partitions / one": many / one, "one partition / the whole source": one / whole}
+    steady = {name: some[2:] for name, some in found.items()}
+    many, one, whole = steady.values()
+    for name, some in steady.items():
+        print(f"{name:18} {statistics.median(some):6.0f} ms a batch   {some}")
+    ratios = {
+        "10,000 partitions / one": statistics.median(a / b for a, b in zip(many, one, strict=True)),
+        "one partition / the whole source": statistics.median(a / b for a, b in zip(one, whole, strict=True)),
+    }
     for name, ratio in ratios.items():
         print(f"{name:34} {ratio:5.2f}")
-    Path(args.json).write_text(json.dumps({"ms": medians, "ratios": ratios}, indent=2))
+    Path(args.json).write_text(json.dumps({"ms": steady, "ratios": ratios}, indent=2))
 
 
 if __name__ == "__main__":
