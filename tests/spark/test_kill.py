@@ -39,13 +39,13 @@ import streamq as sq
 from tests.conftest import INTERPRETED, NO_ORIGINS
 from tests.spark.test_kill import QUERIES, run_to_the_end, stays, write
 
-folder, name, how = sys.argv[1:]
+runs, own, name, how = sys.argv[1:]
 config = {"spark.sql.shuffle.partitions": 2, **INTERPRETED, **NO_ORIGINS}
-query = QUERIES[name](stays(sq.session(master="local[2]", config=config), folder))
-if how == "own":
-    write(query, folder).start().awaitTermination()
-else:
-    run_to_the_end(query, folder, finish=how == "last")
+spark = sq.session(master="local[2]", config=config)
+plain = write(QUERIES[name](stays(spark, own)), own).start()
+run_to_the_end(QUERIES[name](stays(spark, runs)), runs, finish=how == "last")
+if how != "last":
+    plain.awaitTermination()
 """
 SCHEMA = "start bigint, end bigint, k string, v int"
 
@@ -132,60 +132,58 @@ FILES = 6
 
 @pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
 def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """A run and a plain writeStream of one process, killed with it."""
     chance = random.Random(None if SOAK else 4)
-    everything = land(tmp_path / "in", chance)
+    runs, own = tmp_path / "runs", tmp_path / "own"
+    everything, others = (land(folder / "in", chance) for folder in (runs, own))
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
     for kill in range(KILLS):
         # the last one as it ends the stream
-        job = started(script, tmp_path, name, "last" if kill == KILLS - 1 else "not yet")
-        after = FILES if kill == KILLS - 1 else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
-        while job.poll() is None and commits(tmp_path) < after:
+        is_last = kill == KILLS - 1
+        job = started(script, tmp_path, str(runs), str(own), name, "last" if is_last else "not yet")
+        after = FILES if is_last else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
+        while job.poll() is None and (commits(runs) < after or commits(own) < kill + 1):
             time.sleep(0.05)
         time.sleep(2 * chance.random())
+        assert is_last or job.poll() is None, (tmp_path / "log").read_text()
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-    query = QUERIES[name](stays(spark, tmp_path))
-    if (tmp_path / "checkpoint" / "streamq" / "ended").exists():
+    _check_the_run(QUERIES[name](stays(spark, runs)), runs, answer(name, everything))
+    # progress beyond all that there is, as nobody can say that the input of a writeStream has ended
+    others += land(own / "in", chance, [(FAR, FAR + 1, "a", 1)])
+    _check_the_write_stream(QUERIES[name](stays(spark, own)), own, answer(name, others))
+
+
+def _check_the_run(query: sq.Stream, folder: Path, expected: pa.Table) -> None:
+    """Let the run go on to its end, if it has not ended, and compare what it wrote."""
+    if (folder / "checkpoint" / "streamq" / "ended").exists():
         with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
-            run_to_the_end(query, tmp_path, finish=True)
+            run_to_the_end(query, folder, finish=True)
     else:
-        run_to_the_end(query, tmp_path, finish=True)
-    found = spark.read.parquet(str(tmp_path / "out")).toArrow()
-    t.assert_same_history(found, answer(name, everything))
-    assert found.num_rows > 10 and isinstance(found, pa.Table)
+        run_to_the_end(query, folder, finish=True)
+    written = output(folder)
+    t.assert_same_history(written, expected)
+    assert written.num_rows > 10
 
 
-@pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
-def test_a_plain_write_stream_is_killed_and_started_again(name: str, spark: SparkSession, tmp_path: Path) -> None:
-    """It has no control folder, and no run that knows its checkpoint: what is kept there is Spark's, and the state."""
-    chance = random.Random(None if SOAK else 5)
-    everything = land(tmp_path / "in", chance)
-    script = tmp_path / "job.py"
-    script.write_text(SCRIPT)
-    for kill in range(KILLS if SOAK else 1):
-        job = started(script, tmp_path, name, "own")
-        while job.poll() is None and commits(tmp_path) < kill + 1 + chance.randrange(2):
-            time.sleep(0.05)
-        time.sleep(chance.random())
-        assert job.poll() is None, (tmp_path / "log").read_text()
-        os.killpg(job.pid, signal.SIGKILL)
-        job.wait()
-    query = QUERIES[name](stays(spark, tmp_path))
-    # progress beyond all that there is, as nobody can say that the input has ended
-    everything += land(tmp_path / "in", chance, [(FAR, FAR + 1, "a", 1)])
-    other = query.with_columns(more=sq.lit(1))
+def _check_the_write_stream(query: sq.Stream, folder: Path, expected: pa.Table) -> None:
+    """Let it go on, and compare. It has no control folder, and no run that knows its checkpoint: the state is all there is."""
     with pytest.raises(StreamingQueryException) as refused:
-        write(other, tmp_path).trigger(availableNow=True).start().awaitTermination()
+        write(query.with_columns(more=sq.lit(1)), folder).trigger(availableNow=True).start().awaitTermination()
     assert "CheckpointError: query: the checkpoint is another query's; changed: the query (" in str(refused.value)
     with pytest.raises(CheckpointError, match="run: the checkpoint is that of a writeStream; found"):
-        query.run(checkpoint=str(tmp_path / "checkpoint"))
-    write(query, tmp_path).trigger(availableNow=True).start().awaitTermination()
-    table = spark.read.parquet(str(tmp_path / "out")).toArrow()
-    expected = answer(name, everything)
-    t.assert_same_history(before(table), before(expected))
-    assert table.num_rows > 10
+        query.run(checkpoint=str(folder / "checkpoint"))
+    write(query, folder).trigger(availableNow=True).start().awaitTermination()
+    written = output(folder)
+    t.assert_same_history(before(written), before(expected))
+    assert written.num_rows > 10
+
+
+def output(folder: Path) -> pa.Table:
+    """Read what was written, as Spark does: by the commit log."""
+    return SparkSession.active().read.parquet(str(folder / "out")).toArrow()
 
 
 FAR = 1_000
@@ -198,7 +196,7 @@ def before(rows: pa.Table, end: int = FAR // 2) -> pa.Table:
 
 def land(folder: Path, chance: random.Random, rows: list[tuple[int, int, str, int]] | None = None) -> list[Any]:
     """Write files of events, or one more of those rows; give what they hold."""
-    folder.mkdir(exist_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
     everything = []
     first = len(list(folder.iterdir()))
     for i in range(first, FILES if rows is None else first + 1):
@@ -223,11 +221,11 @@ def test_no_operator_with_state_is_left_out() -> None:
     assert {type(n) for query in QUERIES.values() for n in nodes(query(s).plan)} >= with_state
 
 
-def started(script: Path, folder: Path, name: str, how: str) -> subprocess.Popen[bytes]:
-    """The job in a process group of its own, with its JVM and workers."""
+def started(script: Path, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start the job in a process group of its own, with its JVM and workers; it logs into the folder."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with (folder / "log").open("ab") as log:
-        command = [sys.executable, str(script), str(folder), name, how]
+        command = [sys.executable, str(script), *arguments]
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 
 
