@@ -23,10 +23,9 @@ from streamq.plan.folding import fold
 from streamq.plan.passes import (
     aggregates,
     columns,
-    nodes,
     reads_end,
     reads_lifetime,
-    rewrite,
+    rewrite_expression,
     substitute,
 )
 from streamq.plan.tree import show
@@ -120,7 +119,7 @@ def test_passes_do_not_recurse() -> None:
     for k in range(5_000):
         deep = deep + k if k % 2 else Call(function_of("abs"), (deep,))
     assert fold(deep, lambda node, parts: 1 + max(parts, default=0)) == 5_001
-    assert len(nodes(deep)) == 5_000 + 1 + 2_500
+    assert len(expression_nodes(deep)) == 5_000 + 1 + 2_500
     assert len(show(deep)) > 5_000
     assert columns(substitute(deep, {"a": b})) == {"b"}
 
@@ -141,7 +140,7 @@ def test_substitute_replaces_columns_and_keeps_the_rest() -> None:
 
 
 def test_rewrite_sees_rewritten_operands() -> None:
-    found = rewrite(
+    found = rewrite_expression(
         Call(function_of("f"), (Call(function_of("g"), (a,)), 3)),
         lambda n: n.children[0] if isinstance(n, Call) and n.function == function_of("g") else None,
     )

@@ -1,4 +1,4 @@
-"""One word, one name: no two classes of the product have one name, and no two files but rooms that mirror each other.
+"""One word, one name: no two classes or functions of the product have one name, nor two files but rooms that mirror each other.
 
 The product is ``streamq/`` without ``streamq/testing``, which says the same things once more and mirrors their names.
 """
@@ -86,6 +86,22 @@ VAGUE = {
     *("then", "this", "those", "together", "told", "under", "until", "what", "where", "which", "who", "with_"),
 }
 """Prepositions, and words that name nothing: no module has a function of such a name."""
+
+
+MANY = {
+    "main": "what a module runs as a program",
+    "why_not": "of each rule, the reason why it does not fire",
+}
+"""Functions that several modules have, because a caller asks each of them the same."""
+
+
+def test_no_two_functions_have_one_name() -> None:
+    places: dict[str, list[str]] = defaultdict(list)
+    for path in product_files():
+        for node in parsed(path).body:
+            if isinstance(node, ast.FunctionDef) and not node.name.startswith("_") and node.name not in MANY:
+                places[node.name].append(shown(path))
+    assert {name: paths for name, paths in places.items() if len(paths) > 1} == {}
 
 
 def test_no_function_of_a_module_has_a_name_that_says_nothing() -> None:

@@ -102,11 +102,11 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
     return df.select(first, *payload, *(instant(F.col(n), schema.axis).alias(n) for n in times))
 
 
-def late_rows(df: DataFrame) -> DataFrame:
+def user_late_rows(df: DataFrame) -> DataFrame:
     """Return the late output: source, reason, start, end, late_by (ticks), payload as JSON."""
     from pyspark.sql import functions as F
 
     return df.where(F.col("__channel") == LATE).select("__late.*")
 
 
-__all__ = ["ADDED", "Egress", "choose_egress", "late_rows", "user_rows"]
+__all__ = ["ADDED", "Egress", "choose_egress", "user_late_rows", "user_rows"]

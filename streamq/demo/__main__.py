@@ -179,7 +179,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
         stream_took = time.monotonic() - began
         _show(question, rows, labels)
         columns = list(rows[0]) if rows else list(question.query.columns)
-        same = agreement.compare(rows, streamed_rows, columns)
+        same = agreement.compare_answers(rows, streamed_rows, columns)
         took = f"batch {batch_took:.1f} s, streaming {stream_took:.1f} s in {batches} micro-batches"
         if same:
             print(f"\nBatch and streaming agree on all {same.common:,} rows ({took}).")

@@ -35,7 +35,9 @@ class Agreement:
         return lines + ([f"... and {len(rows) - limit:,} more"] if len(rows) > limit else [])
 
 
-def compare(left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]], columns: Sequence[str]) -> Agreement:
+def compare_answers(
+    left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]], columns: Sequence[str]
+) -> Agreement:
     """Compare two bags of rows by these columns: floats to nine significant digits, instants in UTC."""
     a, b = (Counter(tuple(_plain(row[column]) for column in columns) for row in rows) for rows in (left, right))
     return Agreement(tuple(columns), (a & b).total(), a - b, b - a)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TypeGuard
 
-from streamq.demo.lines import Lines, count, refusal
+from streamq.demo.lines import Lines, refusal, show_count
 from streamq.errors import SourceError
 
 LAST_MS: Final = 253_402_300_800_000
@@ -64,7 +64,7 @@ class EventLog:
         losses = []
         if self.missing:
             losses.append(
-                f"{count(len(self.missing), 'rolled file')} missing (number {', '.join(map(str, self.missing))})"
+                f"{show_count(len(self.missing), 'rolled file')} missing (number {', '.join(map(str, self.missing))})"
             )
         wanted = {name.encode() for name in names}
         for part in self.parts:
@@ -83,7 +83,7 @@ class EventLog:
             losses += lines.losses()
             if broken:
                 losses.append(
-                    f"{part.name}: {count(broken, 'line')} that {'is' if broken == 1 else 'are'} no event skipped"
+                    f"{part.name}: {show_count(broken, 'line')} that {'is' if broken == 1 else 'are'} no event skipped"
                 )
         self._losses = losses
 
@@ -104,7 +104,7 @@ class EventLog:
         """Return a line with the path, the number of files, their size, and a note if the application was still running."""
         size = sum(part.stat().st_size for part in self.parts)
         running = ", in progress" if self.in_progress else ""
-        return f"{self.path} ({count(len(self.parts), 'file')}, {size / 1000:,.0f} kB{running})"
+        return f"{self.path} ({show_count(len(self.parts), 'file')}, {size / 1000:,.0f} kB{running})"
 
 
 def find_log(path: str | Path) -> EventLog:
@@ -221,7 +221,9 @@ def _from_directory(folder: Path) -> EventLog:
         return find_log(logs[0])
     if not logs:
         instead = (
-            f"found {count(len(children), 'other entry').replace('entrys', 'entries')}" if children else "it is empty"
+            f"found {show_count(len(children), 'other entry').replace('entrys', 'entries')}"
+            if children
+            else "it is empty"
         )
         raise refusal(
             f"no Spark event log in {folder}", instead, "Was the application started with spark.eventLog.enabled=true?"

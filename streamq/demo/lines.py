@@ -24,7 +24,7 @@ def refusal(wrong: str, instead: str = "", hint: str = "") -> SourceError:
     return SourceError(sentence("event log", wrong, instead, hint))
 
 
-def count(number: int, noun: str) -> str:
+def show_count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 line``, ``2 lines``."""
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
 
@@ -70,7 +70,9 @@ class Lines:
         """Return a sentence for each part of the file that was not read."""
         sentences = [f"{self.path.name}: {self.broken}"] if self.broken else []
         if self.lost:
-            sentences.append(f"{self.path.name}: the last line is cut off, {count(self.lost, 'byte')} of it skipped")
+            sentences.append(
+                f"{self.path.name}: the last line is cut off, {show_count(self.lost, 'byte')} of it skipped"
+            )
         return sentences
 
     def _chunks(self) -> Iterator[bytes]:

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from streamq.demo.eventlog import LAST_MS, EventLog, is_within, part_of
-from streamq.demo.lines import count
+from streamq.demo.lines import show_count
 
 EDGES: Final = pa.schema(
     [
@@ -64,7 +64,7 @@ def task_edges(log: EventLog) -> pa.Table:
             ended.add(task)
             _append(columns, event, info, "end", max(finish * 1000, launched[task] + 1))
     if strange:
-        log.lose(f"{count(strange, 'task event')} without a task id or a time skipped")
+        log.lose(f"{show_count(strange, 'task event')} without a task id or a time skipped")
     return pa.table(columns, schema=EDGES)
 
 

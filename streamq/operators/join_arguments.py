@@ -11,7 +11,7 @@ from streamq.errors import AmbiguousColumn, PlanError, TypeMismatch, sentence, u
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.keys import check_key
 from streamq.plan.node import Node
-from streamq.plan.passes import reads_lifetime, rewrite
+from streamq.plan.passes import reads_lifetime, rewrite_expression
 from streamq.plan.plain_values import hint_for
 from streamq.plan.resolve import EventProxy, no_expression
 from streamq.plan.schema import Schema
@@ -172,7 +172,7 @@ def over_pair(
             unknown_column(verb, part.name, sorted(names_of_pair), consumed=consumed)
         return Col(part.name)
 
-    placed = rewrite(condition, place)
+    placed = rewrite_expression(condition, place)
     if reads_lifetime(placed, "start", "end", "duration"):
         raise PlanError(
             sentence(

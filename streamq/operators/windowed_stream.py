@@ -21,7 +21,7 @@ from streamq.plan.lifetime import Lifetime
 from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
-from streamq.plan.passes import columns, nodes, rewrite
+from streamq.plan.passes import columns, expression_nodes, rewrite_expression
 from streamq.plan.resolve import Given, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import ExpressionText, show
@@ -107,7 +107,7 @@ class WindowedStream(Generic[S]):
             if not isinstance(part, Lifetime) or self.stamp == Stamp.ALIGN:
                 return None
             if part.part == "duration":
-                return rewrite(Lifetime("end") - Lifetime("start"), bounded)
+                return rewrite_expression(Lifetime("end") - Lifetime("start"), bounded)
             return stands_for(Aggregate(WINDOW_EDGES[part.part], ()))
 
         for name, value in wanted:
@@ -118,7 +118,7 @@ class WindowedStream(Generic[S]):
             if isinstance(expr, Aggregate):
                 output = stands_for(expr, name)
             else:
-                output = rewrite(rewrite(expr, reduced), bounded)
+                output = rewrite_expression(rewrite_expression(expr, reduced), bounded)
             aggregated = {n for n, _ in aggregates.values()}
             for column in sorted(set(columns(output)) - aggregated - set(self.keys)):
                 raise PlanError(
@@ -261,7 +261,7 @@ def _resolved(value: Any, source: Node) -> Expr:
 
 def _check_makes_values(name: str, expr: Expr) -> None:
     """Raise PlanError for an expression with the rows of an operator in it."""
-    for part in nodes(expr):
+    for part in expression_nodes(expr):
         if isinstance(part, Aggregate) and isinstance(part.function, UserOperator):
             hint = f"Write .select({show(part)}), and what is made of its columns in a select behind it."
             raise PlanError(
@@ -300,9 +300,9 @@ def windowed(
 
 def check_not_nested(expr: Expr) -> None:
     """Raise for an aggregate of an aggregate."""
-    for outer in nodes(expr):
+    for outer in expression_nodes(expr):
         if isinstance(outer, Aggregate):
-            inner = [n for part in outer.children for n in nodes(part) if isinstance(n, Aggregate)]
+            inner = [n for part in outer.children for n in expression_nodes(part) if isinstance(n, Aggregate)]
             if inner:
                 raise PlanError(
                     sentence(

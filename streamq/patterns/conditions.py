@@ -43,7 +43,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.passes import columns as columns_of
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Field as Attribute
 from streamq.plan.schema import Schema
 from streamq.plan.spark_names import AGGREGATES, function_names
@@ -321,7 +321,7 @@ def typed_expr(
         raise refusal_for(place, error, "cedr") from error
     if boolean and not isinstance(kind, t.BooleanType | t.NullType):
         raise Refusal(place, "a condition is true or false", f"found {kind.simpleString()}")
-    return rewrite(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
+    return rewrite_expression(expr, lambda e: own.get(e.name) if isinstance(e, Col) else None)
 
 
 def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:

@@ -22,7 +22,7 @@ from streamq.operators.where import Where
 from streamq.patterns.syntax import Place
 from streamq.plan.expr import Call, Col, Expr, Lit
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
 
@@ -82,7 +82,7 @@ class RunAggregate:
 
 def in_pattern_names(expr: Expr) -> Expr:
     """Return an expression over columns of matches with their names in a text: ``x.Vs``, ``x.id``, ``x.v``."""
-    return rewrite(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
+    return rewrite_expression(expr, lambda e: Col(written_name(e.name)) if isinstance(e, Col) else None)
 
 
 def written_name(column: str) -> str:
@@ -166,7 +166,7 @@ def with_lifetimes(stream: Stream, start: Start, length: Length) -> Stream:
 
 def filter_stream(stream: Stream, conditions: Iterable[Expr]) -> Stream:
     """Return the events of a stream for which all conditions hold."""
-    condition = conjunction(conditions)
+    condition = conjunction_or_none(conditions)
     return stream if condition is None else stream._derive(Where(stream.plan, condition))
 
 
@@ -218,7 +218,7 @@ def tick_count(number: int) -> Expr:
     return Lit(number, LongType())
 
 
-def conjunction(conditions: Iterable[Expr]) -> Expr | None:
+def conjunction_or_none(conditions: Iterable[Expr]) -> Expr | None:
     """Return the conjunction of conditions; None if there are none."""
     several = list(conditions)
     return reduce(lambda a, b: a & b, several) if several else None
@@ -231,7 +231,7 @@ __all__ = [
     "VariableColumns",
     "with_lifetimes",
     "start_column",
-    "conjunction",
+    "conjunction_or_none",
     "contributor_of",
     "elapsed_ticks",
     "filter_stream",

@@ -40,7 +40,7 @@ from streamq.patterns.conditions import Conjunct, PendingConditions, on_matches
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.matches import (
     Matches,
-    conjunction,
+    conjunction_or_none,
     field_column,
     filter_stream,
     greatest_instant,
@@ -141,7 +141,7 @@ class PartScan:
             columns |= same | keys
             own[number] = (*same, *keys)
             if len(numbers) > 1:
-                condition = conjunction(self.conditions.taken_on(matches))
+                condition = conjunction_or_none(self.conditions.taken_on(matches))
                 conditions |= {} if condition is None else {number: substitute(condition, same)}
         fits = {number: f"{number}@fits" for number in conditions}
         columns |= {fits[number]: condition for number, condition in conditions.items()}

@@ -8,7 +8,7 @@ from streamq.choices import JoinKind
 from streamq.functions.comparison import EQUAL
 from streamq.operators.join import Join
 from streamq.patterns.conditions import Conjunct, condition_on
-from streamq.patterns.matches import Matches, conjunction, tick_count
+from streamq.patterns.matches import Matches, conjunction_or_none, tick_count
 from streamq.plan.expr import Call, Col, Expr
 from streamq.plan.schema import Schema
 from streamq.stream import Stream
@@ -55,7 +55,7 @@ class Pair:
             left.plan,
             right.plan,
             on=(*((k, k) for k in self.keys), *equal),
-            where=conjunction([*more, *conditions]),
+            where=conjunction_or_none([*more, *conditions]),
             how=how,
             left_names=tuple((n, n) for n in left.schema.names),
             right_names=tuple((n, n) for n in right.schema.names if n not in self.keys),

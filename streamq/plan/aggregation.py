@@ -17,7 +17,7 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.partial import Partial
 from streamq.plan.passes import aggregates as aggregates_in
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 
@@ -110,12 +110,12 @@ def expand(aggregates: Aggregates, schema: Schema) -> Expansion:
         if not isinstance(expr, Aggregate):
             return None
         simpler = restate(expr, schema)
-        return split(simpler) if isinstance(simpler, Aggregate) else rewrite(simpler, over_partials)
+        return split(simpler) if isinstance(simpler, Aggregate) else rewrite_expression(simpler, over_partials)
 
     for aggregate in _simplest((a for _, a in aggregates), schema):
         if aggregate.function.lends_counts:
             split(aggregate)
-    outputs = tuple((name, rewrite(a, over_partials)) for name, a in aggregates)
+    outputs = tuple((name, rewrite_expression(a, over_partials)) for name, a in aggregates)
     return Expansion(tuple(shared.arguments.values()), tuple(shared.partials.values()), outputs)
 
 

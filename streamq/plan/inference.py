@@ -18,7 +18,7 @@ from streamq.plan.function import UnfitOperands, called
 from streamq.plan.hints import ON_SPARK, for_aggregate, for_spark_alone
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import Operand
-from streamq.plan.passes import is_opaque, nodes, show_to_user
+from streamq.plan.passes import expression_nodes, is_opaque, show_to_user
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.spark_types import literal_type, wider
@@ -172,7 +172,9 @@ def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
 def _needs_spark(expr: Expr, schema: Schema, verb: str) -> NeedsSpark:
     """Return the error for an expression that needs Spark while no session is active; it names the part that needs it."""
     kinds = types(expr, schema, verb)
-    is_cause = (n for n in nodes(expr) if kinds[n.digest] is None and all(kinds[c.digest] for c in n.children))
+    is_cause = (
+        n for n in expression_nodes(expr) if kinds[n.digest] is None and all(kinds[c.digest] for c in n.children)
+    )
     cause = next(is_cause)
     match cause:
         case Call(function=function) if function.arrow is None:

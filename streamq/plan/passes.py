@@ -13,7 +13,7 @@ from streamq.plan.own_names import carried_key
 from streamq.plan.tree import show
 
 
-def nodes(root: Expr) -> list[Expr]:
+def expression_nodes(root: Expr) -> list[Expr]:
     """Return every distinct node, children first."""
     in_order: list[Expr] = []
     fold(root, lambda node, _: in_order.append(node))
@@ -22,10 +22,10 @@ def nodes(root: Expr) -> list[Expr]:
 
 def columns(root: Expr) -> frozenset[str]:
     """Return the names of the payload columns that an expression reads."""
-    return frozenset(n.name for n in nodes(root) if isinstance(n, Col))
+    return frozenset(n.name for n in expression_nodes(root) if isinstance(n, Col))
 
 
-def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
+def rewrite_expression(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """Rewrite bottom-up: ``change`` is called with each node over its rewritten operands, and returns None to keep it."""
 
     def visit(node: Expr, parts: list[Expr]) -> Expr:
@@ -39,13 +39,13 @@ def rewrite(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
 
 def substitute(root: Expr, by: Mapping[str, Expr]) -> Expr:
     """Replace payload columns by the expressions ``by`` has for them."""
-    return rewrite(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
+    return rewrite_expression(root, lambda n: by.get(n.name) if isinstance(n, Col) else None)
 
 
 def reads_lifetime(root: Expr, *parts: str) -> bool:
     """True if the tree reads one of these parts of the lifetime (any part, if none is named)."""
     wanted = parts or ("start", "end", "duration")
-    return any(isinstance(n, Lifetime) and n.part in wanted for n in nodes(root))
+    return any(isinstance(n, Lifetime) and n.part in wanted for n in expression_nodes(root))
 
 
 def reads_end(root: Expr) -> bool:
@@ -55,22 +55,22 @@ def reads_end(root: Expr) -> bool:
 
 def is_opaque(root: Expr) -> bool:
     """True if the tree contains a pyspark Column, so that the columns it reads are unknown."""
-    return any(isinstance(n, Opaque) for n in nodes(root))
+    return any(isinstance(n, Opaque) for n in expression_nodes(root))
 
 
 def calls_python(root: Expr) -> bool:
     """True if Spark calls Python for a part of the expression."""
-    return any(isinstance(n, Call) and n.function.in_python for n in nodes(root))
+    return any(isinstance(n, Call) and n.function.in_python for n in expression_nodes(root))
 
 
 def set_aside_by(root: Expr) -> tuple[Call, ...]:
     """Return the calls in an expression over events that set aside the events they fail for."""
-    return tuple(n for n in nodes(root) if isinstance(n, Call) and n.function.sets_aside)
+    return tuple(n for n in expression_nodes(root) if isinstance(n, Call) and n.function.sets_aside)
 
 
 def aggregates(root: Expr) -> list[Aggregate]:
     """Return the aggregates in a tree, children first."""
-    return [n for n in nodes(root) if isinstance(n, Aggregate)]
+    return [n for n in expression_nodes(root) if isinstance(n, Aggregate)]
 
 
 def show_to_user(root: Expr) -> str:
@@ -85,7 +85,7 @@ def show_to_user(root: Expr) -> str:
         kind, part = own.groups() if own else ("value", None)
         return Col({None: kind or "count", "n": "count", "mean": "avg"}.get(part, "var") + "(...)")
 
-    return show(rewrite(root, described))
+    return show(rewrite_expression(root, described))
 
 
 _OWN = re.compile(r"__(?:n|([a-z_]+?)\d+(?:__([a-z0-9]+))?)")

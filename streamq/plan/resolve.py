@@ -11,8 +11,8 @@ from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lifetime import Lifetime, WindowBound
 from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node, nodes
-from streamq.plan.passes import nodes as parts
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import expression_nodes as parts
+from streamq.plan.passes import rewrite_expression
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 
@@ -102,7 +102,7 @@ def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> 
             plan.schema.unknown(node.name, verb)
         return None if node.origin is None else Col(node.name)
 
-    return rewrite(expr, check)
+    return rewrite_expression(expr, check)
 
 
 def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:

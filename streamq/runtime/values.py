@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-Ints = np.ndarray[Any, np.dtype[np.int64]]
-Mask = np.ndarray[Any, np.dtype[np.bool_]]
+from streamq.plan.partial import Ints as Ints
+from streamq.plan.reduction import Mask as Mask
 
 Numbered = tuple[Ints, int]
 """A number from 0 on for each value, and a bound on them."""

@@ -12,7 +12,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, is_opaque
-from streamq.plan.passes import nodes as parts_of
+from streamq.plan.passes import expression_nodes as parts_of
 from streamq.runtime.arrow_types import BITS
 from streamq.testing.scale import expressions, literals
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
 from streamq.plan.expr import Call, Col
-from streamq.plan.passes import nodes
+from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate
@@ -41,7 +41,7 @@ def checked_function(
     values. Raises PlanError if the number of types is not the number of columns.
     """
     call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
-    names = tuple(dict.fromkeys(part.name for part in nodes(call) if isinstance(part, Col)))
+    names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))
     if order_insensitive:
         wrong = f"order_insensitive applies to aggregates only; {call.function.name} is called for one event"
         raise PlanError(sentence("check_module", wrong))

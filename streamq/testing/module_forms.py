@@ -17,7 +17,7 @@ from streamq.operators.evaluation import Evaluation
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import nodes
-from streamq.plan.passes import nodes as parts
+from streamq.plan.passes import expression_nodes as parts
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate

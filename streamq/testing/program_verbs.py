@@ -30,7 +30,7 @@ from streamq.operators.member_operator import BOUNDS
 from streamq.patterns.detect import Detect
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.node import Node
-from streamq.plan.passes import columns, rewrite
+from streamq.plan.passes import columns, rewrite_expression
 from streamq.runtime.late_policies import DROP
 from streamq.testing.program_text import (
     Unwritable,
@@ -369,4 +369,6 @@ def _window_select(node: Select, window: WindowAggregate) -> str:
         return aggregates.get(expr.name) if isinstance(expr, Col) else None
 
     columns_after = node.columns[len(window.keys) :]
-    return call(".select", _positional([(n, rewrite(e, aggregate_of)) for n, e in columns_after], in_window=True))
+    return call(
+        ".select", _positional([(n, rewrite_expression(e, aggregate_of)) for n, e in columns_after], in_window=True)
+    )

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.passes import nodes as parts
+from streamq.plan.passes import expression_nodes as parts
 from streamq.user_code.module import UNNAMED, UserModule, place_of
 
 GROUP = "streamq.modules"

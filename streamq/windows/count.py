@@ -106,7 +106,7 @@ class CountVerbs(WindowKindVerbs[W]):
         ::
 
             events   3 at 1  5 at 4  1 at 9           n = 2
-            windows  [1,5):3 5  [4,10):5 1  told at 5 and 10
+            windows  [1,5):3 5  [4,10):5 1  reported at 5 and 10
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (9, 10, {"v": 1})])

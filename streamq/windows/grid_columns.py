@@ -49,14 +49,14 @@ class _Columns:
 COLUMNS: Arithmetic = _Columns()
 
 
-def window_range(grid: Grid, shape: str) -> tuple[Column, Column]:
+def window_range_columns(grid: Grid, shape: str) -> tuple[Column, Column]:
     """Return the numbers of the first and the last window that an event lies in, by the rule of the grid."""
     from pyspark.sql import functions as F
 
     return rule.window_range(grid, F.col(LE), None if shape == POINT else F.col(RE), COLUMNS)
 
 
-def grid_index(x: Column, shift: int, hop: int) -> Column:
+def grid_index_column(x: Column, shift: int, hop: int) -> Column:
     """Return ``floor((x - shift) / hop)``, by the rule of the grid."""
     index: Column = rule.grid_index(x, shift, hop, COLUMNS)
     return index
@@ -96,7 +96,7 @@ def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
     from pyspark.sql import functions as F
 
     df = events.df
-    low, high = window_range(grid, events.schema.shape)
+    low, high = window_range_columns(grid, events.schema.shape)
     if not events.is_bounded:
         df = df.withColumns({LO: low, HI: high})
         return df if grid.hop <= grid.size else df.where(F.col(LO) <= F.col(HI))
@@ -109,7 +109,7 @@ def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
     """Copy events, which have lifetimes and UNTIL, into each window that they lie in, and add its number ``__i``."""
     from pyspark.sql import functions as F
 
-    low, high = window_range(grid, INTERVAL)
+    low, high = window_range_columns(grid, INTERVAL)
     df = df.withColumns({LO: low, HI: F.least(high, _last(grid))}).where(F.col(LO) <= F.col(HI))
     return df.withColumn(INDEX, F.explode(F.sequence(F.col(LO), F.col(HI)))).drop(LO, HI)
 
@@ -129,7 +129,7 @@ __all__ = [
     "HI",
     "INDEX",
     "LO",
-    "grid_index",
+    "grid_index_column",
     "grid_instant",
     "in_windows",
     "grid_members",

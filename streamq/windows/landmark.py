@@ -87,7 +87,7 @@ class Landmark(Window):
         from pyspark.sql import functions as F
 
         from streamq.plan.lowering import floor_div, move_ticks
-        from streamq.windows.grid_columns import grid_index, grid_instant
+        from streamq.windows.grid_columns import grid_index_column, grid_instant
 
         hop, at, period = self.hop, self.start, self.period
         df = events.bounded(events.with_lifetimes(), Bound.ALWAYS)
@@ -96,7 +96,10 @@ class Landmark(Window):
             df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))
             cut, most = F.lit(INFINITY), F.lit(INFINITY)
         else:
-            low, high = grid_index(F.col(LE), at, period), grid_index(F.least(F.col(RE), until) - 1, at, period)
+            low, high = (
+                grid_index_column(F.col(LE), at, period),
+                grid_index_column(F.least(F.col(RE), until) - 1, at, period),
+            )
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
             df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
@@ -136,7 +139,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
         ::
 
             events   3 at 1  5 at 4  1 at 12       hop 5, period 10
-            windows  [0,5):3 5  [0,10):3 5  [10,15):1  told at 5, 10, 15
+            windows  [0,5):3 5  [0,10):3 5  [10,15):1  reported at 5, 10, 15
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 2, {"v": 3}), (4, 5, {"v": 5}), (12, 13, {"v": 1})])

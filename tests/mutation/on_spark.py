@@ -42,7 +42,7 @@ MUTANTS = (
         "last window too late, in batch",
         "an event is also a member of the window that starts where it ends",
         "tumbling",
-        (wrapped(grid_columns, "window_range", window_of_its_end),),
+        (wrapped(grid_columns, "window_range_columns", window_of_its_end),),
         spark=True,
     ),
     Mutant(

@@ -14,7 +14,7 @@ from streamq.expressions import col, lit, when
 from streamq.functions.catalogue import function_of
 from streamq.functions.id_text import IdText
 from streamq.plan.expr import Call, Expr, Lit
-from streamq.plan.passes import nodes
+from streamq.plan.passes import expression_nodes
 from streamq.runtime.arrow_casts import can_cast
 from streamq.runtime.arrow_expr import check_in_process
 from tests.spark.nasty_values import NAN, POOLS, SCHEMA
@@ -322,4 +322,10 @@ def distinct(exprs: Iterator[Expr]) -> list[Expr]:
 def called() -> set[str]:
     """The functions that the expressions here call."""
     groups = (operators, lazy, casts, calls)
-    return {n.function.name for group in groups for e in distinct(group()) for n in nodes(e) if isinstance(n, Call)}
+    return {
+        n.function.name
+        for group in groups
+        for e in distinct(group())
+        for n in expression_nodes(e)
+        if isinstance(n, Call)
+    }

@@ -9,7 +9,7 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.aggregation import is_restated, restate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.node import Node
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import rewrite_expression
 
 
 def restate_aggregates(node: Node) -> Node | None:
@@ -38,6 +38,6 @@ def restate_aggregates(node: Node) -> Node | None:
             names.add(f"__{expr.name}{number}")
         return Col(columns[expr.digest][0])
 
-    outputs = [(n, rewrite(restate(a, source) if n in again else a, column)) for n, a in node.aggregates]
+    outputs = [(n, rewrite_expression(restate(a, source) if n in again else a, column)) for n, a in node.aggregates]
     below = replace(node, aggregates=tuple(columns.values()))
     return Select(below, (*((k, Col(k)) for k in node.keys), *outputs))

@@ -9,7 +9,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.inference import operands_of, types
 from streamq.plan.lifetime import Lifetime
-from streamq.plan.passes import nodes
+from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 
 _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.LongType, t.FloatType, t.DoubleType]
@@ -18,7 +18,7 @@ _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.Lon
 def can_fail(expr: Expr, schema: Schema) -> bool:
     """True if by Spark's ANSI rules some row of that schema may raise an error; True also where that is not known."""
     kinds = types(expr, schema, "rewrite")
-    return not all(_is_total(n, kinds) for n in nodes(expr))
+    return not all(_is_total(n, kinds) for n in expression_nodes(expr))
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:

@@ -23,7 +23,7 @@ from streamq.patterns.correlation import are_connected
 from streamq.patterns.fluent import count_of, parse_scope
 from streamq.patterns.matches import (
     Matches,
-    conjunction,
+    conjunction_or_none,
     elapsed_ticks,
     filter_stream,
     greatest_instant,
@@ -40,7 +40,7 @@ from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import Refusal
 from streamq.patterns.syntax import Part, Scope
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.plan.passes import rewrite
+from streamq.plan.passes import rewrite_expression
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.whole_matches import WholeMatchStep
 from streamq.time import Duration as Length
@@ -239,12 +239,12 @@ def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, p
     def of_other(column: Expr) -> Expr | None:
         return Col(column.name + OTHER) if isinstance(column, Col) and column.name not in keys else None
 
-    both = [p.starts.is_not_null() & rewrite(p.starts, of_other).is_not_null() for p in parts]
+    both = [p.starts.is_not_null() & rewrite_expression(p.starts, of_other).is_not_null() for p in parts]
     joined = Join(
         matches.plan,
         one.stream.plan,
         on=tuple((k, k) for k in keys),
-        where=conjunction(~b for b in both),
+        where=conjunction_or_none(~b for b in both),
         how=JoinKind.INNER,
         left_names=tuple((n, n) for n in matches.schema.names),
         right_names=tuple((n, n + OTHER) for n in names),

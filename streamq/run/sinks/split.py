@@ -34,7 +34,7 @@ class SplitWriter:
 
     def _write(self, batch: DataFrame, number: int) -> None:
         """Write one micro-batch into all sinks; an exception gets a note on the result whose sink raised it."""
-        from streamq.compiler.egress import late_rows, user_rows
+        from streamq.compiler.egress import user_late_rows, user_rows
 
         for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):
             try:
@@ -44,7 +44,7 @@ class SplitWriter:
                     error.add_note(SINK_NOTE.format(place, len(self.results)))
                 raise
         if self.late_sink is not None:
-            self.late_sink.write(late_rows(batch), number)
+            self.late_sink.write(user_late_rows(batch), number)
 
 
 __all__ = ["SplitWriter"]

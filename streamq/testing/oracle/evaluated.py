@@ -22,7 +22,7 @@ from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import in_utc
-from streamq.plan.passes import columns, is_opaque, nodes, rewrite
+from streamq.plan.passes import columns, expression_nodes, is_opaque, rewrite_expression
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
@@ -65,7 +65,7 @@ class Evaluated:
                 ) from error
             return _in_spark(expr, operands, spark)
 
-        with_options = rewrite(expr, _with_options)
+        with_options = rewrite_expression(expr, _with_options)
 
         def compute(arguments: list[pa.Array]) -> pa.Array:
             by_name = {o.name: v for o, v in zip(operands, arguments, strict=True)}
@@ -93,7 +93,7 @@ def _operands(expr: Expr, schema: Schema) -> list[Operand]:
     # a pyspark Column cannot be inspected and may read any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
     operands = [Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]
-    for part in sorted({n.part for n in nodes(expr) if isinstance(n, Lifetime)}):
+    for part in sorted({n.part for n in expression_nodes(expr) if isinstance(n, Lifetime)}):
         kind = t.LongType() if part == "duration" else schema.axis_type
         operands.append(Operand(f"__{part}", lifetime(part, schema), kind))
     # a function of constants alone needs one parameter to know the number of rows

@@ -11,7 +11,7 @@ from streamq.operators.group_apply import Group
 from streamq.plan.expr import Col, Expr, as_expr
 from streamq.plan.lifetime import WindowBound
 from streamq.plan.node import Node
-from streamq.plan.passes import nodes as parts
+from streamq.plan.passes import expression_nodes as parts
 from streamq.stream import Stream
 from streamq.testing.case import COMMENT
 from streamq.testing.program_text import Unwritable, call, expression, is_name, string, value
