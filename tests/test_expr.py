@@ -23,6 +23,7 @@ from streamq.plan.folding import fold
 from streamq.plan.passes import (
     aggregates,
     columns,
+    expression_nodes,
     reads_end,
     reads_lifetime,
     rewrite_expression,
