@@ -22,7 +22,9 @@ from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.admission import admissions, without_late_items
 from streamq.testing.arrival import CLOSE, OPEN, Item, end_ticks, is_event
 from streamq.testing.case import Case
+from streamq.testing.execution import STREAM, Execution
 from streamq.testing.sources.model import Admitted
+from streamq.testing.trial import check
 from streamq.time import INFINITY
 
 INTERVALS = sq.intervals(t.table("start bigint, end bigint, v bigint", []), start="start", end="end", name="s")
@@ -38,8 +40,8 @@ def retract(start: int, end: int | None, new_end: int | None, v: int = 0) -> Ite
     return Item(RETRACT, start, end, new_end, {"v": v})
 
 
-def edge(kind: str, at: int) -> Item:
-    return Item(kind, at, payload={"k": 1})
+def edge(kind: str, at: int, k: int = 1) -> Item:
+    return Item(kind, at, payload={"k": k})
 
 
 def case_of(
@@ -153,6 +155,14 @@ def test_late_edges_act_from_c_on() -> None:
     pair = [Item(OPEN, 10, payload={"k": 2}), edge(OPEN, 5), edge(CLOSE, 12)]
     assert left(case_of(EDGES, pair)) == ([(10, 12), (10, None)], {"adjusted": 1})
     assert left(case_of(EDGES, pair, late="drop")) == ([(10, None)], {"dropped": 2})
+
+
+def test_a_dropped_end_without_a_start_takes_no_late_start_from_a_later_end() -> None:
+    """The end at 3 is forgotten, so that of the start at -2, which is dropped too, is the one at 7, and goes with it."""
+    items = [edge(OPEN, 6), edge(CLOSE, 7, 2), edge(CLOSE, 3, 2), edge(OPEN, -2, 2), edge(OPEN, 13)]
+    case = case_of(EDGES, items, late="drop")
+    assert left(case) == ([(6, 13), (13, None)], {"dropped": 3})
+    assert check(case, [Execution(STREAM)])
 
 
 def test_the_legal_case_has_the_same_answer() -> None:

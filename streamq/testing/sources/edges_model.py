@@ -87,6 +87,9 @@ class EdgesModel(SourceModel[Edges]):
                     self.admitted.late += level
                     self._count(CountReason.DROPPED if level else CountReason.INVALID, edge.item)
                     edge.is_none = not level and not late_room_of(self.source).adjusts
+            is_open = any(end >= at.c for _, end, *_ in _lifetimes(chain))
+            for edge in chain:
+                edge.is_none |= edge.gone and not edge.opens and not is_open
             # if late edges are dropped, an end without a start is forgotten, so that a later end can close a late start
             chain[:] = [edge for edge in chain if not edge.is_none]
 
