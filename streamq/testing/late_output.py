@@ -1,4 +1,4 @@
-"""What a run counts as late, invalid or repeated, and its late output, held against the model of what is late."""
+"""Compare the counts of a run and its late output with the model of late items."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ COLUMNS = ("kind", "start", "end", "new_end")
 """The columns of a late output that say what an item was, beside its payload."""
 
 Row = tuple[CountReason, int | None, Any, int | None, int | None, int | None]
-"""What it is counted as, how late it is, and its COLUMNS."""
+"""The count of a late row, by how many ticks it was late (None: it was not), and its COLUMNS."""
 
 
 class WindowQuarantined(Exception):
-    """A module failed in a run, which set the window aside: its answer is another one than the query's."""
+    """Raised when a user module failed and the run set its window aside, so that the answer is not the query's."""
 
 
 def check_set_aside(
     case: Case, counted: Mapping[str, int], tables: Sequence[pa.Table] | None, expected: Expectation
 ) -> None:
-    """Raise WrongOutput where a run has counted other items than it should, or its late output (None: none) has others.
+    """Raise WrongOutput if the counts of a run, or the rows of its late output, are not the expected ones.
 
-    Raises WindowQuarantined where a module has failed.
+    ``tables`` are the rows of the late output; None if the run has none. Raise WindowQuarantined if a user module failed.
     """
     if any(n and key.endswith(f"|{CountReason.QUARANTINED}") for key, n in counted.items()):
         raise WindowQuarantined
@@ -49,30 +49,30 @@ def check_set_aside(
 
 
 def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation) -> None:
-    """Raise WrongOutput where other items are counted as late, invalid or delivered again than those that are."""
+    """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones."""
     counted = +Counter(counted)
     wanted = dict(expected.counts)
     for name, source in case.sources.items():
         if name in expected.filtered:
-            # of what is late a filter may have left some out before
+            # a filter may have dropped some late items before they were judged
             for reason in (CountReason.DROPPED, CountReason.ADJUSTED):
                 key = count_key(case, name, reason)
                 wanted[key] = min(wanted.get(key, 0), counted[key])
         if source.ids:
-            # what comes again so late that nothing of it were left may be known still, or be late
+            # a repetition that is also late may count as either
             again, lost = count_key(case, name, CountReason.DUPLICATES), count_key(case, name, CountReason.DROPPED)
             many = wanted.get(again, 0) + wanted.get(lost, 0)
             if counted[again] + counted[lost] == many and counted[again] >= expected.sure_duplicates.get(name, 0):
                 wanted |= {again: counted[again], lost: counted[lost]}
     wanted = {key: n for key, n in wanted.items() if n}
     if counted != Counter(wanted):
-        raise WrongOutput(f"counted are {dict(counted)}, not {wanted}")
+        raise WrongOutput(f"the counts are {dict(counted)}, expected {wanted}")
 
 
 def check_late_output(
     case: Case, tables: Sequence[pa.Table], counted: Mapping[str, int], expected: Expectation
 ) -> None:
-    """Raise WrongOutput where a late output has other rows than were counted, or others than the model says."""
+    """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside."""
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
         own = [row for row in rows if row["source"] == source.shown_name()]
@@ -90,7 +90,7 @@ def check_late_output(
 
 
 def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[SetAside], *, is_whole: bool) -> None:
-    """Raise WrongOutput where rows are others; ``is_whole``: no filter may have left out some of those wanted."""
+    """Raise WrongOutput if rows differ from the wanted items; unless ``is_whole``, a filter may have dropped some."""
     written = Counter(_row(_reason(row), row["late_by"], row) for row in rows)
     of_items = [(one, room_of(source).late_row(source, one.item)) for one in wanted]
     expected = Counter(_row(one.reason, one.late_by, row) for one, row in of_items if one.forgotten_by is None)
@@ -104,11 +104,11 @@ def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequenc
     if wrong or missing:
         first, *_ = [*wrong, *missing]
         has = "has" if wrong else "lacks"
-        raise WrongOutput(f"the late output {has} {_shown(first, case.axis)}, of {source.table}")
+        raise WrongOutput(f"the late output {has} the row {_shown(first, source, case.axis)}")
 
 
 def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAside]) -> None:
-    """Raise WrongOutput where a row has another payload than any item of its start that may be counted so."""
+    """Raise WrongOutput if no item with the start and the count of a row has its payload."""
     items: dict[Any, list[Item]] = {}
     for one in wanted:
         reasons = {one.reason} if one.forgotten_by is None else {one.reason, CountReason.DROPPED}
@@ -117,7 +117,9 @@ def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAsi
     for row in rows:
         payload = json.loads(row["payload"])
         if not any(_agrees(payload, item.payload) for item in items.get((_reason(row), row["start"]), ())):
-            raise WrongOutput(f"the late output has {payload} as {row['reason']}, which {source.table} did not bring")
+            raise WrongOutput(
+                f"the late output has {payload}, counted as {row['reason']}, which did not arrive at {source.table}"
+            )
 
 
 def _reason(row: Mapping[str, Any]) -> CountReason:
@@ -129,13 +131,13 @@ def _row(reason: CountReason, late_by: int | None, columns: Mapping[str, Any]) -
     return reason, late_by, kind, start, end, new_end
 
 
-def _shown(row: Row, axis: str) -> str:
-    """``[1, 6) as dropped, 9 late``; the end of what has none is infinity."""
+def _shown(row: Row, source: Source, axis: str) -> str:
+    """``retract [1, 6) -> 4 of s, counted as dropped, 9 ticks late``; a row without an end is shown with infinity."""
     reason, late_by, kind, start, end, new_end = row
     shown = f"[NULL, {end})" if start is None else interval(start, end_ticks(end), axis)
     moved = "" if new_end is None else f" -> {show_instant(new_end, axis)}"
-    late = "" if late_by is None else f", {late_by} late"
-    return f"{f'{kind} ' if kind else ''}{shown}{moved} as {reason}{late}"
+    late = "" if late_by is None else f", {late_by} ticks late"
+    return f"{f'{kind} ' if kind else ''}{shown}{moved} of {source.table}, counted as {reason}{late}"
 
 
 def _agrees(written: Mapping[str, Any], arrived: Mapping[str, Any]) -> bool:

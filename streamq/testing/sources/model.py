@@ -28,9 +28,10 @@ class Reach:
 
 @dataclass(frozen=True)
 class SetAside:
-    """An item that a source does not take as it came, as what it is counted, and how ``late_by`` many ticks its start was.
+    """An item that a source sets aside: ``reason`` is its count, ``late_by`` how many ticks its start lay behind the CTI.
 
-    None: it is not late. ``forgotten_by``: a duplicate of what the source may have forgotten, which then is dropped, so late.
+    ``late_by`` is None for an item that is not late. ``forgotten_by`` is set for a duplicate of an event that the source may have
+    forgotten: the source then drops the duplicate as so many ticks late.
     """
 
     reason: CountReason
@@ -100,7 +101,10 @@ class SourceModel(ABC, Generic[S]):
         """Process the items of a micro-batch that are events."""
 
     def _count(self, reason: CountReason, item: Item, c: int | None = None, *, forgotten: bool = False) -> None:
-        """Count an item: as late behind ``c``, or, where the source may have ``forgotten`` what it repeats, maybe so."""
+        """Count an item that lies behind ``c``; None: it is not late.
+
+        ``forgotten``: the item repeats one that the source may have forgotten, and is late only then.
+        """
         by = None if c in (None, INFINITY) or item.start is None else c - item.start
         late_by, forgotten_by = (None, by) if forgotten else (by, None)
         self.admitted.counts[reason] += 1
