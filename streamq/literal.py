@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import SourceError, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.spark_types import parse_type
 from streamq.time import INFINITY, MINUS_INFINITY, plain_integer
 
@@ -38,6 +39,7 @@ def retract(start: Time, end: Time, new_end: Time, /, **payload: Any) -> Item:
     return Item("retract", start, end, new_end, tuple(payload.items()))
 
 
+@check_keywords
 def cti(time: Time, /) -> Item:
     """The promise that no later item changes anything before ``time`` (its sync time is not less)."""
     return Item("cti", time)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from streamq.choices import LevelName
 from streamq.errors import PlanError, TimeError, nearest, sentence
+from streamq.keywords import check_keywords
 from streamq.time import Duration, length, ticks
 
 
@@ -56,6 +57,7 @@ LEVELS = {LevelName.STRONG: Consistency(None, None), LevelName.MIDDLE: Consisten
 """The levels that have a name (docs/consistency.md)."""
 
 
+@check_keywords
 def weak(remember: Duration) -> Consistency:
     """Output at once, repaired for as long as ``remember`` says: of what is later than that, what lies before is forgotten.
 
@@ -66,6 +68,7 @@ def weak(remember: Duration) -> Consistency:
     return Consistency(0, remember)
 
 
+@check_keywords
 def level(block: Duration | None, remember: Duration | None = None) -> Consistency:
     """Any point of the spectrum: items blocked for ``block`` at most, history remembered for ``remember``; None: for ever.
 

@@ -9,6 +9,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, column_names, sentence
+from streamq.keywords import check_keywords
 from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
 from streamq.operators.edges import edge_literal
@@ -30,6 +31,7 @@ _CLOSING = ("d", "delete")
 _PREIMAGE = "update_preimage"
 
 
+@check_keywords
 def points(
     df: DataFrame | pa.Table,
     time: str,
@@ -73,6 +75,7 @@ def points(
     return _stream(Points(source_name(name), table.columns, time, policy, ids), table.rows)
 
 
+@check_keywords
 def intervals(
     df: DataFrame | pa.Table,
     start: str,
@@ -99,6 +102,7 @@ def intervals(
     return _stream(Intervals(source_name(name), table.columns, start, end, policy, ids), table.rows)
 
 
+@check_keywords
 def edges(
     df: DataFrame | pa.Table,
     time: str,
@@ -152,6 +156,7 @@ def edges(
     return _stream(source, table.rows)
 
 
+@check_keywords
 def signal(
     df: DataFrame | pa.Table,
     time: str,
@@ -185,6 +190,7 @@ def signal(
     return _stream(Points(source_name(name), table.columns, time, policy, ids), table.rows).to_signal(keys)
 
 
+@check_keywords
 def changes(
     df: DataFrame | pa.Table,
     op: str,
@@ -245,6 +251,7 @@ def changes(
     return _stream(source, _starts_and_ends(table.rows, op))
 
 
+@check_keywords
 def physical(
     df: DataFrame | pa.Table,
     *,
@@ -287,6 +294,7 @@ def physical(
     return _stream(source, table.rows)
 
 
+@check_keywords
 def events(
     items: Sequence[Item | tuple[Any, Any, Mapping[str, Any]]],
     *,

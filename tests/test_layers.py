@@ -14,7 +14,7 @@ from tests.parsed import parsed
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
 LAYERS = (
-    ("streamq.errors", "streamq.choices", "streamq.time"),
+    ("streamq.errors", "streamq.choices", "streamq.keywords", "streamq.time"),
     ("streamq.grid", "streamq.policies"),
     ("streamq.plan",),
     ("streamq.runtime",),

@@ -233,11 +233,15 @@ def test_decorators_say_what_they_are_given() -> None:
         (
             sq.udf,
             "time_sensitive",
-            r"udf: no option 'time_sensitive'; there are: takes, name, .*, on_error. It is an option of uda and udo",
+            r"udf: no parameter 'time_sensitive'; there are: returns, takes, .* It is an option of uda and udo and udso.",
         ),
-        (sq.udso, "columns", "udso: no option 'columns'; there are: initial, .* It is an option of uda and udo."),
-        (sq.uda, "time_limits", "uda: no option 'time_limits'; .* Did you mean 'time_limit'?"),
-        (sq.udo, "takes", "udo: no option 'takes'; .* It is an option of udf."),
+        (
+            sq.udso,
+            "columns",
+            "udso: no parameter 'columns'; there are: returns, initial, .* It is an option of uda and udo.",
+        ),
+        (sq.uda, "time_limits", "uda: no parameter 'time_limits'; .* Did you mean 'time_limit'?"),
+        (sq.udo, "takes", "udo: no parameter 'takes'; .* It is an option of udf."),
     ],
 )
 def test_options_that_a_decorator_does_not_have(decorator: Any, option: str, message: str) -> None:

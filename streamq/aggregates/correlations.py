@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.partial import COUNT as MEMBERS
@@ -124,6 +125,7 @@ COVAR_POP = Covariance("covar_pop", False)
 CORR = Correlation()
 
 
+@check_keywords
 def covar(left: Any, right: Any, *, where: Any = None) -> Aggregate:
     """The sample covariance of two columns over members that have both, NULL over fewer than two; double.
 
@@ -136,6 +138,7 @@ def covar(left: Any, right: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(COVAR, left, right, where=where)
 
 
+@check_keywords
 def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
     """The population covariance of two columns over members that have both, NULL over none; double.
 
@@ -148,6 +151,7 @@ def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(COVAR_POP, left, right, where=where)
 
 
+@check_keywords
 def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
     """Pearson's correlation of two columns over members that have both, NULL over fewer than two; double.
 

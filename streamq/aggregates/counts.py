@@ -8,6 +8,7 @@ from pyspark.sql.types import DataType, LongType
 
 from streamq.aggregates.application import apply_aggregate
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -58,6 +59,7 @@ class CountAggregate(AggregateFunction):
 COUNT = CountAggregate()
 
 
+@check_keywords
 def count(column: Any = None, *, where: Any = None) -> Aggregate:
     """The number of members, or of those whose ``column`` is not NULL; a bigint.
 

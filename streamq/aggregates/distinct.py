@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 from pyspark.sql.types import DataType, LongType
 
 from streamq.aggregates.application import apply_aggregate
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -71,6 +72,7 @@ class CountDistinct(AggregateFunction):
 COUNT_DISTINCT = CountDistinct()
 
 
+@check_keywords
 def count_distinct(column: Any, *, where: Any = None) -> Aggregate:
     """The number of different values that are not NULL (NaN equals NaN, -0.0 equals 0.0); a bigint.
 

@@ -9,6 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType, VariantT
 
 from streamq.aggregates.application import apply_aggregate
 from streamq.errors import TypeMismatch, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -57,6 +58,7 @@ class Extreme(AggregateFunction):
 MIN, MAX = Extreme("min", PartialMin), Extreme("max", PartialMax)
 
 
+@check_keywords
 def min(column: Any, *, where: Any = None) -> Aggregate:
     """The least value, NULL over none; NaN is greater than any number.
 
@@ -69,6 +71,7 @@ def min(column: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(MIN, column, where=where)
 
 
+@check_keywords
 def max(column: Any, *, where: Any = None) -> Aggregate:
     """The greatest value, NULL over none; NaN is greater than any number.
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, LongType
 
 from streamq.aggregates.application import apply_aggregate
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -81,6 +82,7 @@ FIRST = FirstOrLast("first", True)
 LAST = FirstOrLast("last", False)
 
 
+@check_keywords
 def first(column: Any, *, where: Any = None) -> Aggregate:
     """The value of the first member by (start, payload): NULL if that is NULL.
 
@@ -93,6 +95,7 @@ def first(column: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(FIRST, column, where=where)
 
 
+@check_keywords
 def last(column: Any, *, where: Any = None) -> Aggregate:
     """The value of the last member by (start, payload): NULL if that is NULL.
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import ArrayType, DataType
 
 from streamq.aggregates.application import apply_aggregate
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Computation, Drawing, SparkMembers
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 
@@ -56,6 +57,7 @@ class Collect(AggregateFunction):
 COLLECT = Collect()
 
 
+@check_keywords
 def collect(column: Any, *, where: Any = None) -> Aggregate:
     """The values that are not NULL, as an array in the order of (start, payload).
 

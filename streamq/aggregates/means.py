@@ -14,6 +14,7 @@ from streamq.aggregates.application import apply_aggregate, as_doubles, check_nu
 from streamq.aggregates.counts import COUNT
 from streamq.aggregates.sums import SUM
 from streamq.errors import StreamqError, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.case import Case
 from streamq.plan.expr import Cast, Expr, Lit
@@ -88,6 +89,7 @@ class Avg(AggregateFunction):
 AVG = Avg()
 
 
+@check_keywords
 def avg(column: Any, *, where: Any = None) -> Aggregate:
     """The mean, NULL over no values; double, or decimal with four more digits.
 

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Options, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.partial import Ints
@@ -92,6 +93,7 @@ class Percentile(AggregateFunction):
 PERCENTILE = Percentile()
 
 
+@check_keywords
 def median(column: Any, *, where: Any = None) -> Aggregate:
     """The median, between two values their mean; NULL over no values; double.
 
@@ -104,6 +106,7 @@ def median(column: Any, *, where: Any = None) -> Aggregate:
     return percentile(column, *HALF, where=where)
 
 
+@check_keywords
 def percentile(column: Any, fraction: float, *, where: Any = None) -> Aggregate:
     """The exact percentile, linearly interpolated; ``fraction`` from 0 to 1; NULL over no values; double.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.types import DataType
 
 from streamq.aggregates.application import apply_aggregate, check_numbers
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import (
     Aggregate,
     AggregateFunction,
@@ -52,6 +53,7 @@ class Sum(AggregateFunction):
 SUM = Sum()
 
 
+@check_keywords
 def sum(column: Any, *, where: Any = None) -> Aggregate:
     """The sum, NULL over no values; bigint for integers (overflow is an error), double, or decimal.
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
@@ -65,6 +66,7 @@ class TimeWeightedAvg(AggregateFunction):
 TIME_WEIGHTED_AVG = TimeWeightedAvg()
 
 
+@check_keywords
 def time_weighted_avg(column: Any, *, where: Any = None) -> Aggregate:
     """The sum of value times clipped lifetime over the length of the window: the load of ``cpu`` over the hour; double.
 

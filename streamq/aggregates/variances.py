@@ -9,6 +9,7 @@ from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
 from streamq.functions.numbers import SQRT
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
@@ -66,6 +67,7 @@ STDDEV = Deviation("stddev", VAR)
 STDDEV_POP = Deviation("stddev_pop", VAR_POP)
 
 
+@check_keywords
 def var(column: Any, *, where: Any = None) -> Aggregate:
     """The sample variance (n - 1), NULL over fewer than two values; double.
 
@@ -78,6 +80,7 @@ def var(column: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(VAR, column, where=where)
 
 
+@check_keywords
 def var_pop(column: Any, *, where: Any = None) -> Aggregate:
     """The population variance (n), NULL over no values; double.
 
@@ -90,6 +93,7 @@ def var_pop(column: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(VAR_POP, column, where=where)
 
 
+@check_keywords
 def stddev(column: Any, *, where: Any = None) -> Aggregate:
     """The sample standard deviation, NULL over fewer than two values; double.
 
@@ -102,6 +106,7 @@ def stddev(column: Any, *, where: Any = None) -> Aggregate:
     return apply_aggregate(STDDEV, column, where=where)
 
 
+@check_keywords
 def stddev_pop(column: Any, *, where: Any = None) -> Aggregate:
     """The population standard deviation, NULL over no values; double.
 

@@ -137,10 +137,6 @@ class _ScanFactory(RecomputeFactory):
 class ScanVerbs(ABC, Generic[S]):
     """``scan``; shared by streams and groups."""
 
-    def __init_subclass__(cls) -> None:
-        super().__init_subclass__()
-        named_after(ScanVerbs, "Stream")
-
     @abstractmethod
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         """The stream and the keys of its groups; without keys it is one group."""
@@ -196,6 +192,9 @@ def _check_shape(shape: str, read: Sequence[Expr]) -> None:
         if reads_lifetime(expr, "end", "duration"):
             what = "an event is gone over as it starts, when its end is not known"
             raise PlanError(sentence("scan", f"{show(expr)} reads an end", what))
+
+
+named_after(ScanVerbs, "Stream")
 
 
 __all__ = ["Scan", "ScanVerbs"]

@@ -10,7 +10,7 @@ from streamq.errors import TimeError, sentence
 from streamq.operators.per_window import PerWindow, warn_of_neighbours
 from streamq.operators.windowed_stream import WindowedStream, windowed
 from streamq.plan.schema import POINT
-from streamq.plan.verbs import Verbs
+from streamq.plan.verbs import Verbs, named_after
 from streamq.time import Duration, ticks
 from streamq.windows import AllWindowVerbs, Snapshot, Window
 
@@ -82,3 +82,6 @@ def _slid(stream: Any, duration: Duration) -> Any:
     if ticks(duration, stream.plan.schema.axis, "sliding_window") <= 0:
         raise TimeError(sentence("sliding_window", "the duration must be positive", f"found {duration!r}"))
     return stream.set_duration(duration) if stream.plan.schema.shape == POINT else stream.extend(duration)
+
+
+named_after(WindowVerbs, "Stream")

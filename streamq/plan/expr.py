@@ -16,6 +16,7 @@ import numpy as np
 from pyspark.sql.types import DataType
 
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.function import Function, Text
 from streamq.plan.own_names import shown_name
 from streamq.plan.plain_values import hint_for, plain_value
@@ -143,52 +144,64 @@ class Expr(ValueRefusals, Tree):
         return _call("getitem", self, key)
 
     # methods, named as PySpark's
+    @check_keywords
     def eq_null_safe(self, other: Any) -> Expr:
         """Equality under which NULL equals NULL."""
         return _call("<=>", self, other)
 
+    @check_keywords
     def is_null(self) -> Expr:
         """True where the value is NULL."""
         return _call("isnull", self)
 
+    @check_keywords
     def is_not_null(self) -> Expr:
         """True where the value is not NULL."""
         return _call("not", _call("isnull", self))
 
+    @check_keywords
     def isin(self, *values: Any) -> Expr:
         """True where the value equals one of ``values`` (or of the one list given)."""
         members = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset) else values
         ordered = sorted(members, key=repr) if isinstance(members, set | frozenset) else members
         return _call("isin", self, *ordered)
 
+    @check_keywords
     def between(self, low: Any, high: Any) -> Expr:
         """``low <= self and self <= high``."""
         return (self >= low) & (self <= high)
 
+    @check_keywords
     def startswith(self, prefix: Any) -> Expr:
         """True where the string begins with ``prefix``."""
         return _call("startswith", self, prefix)
 
+    @check_keywords
     def endswith(self, suffix: Any) -> Expr:
         """True where the string ends with ``suffix``."""
         return _call("endswith", self, suffix)
 
+    @check_keywords
     def contains(self, part: Any) -> Expr:
         """True where the string contains ``part``."""
         return _call("contains", self, part)
 
+    @check_keywords
     def like(self, pattern: str) -> Expr:
         """SQL LIKE."""
         return _call("like", self, pattern)
 
+    @check_keywords
     def rlike(self, pattern: str) -> Expr:
         """Regular expression match, Java syntax."""
         return _call("rlike", self, pattern)
 
+    @check_keywords
     def cast(self, to: str | DataType) -> Expr:
         """The value in another type, by Spark's ANSI rules; ``to`` is a DataType or its SQL name."""
         return Cast(self, parse_type(to))
 
+    @check_keywords
     def alias(self, name: str) -> Expr:
         """The same value under a name, for verbs that take positional expressions."""
         if not isinstance(name, str):

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NoReturn, Self, TypeVar, cast
 
 from streamq.errors import PlanError, kind_of, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.node import Node
 
 
@@ -63,10 +64,15 @@ def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
 
 
 def named_after(cls: type, name: str) -> None:
-    """Set the qualified names of a class's functions to ``name``, the class that users know."""
-    for function in vars(cls).values():
-        if inspect.isfunction(function):
-            function.__qualname__ = f"{name}.{function.__name__}"
+    """Set the qualified names of a class's functions to ``name``, and check the keywords of those that users call."""
+    functions = {attribute: function for attribute, function in vars(cls).items() if inspect.isfunction(function)}
+    for function in functions.values():
+        function.__qualname__ = f"{name}.{function.__name__}"
+    # two names of one function stay names of one
+    checked = {function: check_keywords(function) for function in functions.values()}
+    for attribute, function in functions.items():
+        if not attribute.startswith("_"):
+            setattr(cls, attribute, checked[function])
 
 
 def not_a_stream(verb: str, value: Any) -> NoReturn:

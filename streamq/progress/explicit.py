@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import Number
@@ -25,6 +26,7 @@ class ExplicitCtis(ProgressPolicy):
         return "its own CTIs promise too much; sent later, they take them in"
 
 
+@check_keywords
 def explicit() -> ProgressArgument:
     """Progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
     return ProgressArgument("explicit()", lambda axis: ExplicitCtis())

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import Number
@@ -46,6 +47,7 @@ class TableHolder(Protocol):
         """The tables by the names of their sources."""
 
 
+@check_keywords
 def follow(other: TableHolder) -> ProgressArgument:
     """The progress of another source of the same query: what it has promised counts as promised here too.
 

@@ -145,6 +145,7 @@ class PartitionCtis(GeneratedCtis):
 _NO_PARTITIONS: Mapping[str, Any] = {"starts": None, "least": None, "quiet_round": None, "straggler": None}
 
 
+@check_keywords
 def generate(
     delay: Duration = 0,
     *,

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import Mapping
 
+from streamq.keywords import check_keywords
 from streamq.run.active import active_session
 from streamq.run.findings import Finding, Report
 from streamq.run.interpreters import check_interpreter, probe_interpreter, this_interpreter
@@ -14,6 +15,7 @@ from streamq.run.masters import check_server, default_master, is_local, master_o
 from streamq.run.packages import CONNECT_NEEDS, DRIVER_NEEDS, WORKER_NEEDS
 
 
+@check_keywords
 def doctor(
     *,
     raise_on_problem: bool = False,

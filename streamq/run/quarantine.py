@@ -15,7 +15,7 @@ from streamq.operators.operator import QuarantineEvents, set_aside
 from streamq.operators.source_policy import source_policy
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
-from streamq.plan.verbs import Verbs
+from streamq.plan.verbs import Verbs, named_after
 from streamq.run.failure import spark_errors
 from streamq.run.query import batch_frames, events_set_aside
 from streamq.run.tables import as_frames, is_dataframe, is_literal
@@ -182,6 +182,9 @@ def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
         if name in names:
             hint = "Rename it before the window: .rename({...})."
             raise PlanError(sentence("quarantine", "a column that the events get", f"the input has {name!r}", hint))
+
+
+named_after(Quarantine, "quarantine()")
 
 
 __all__ = ["Quarantine"]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, kind_of, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.policies import Consistency
 from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from streamq.run.running import Run
 
 
+@check_keywords
 def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ctis: bool = False) -> ResultRequest:
     """Return a result for :func:`run_all` to write: a query, its sink, and the form of its output.
 
@@ -33,6 +35,7 @@ def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ct
     return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
 
 
+@check_keywords
 def run_all(
     results: Sequence[ResultRequest],
     *,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import RunState
 from streamq.errors import PlanError, sentence, users_line
+from streamq.plan.verbs import named_after
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
 from streamq.run.diagnosis import why
@@ -290,3 +291,6 @@ def _refuse_second_run(checkpoint: str) -> None:
 def _run_is_over(verb: str, reason: str) -> PlanError:
     hint = "" if reason == _INPUT_ENDED else "Run the query on its checkpoint again."
     return PlanError(sentence(verb, "the run is over", reason, hint))
+
+
+named_after(Run, "run")

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from streamq.errors import SessionError, sentence
+from streamq.keywords import check_keywords
 from streamq.run.active import active_session, mark_checked
 from streamq.run.commands import last_line
 from streamq.run.doctor import doctor
@@ -49,6 +50,7 @@ EMBEDDED = {
 """Settings of a Spark inside this process, which needs no UI and no connections from other machines."""
 
 
+@check_keywords
 def session(
     app_name: str = "streamq", *, master: str | None = None, config: Mapping[str, object] | None = None
 ) -> SparkSession:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from streamq.keywords import check_keywords
 from streamq.testing.answers import answer_table
 from streamq.testing.history import history
 from streamq.testing.python_values import Row, comparable, keys, table_rows
@@ -56,6 +57,7 @@ class Difference:
         return f"{axis.draw(row[0], row[1])} {axis.label(row[0], row[1])}  {payload}".rstrip()
 
 
+@check_keywords
 def same_history(actual: History, expected: History, tolerance: float = 1e-9) -> Difference | None:
     """Return None if two histories are equal as bags of rows, else their difference.
 
@@ -73,6 +75,7 @@ def same_history(actual: History, expected: History, tolerance: float = 1e-9) ->
     return _bag_difference(a, b, names, tolerance)
 
 
+@check_keywords
 def assert_same_history(actual: History, expected: History, tolerance: float = 1e-9) -> None:
     """Raise AssertionError with the printed :class:`Difference` if :func:`same_history` returns one."""
     difference = same_history(actual, expected, tolerance)

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import CedrError, NeedsSpark, PlanError, TimeError, sentence
+from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, ToSignal
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import Field
@@ -36,6 +37,7 @@ from streamq.testing.windows.room import rooms
 from streamq.time import INTEGER, TIMESTAMP
 
 
+@check_keywords
 def concrete(scenario: Scenario | Stream, intent: Intent = ANYTHING) -> st.SearchStrategy[Case]:
     """Return a strategy for the concrete trees of a scenario: queries with nothing left out, and their data.
 

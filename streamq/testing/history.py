@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.errors import InvalidEvent, sentence
+from streamq.keywords import check_keywords
 from streamq.testing.answers import answer_table, ticks_of
 from streamq.testing.physical_stream import fold_physical, is_physical
 from streamq.time import INFINITY
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from streamq.testing.answers import History
 
 
+@check_keywords
 def history(table: History) -> pa.Table:
     """Return the canonical history of a table, or of an answer as a user gets it.
 

@@ -20,6 +20,7 @@ from pyspark.sql.types import DataType, LongType, TimestampType
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, TypeMismatch, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.spark_types import parse_type
 from streamq.testing.decorated_modules import WINDOW, checked_decorated, decorated
@@ -44,6 +45,7 @@ GROUPS = 16
 """The greatest number of groups of events with which aggregates are checked at a time."""
 
 
+@check_keywords
 def check_module(
     module: Any,
     types: str = "double",

@@ -7,6 +7,7 @@ from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import InvalidEvent, SourceError, sentence
+from streamq.keywords import check_keywords
 from streamq.runtime.event import CTI, INSERT, RETRACT
 from streamq.testing.answers import answer_table, ticks_of
 from streamq.testing.python_values import comparable, plain_values
@@ -34,6 +35,7 @@ def is_physical(table: pa.Table) -> bool:
     return set(table["kind"].unique().to_pylist()) <= set(KINDS)
 
 
+@check_keywords
 def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
     """Return the canonical history of a physical stream; its rows may be in any order.
 

@@ -14,6 +14,7 @@ import streamq as sq
 from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
 from streamq.json_reading import table_readers
+from streamq.keywords import check_keywords
 from streamq.operators import Intervals, JoinTable, Source
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
@@ -42,6 +43,7 @@ _LONGEST_CHAIN = 30
 """The greatest number of verbs in a chain; longer chains are split and their parts named."""
 
 
+@check_keywords
 def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last: str = "") -> str:
     """Return the text of a program that builds a query with the public API, over literal tables, and names it ``result``.
 

@@ -19,6 +19,7 @@ from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.rules import RULES
 from streamq.errors import PlanError, SourceError, StreamqError, nearest, sentence
+from streamq.keywords import check_keywords
 from streamq.operators import JoinTable, Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import CTI
@@ -91,6 +92,7 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     return Case(plan, arrival, document.cut, document.until, static, meant), document.how, document.expressions
 
 
+@check_keywords
 def replay(path: str | Path) -> None:
     """Run a saved case again the way it was run; raise VerificationFailed if it still fails.
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from streamq.choices import check_word
 from streamq.errors import PlanError, UnknownVerb, nearest, sentence
+from streamq.keywords import check_keywords
 from streamq.operators.grouped_stream import GroupedStream
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import Contributor
@@ -131,6 +132,7 @@ def stream(
     return Scenario(STREAM, None, () if name is None else (name,), arguments)
 
 
+@check_keywords
 def operator(*inputs: Scenario | Stream) -> Scenario:
     """Return a scenario that stands for any operator with any arguments, over one stream or two of equal columns.
 
@@ -141,6 +143,7 @@ def operator(*inputs: Scenario | Stream) -> Scenario:
     return Scenario(OPERATOR, None, inputs or (stream(),))
 
 
+@check_keywords
 def composition(least: int = 3, most: int = 6) -> Scenario:
     """Return a scenario that stands for any query of ``least`` to ``most`` operators over one open stream or two."""
     return Scenario(COMPOSITION, None, (least, most))

@@ -12,6 +12,7 @@ from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 from streamq.operators import Select, TopK, Union
 from streamq.operators.top_k import RANK
 from streamq.plan.expr import Col, Lit
@@ -20,6 +21,7 @@ from streamq.stream import Stream
 from streamq.windows import Snapshot
 
 
+@check_keywords
 def make_speculative(stream: Stream) -> Stream:
     """Return a stream of the greatest events alive at each instant, whose rows are taken back when input arrives out of order.
 
@@ -55,6 +57,7 @@ def speculative(stream: Node) -> Node:
     return Select(top, tuple((f.name, Col(f.name)) for f in fields))
 
 
+@check_keywords
 def inject_duplicates(stream: Stream) -> Stream:
     """Return the union of a stream with itself: every event and every retraction twice.
 

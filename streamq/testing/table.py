@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import types as t
 
 from streamq.errors import SourceError, TypeMismatch, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.schema import Field
 from streamq.plan.spark_types import parse_type
 from streamq.runtime.arrow_types import arrow_type
@@ -32,6 +33,7 @@ _ACCEPTED: dict[type[t.DataType], tuple[type[Any], ...]] = {
 """The Python types that a column of a type accepts."""
 
 
+@check_keywords
 def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     """Return an Arrow table of ``columns``, such as ``"t bigint, k string, v int"``, with ``rows`` as tuples; None is NULL.
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from streamq.errors import PlanError, StreamqError, sentence
+from streamq.keywords import check_keywords
 from streamq.testing.properties import RULES, Breaches, Shown, breaches_in
 from streamq.testing.recorded import Names, Recorded, read_stream
 from streamq.testing.timeline import Axis, shown
@@ -77,6 +78,7 @@ class StreamViolation(StreamqError, AssertionError):
         return type(self), (self.checked,)
 
 
+@check_keywords
 def check_stream(
     rows: Any,
     *,
@@ -128,6 +130,7 @@ def check_stream(
     return checked
 
 
+@check_keywords
 def find_breaches(
     rows: Any,
     *,

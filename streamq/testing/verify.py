@@ -14,6 +14,7 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from streamq.errors import NeedsSpark, PlanError, kind_of, sentence
+from streamq.keywords import check_keywords
 from streamq.operators import JoinTable
 from streamq.plan.node import nodes, number_sources
 from streamq.stream import Stream
@@ -36,6 +37,7 @@ from streamq.testing.search import Search
 from streamq.testing.trial import adapt, with_late_sinks
 
 
+@check_keywords
 def verify(
     query: Stream | Scenario,
     intent: Intent = ANYTHING,

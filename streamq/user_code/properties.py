@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ one_output_per_group = Property("one_output_per_group")
 """An operator gives one row a window and group: it can be written as an upsert."""
 
 
+@check_keywords
 def filters_on(*fields: str) -> Property:
     """Rows of an operator depend only on events that agree with them in ``fields``: columns of the result, and arguments.
 

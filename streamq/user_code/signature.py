@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.own_names import unnamed_argument
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
 """The methods of a class with states of its own, and what they are called with."""
@@ -170,12 +173,15 @@ OPTIONS: Mapping[str, tuple[str, ...]] = {
 """The options of each decorator."""
 
 
-def refuse_unknown(verb: str, unknown: Mapping[str, Any]) -> None:
-    """Raise PlanError for an option that a decorator does not have, with those that it has, and who has this one."""
-    for name in unknown:
-        others = [other for other, names in OPTIONS.items() if name in names]
-        hint = f"It is an option of {' and '.join(others)}." if others else nearest(name, OPTIONS[verb])
-        raise PlanError(sentence(verb, f"no option {name!r}", f"there are: {', '.join(OPTIONS[verb])}", hint))
+def check_decorator(function: F) -> F:
+    """Make a decorator raise PlanError for a keyword that it does not have, with those that it has, and who has this one."""
+    return check_keywords(function, _owners_of)
+
+
+def _owners_of(name: str) -> str:
+    """Return a hint at the decorators that have an option; "" if none has it."""
+    owners = [decorator for decorator, names in OPTIONS.items() if name in names]
+    return f"It is an option of {' and '.join(owners)}." if owners else ""
 
 
 def check_options(
@@ -238,6 +244,6 @@ def _several(count: int, what: str) -> str:
 
 
 __all__ = [
-    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "QueryCall", "check_aggregating", "check_call", "check_method", "check_methods",
-    "argument_names", "check_options", "has_states", "public_methods", "signature_without_self",
+    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "QueryCall", "check_aggregating", "check_call", "check_decorator",
+    "check_method", "check_methods", "argument_names", "check_options", "has_states", "public_methods", "signature_without_self",
 ]  # fmt: skip

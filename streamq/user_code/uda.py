@@ -18,10 +18,11 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
 from streamq.user_code.module import guards_of, type_returned
 from streamq.user_code.properties import OF_OPERATORS
-from streamq.user_code.signature import refuse_unknown
+from streamq.user_code.signature import check_decorator
 from streamq.user_code.window_module import WindowModule, decorate
 
 
+@check_decorator
 def uda(
     returns: str | DataType,
     *,
@@ -32,7 +33,6 @@ def uda(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
-    **unknown: Any,
 ) -> Callable[[Any], UserAggregate]:
     """Make code of Python's an aggregate of a window's members, for ``select`` beside the built-in ones.
 
@@ -69,7 +69,6 @@ def uda(
        4.0    8.0   3.0      0    4
        0.0    0.0   6.0      4    8
     """
-    refuse_unknown("uda", unknown)
     fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
     guards = guards_of("uda", time_limit, checked, on_error)
     return partial(

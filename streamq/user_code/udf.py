@@ -28,12 +28,13 @@ from streamq.runtime.user_code.returns import FAILURES, ReturnError, fit_to_type
 from streamq.runtime.user_code.states import as_series
 from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import QueryCall, argument_names, check_call, refuse_unknown
+from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
+@check_decorator
 def udf(
     returns: str | DataType,
     *,
@@ -42,7 +43,6 @@ def udf(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
-    **unknown: Any,
 ) -> Callable[[Callable[..., Any]], UserFunction]:
     """Make a function of Python's one that expressions can call: in filters, columns, keys and the conditions of joins.
 
@@ -71,7 +71,6 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
-    refuse_unknown("udf", unknown)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
     guards = guards_of("udf", time_limit, checked, on_error)
 

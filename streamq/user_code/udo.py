@@ -20,13 +20,14 @@ from streamq.runtime.user_code.returns import LASTS, START, RowShape
 from streamq.user_code.forms import row_shape
 from streamq.user_code.module import guards_of, rows_returned
 from streamq.user_code.properties import one_output_per_group, time_bound
-from streamq.user_code.signature import refuse_unknown
+from streamq.user_code.signature import check_decorator
 from streamq.user_code.window_module import WindowModule, decorate
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
 
 
+@check_decorator
 def udo(
     returns: str | t.StructType,
     *,
@@ -37,7 +38,6 @@ def udo(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
-    **unknown: Any,
 ) -> Callable[[Any], UserOperator]:
     """Make code of Python's an operator that makes zero or more rows of a window's members, for a window's ``select``.
 
@@ -72,7 +72,6 @@ def udo(
     k  v  start  end
     b  4      2    3
     """
-    refuse_unknown("udo", unknown)
     fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
     guards = guards_of("udo", time_limit, checked, on_error)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)

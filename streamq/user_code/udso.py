@@ -20,9 +20,10 @@ from streamq.user_code.forms import StatefulCode, check_steps, row_shape, steps_
 from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
 from streamq.user_code.properties import check_properties
 from streamq.user_code.repository import modules
-from streamq.user_code.signature import QueryCall, argument_names, check_call, refuse_unknown
+from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
 
 
+@check_decorator
 def udso(
     returns: str | t.StructType,
     *,
@@ -33,7 +34,6 @@ def udso(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
-    **unknown: Any,
 ) -> Callable[[Any], StatefulOperator]:
     """Make code of Python's an operator that goes from event to event with a state, for ``scan``.
 
@@ -65,7 +65,6 @@ def udso(
     k  delta  start  end
     a      5      3    4
     """
-    refuse_unknown("udso", unknown)
     row = rows_returned("udso", returns)
     guards = guards_of("udso", time_limit, checked, on_error)
     if promises := check_properties(properties, "udso"):

@@ -17,7 +17,9 @@ class WindowKindVerbs(ABC, Generic[W]):
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()
-        named_after(cls, "Stream")
+        # what has the verbs of all kinds names its own
+        if WindowKindVerbs in cls.__bases__:
+            named_after(cls, "Stream")
 
     @abstractmethod
     def _in_windows(self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None) -> W:

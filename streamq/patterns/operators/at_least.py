@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.choices import JoinKind
 from streamq.functions.choice import COALESCE
+from streamq.keywords import check_keywords
 from streamq.operators.join import Join
 from streamq.operators.pattern_scan import PatternScan
 from streamq.operators.select import Select
@@ -253,6 +254,7 @@ def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, p
     return matches._derive(Select(joined, tuple((n, columns[n]) for n in one.schema.names)), one.stream)
 
 
+@check_keywords
 @accepts_placeholders
 def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
     """Match events of ``count`` of the parts, in any order, within a scope: ATLEAST. Fields of the other parts are NULL.
@@ -272,6 +274,7 @@ def at_least(count: int, *parts: Stream | Contributor, within: Length) -> Patter
     return pattern_of_parts("at_least", parts, lambda several: AtLeast(number, several, scope))
 
 
+@check_keywords
 @accepts_placeholders
 def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
     """Match one event of each part, in any order, within a scope: ALL.
@@ -288,6 +291,7 @@ def all_of(*parts: Stream | Contributor, within: Length) -> Pattern:
     return pattern_of_parts("all_of", parts, lambda several: All(several, scope))
 
 
+@check_keywords
 @accepts_placeholders
 def any_of(*parts: Stream | Contributor) -> Pattern:
     """Match an event of any part: ANY.

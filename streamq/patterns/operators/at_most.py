@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamq.keywords import check_keywords
 from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.fluent import count_of, parse_scope
 from streamq.patterns.matches import Matches, tick_count
@@ -85,6 +86,7 @@ class AtMostScan(PatternScan):
         return CrowdStep(**fields)
 
 
+@check_keywords
 @accepts_placeholders
 def at_most(count: int, *parts: Stream | Contributor, within: Length) -> Pattern:
     """Match an event of any part, if the scope that ends with it has at most ``count`` events of all parts: ATMOST.

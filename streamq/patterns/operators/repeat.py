@@ -17,6 +17,7 @@ from streamq.aggregates import built_in
 from streamq.aggregates.application import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
+from streamq.keywords import check_keywords
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
@@ -258,6 +259,7 @@ class RunStep:
         return max(last, run[-1][0] + self.within - 1) if run else last
 
 
+@check_keywords
 @accepts_placeholders
 def repeat(part: Stream | Contributor, count: int, most: int | None = None, *, within: Length) -> Pattern:
     """Match runs of a part: ``count`` of its events or more, ``most`` at most, within less than a scope: REPEAT.

@@ -6,6 +6,7 @@ from collections.abc import Sequence as Several
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from streamq.keywords import check_keywords
 from streamq.operators.pattern_scan import PatternScan
 from streamq.patterns.correlation import are_connected
 from streamq.patterns.fluent import parse_scope
@@ -93,6 +94,7 @@ class SequenceScan(PatternScan):
         return WholeMatchStep(**fields, in_order=True)
 
 
+@check_keywords
 @accepts_placeholders
 def sequence(*parts: Stream | Contributor, within: Length) -> Pattern:
     """Match one event of each part, each strictly after the one before, within a scope: SEQUENCE.

@@ -1,0 +1,58 @@
+"""Keyword arguments of the language's verbs and functions: one that does not exist is an error with those that do."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from streamq.errors import PlanError, nearest, sentence
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_OF_OTHER_NAMES = {
+    "ascending": ("desc",), "descending": ("desc",), "condition": ("where",), "predicate": ("where",), "filter": ("where",),
+    "left_on": ("on",), "right_on": ("on",), "by": ("key", "on", "id"), "key": ("by", "on"), "keys": ("key", "by", "on"),
+    "cols": ("columns",), "subset": ("id", "columns"), "length": ("size", "duration"), "width": ("size",),
+    "windowDuration": ("size",), "slideDuration": ("hop",), "slide": ("hop",), "every": ("hop",), "period": ("hop",),
+    "startTime": ("offset", "start"), "gapDuration": ("gap",), "timeColumn": ("time",), "ts": ("time",),
+    "timestamp": ("time",), "k": ("n",), "num": ("n",), "limit": ("n",), "delayThreshold": ("delay",),
+    "checkpointLocation": ("checkpoint",), "path": ("sink",), "outputMode": ("output",), "output_mode": ("output",),
+    "queryName": ("name",), "processingTime": ("trigger",), "lsuffix": ("suffixes",), "rsuffix": ("suffixes",),
+    "suffix": ("suffixes",), "extended": ("mode",),
+    "dataType": ("to",), "lowerBound": ("low",), "upperBound": ("high",),
+}  # fmt: skip
+"""Keywords of PySpark and pandas, and what streamq may call the same."""
+
+
+def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") -> F:
+    """Make a function raise PlanError for a keyword that it does not have; one that takes any stays as it is.
+
+    ``advice`` gives the hint for a keyword where it has one; else the hint is the nearest of the function's own keywords.
+    """
+    parameters = inspect.signature(function).parameters.values()
+    if any(p.kind is p.VAR_KEYWORD for p in parameters):
+        return function
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    names = tuple(p.name for p in parameters if p.kind in kinds and p.name != "self")
+
+    @functools.wraps(function)
+    def call(*args: Any, **keywords: Any) -> Any:
+        for name in keywords:
+            if name not in names:
+                there = f"there are: {', '.join(names)}" if names else "there are none"
+                hint = advice(name) or _nearest(name, names)
+                raise PlanError(sentence(function.__name__, f"no parameter {name!r}", there, hint))
+        return function(*args, **keywords)
+
+    return cast(F, call)
+
+
+def _nearest(name: str, names: tuple[str, ...]) -> str:
+    """Return a hint at the keyword that is called otherwise elsewhere, or else at the nearest; "" if none is near."""
+    same = next((ours for ours in _OF_OTHER_NAMES.get(name, ()) if ours in names), None)
+    return nearest(name, names) if same is None else f"Did you mean {same!r}?"
+
+
+__all__ = ["check_keywords"]
