@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import PlanError, column_names, sentence
+from streamq.keywords import check_keywords
 from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.event import LE
