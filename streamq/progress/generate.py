@@ -16,8 +16,8 @@ from streamq.progress.argument import ProgressArgument
 from streamq.runtime.event import LE
 from streamq.runtime.partition_starts import (
     ROUND,
-    as_text,
-    from_text,
+    decode_starts,
+    encode_starts,
     furthest_behind,
     greatest_starts,
     heard_in,
@@ -96,7 +96,7 @@ class PartitionCtis(GeneratedCtis):
         return self._cti(start)
 
     def part(self, items: pa.Table) -> str:
-        return as_text(greatest_starts(items, self.per))
+        return encode_starts(greatest_starts(items, self.per))
 
     def keep(self, state: dict[str, Any], parts: Sequence[str], idle_before: int) -> None:
         if state.get("per") != [*self.per]:
@@ -104,15 +104,15 @@ class PartitionCtis(GeneratedCtis):
             state.clear()
             state |= {"per": [*self.per], "round": 0, "greatest": None, **_NO_PARTITIONS}
         if parts:
-            kept = [] if state["starts"] is None else [from_text(state["starts"])]
+            kept = [] if state["starts"] is None else [decode_starts(state["starts"])]
             state["round"] += 1
-            starts = heard_in(state["round"], [from_text(part) for part in parts], kept, self.per)
+            starts = heard_in(state["round"], [decode_starts(part) for part in parts], kept, self.per)
             latest = pc.max(starts.column(LE)).as_py()
             state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
         elif state["starts"] is None or idle_before <= state["quiet_round"]:
             return
         else:
-            starts = from_text(state["starts"])
+            starts = decode_starts(state["starts"])
         self._set_partitions(state, without_idle(starts, idle_before))
 
     def _set_partitions(self, state: dict[str, Any], starts: pa.Table) -> None:
@@ -120,7 +120,7 @@ class PartitionCtis(GeneratedCtis):
         state |= _NO_PARTITIONS
         if starts.num_rows:
             state |= {
-                "starts": as_text(starts),
+                "starts": encode_starts(starts),
                 "least": pc.min(starts.column(LE)).as_py(),
                 "quiet_round": pc.min(starts.column(ROUND)).as_py(),
                 "straggler": furthest_behind(starts, self.per),

@@ -46,11 +46,11 @@ def furthest_behind(starts: pa.Table, per: Sequence[str]) -> str:
     return ", ".join(f"{name}={value!r}" for name, value in row.items())
 
 
-def as_text(starts: pa.Table) -> str:
+def encode_starts(starts: pa.Table) -> str:
     """Return a table as text."""
     return b64encode(encode_small(starts)).decode("ascii")
 
 
-def from_text(text: str) -> pa.Table:
-    """Return the table of :func:`as_text`."""
+def decode_starts(text: str) -> pa.Table:
+    """Return the table of :func:`encode_starts`."""
     return decode_small(b64decode(text))
