@@ -88,11 +88,11 @@ from .sources import (
     signal as signal,
 )
 from .stream import Stream as Stream
-from .user_code.properties import filters_on as filters_on
-from .user_code.properties import mergeable as mergeable
-from .user_code.properties import one_output_per_group as one_output_per_group
-from .user_code.properties import order_insensitive as order_insensitive
-from .user_code.properties import time_bound as time_bound
+from .user_code.module import filters_on as filters_on
+from .user_code.module import mergeable as mergeable
+from .user_code.module import one_output_per_group as one_output_per_group
+from .user_code.module import order_insensitive as order_insensitive
+from .user_code.module import time_bound as time_bound
 from .user_code.repository import modules as modules
 from .user_code.uda import uda as uda
 from .user_code.udf import udf as udf

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,6 @@ import pytest
 
 import streamq as sq
 from streamq.errors import PlanError
-from streamq.user_code.signature import OPTIONS
 
 DECORATORS: dict[str, Any] = {"uda": sq.uda("double", name="own"), "udo": sq.udo("x double", name="own")}
 STEPS: Any = sq.udso("x double", name="own")
@@ -247,9 +245,3 @@ def test_decorators_say_what_they_are_given() -> None:
 def test_options_that_a_decorator_does_not_have(decorator: Any, option: str, message: str) -> None:
     with pytest.raises(PlanError, match=message):
         decorator("x int", **{option: True})
-
-
-@pytest.mark.parametrize("verb", OPTIONS)
-def test_the_options_that_errors_list_are_those_of_the_decorator(verb: str) -> None:
-    parameters = inspect.signature(getattr(sq, verb)).parameters.values()
-    assert OPTIONS[verb] == tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)

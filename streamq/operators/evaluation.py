@@ -85,7 +85,7 @@ class Evaluation:
     """A cheaper evaluator for a first input in which no end ever moves."""
 
     sets_aside: bool = False
-    """Whether a module of a user's sets aside what it fails for: ``rows`` of the evaluator then takes a ``SetAside``, too."""
+    """True if a module of a user's sets aside what it fails for; then ``rows`` of the evaluator takes ``QuarantineRows``, too."""
 
     factory: KernelFactory = field(default_factory=RecomputeFactory)
     """Makes the kernel that runs the operator on a stream."""

@@ -20,7 +20,7 @@ from streamq.plan.node import Node
 from streamq.plan.passes import aggregates as aggregates_in
 from streamq.plan.resolve import resolve
 from streamq.plan.schema import check_names
-from streamq.runtime.user_code.returns import LASTS, START
+from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
 

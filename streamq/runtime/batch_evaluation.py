@@ -9,8 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.event import LE, RE
-from streamq.runtime.lateness import LATE_SCHEMA
-from streamq.runtime.user_code.quarantine_rows import QuarantineRows
+from streamq.runtime.lateness import LATE_SCHEMA, QuarantineRows
 from streamq.time import MINUS_INFINITY
 
 BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"

@@ -13,7 +13,7 @@ import pyarrow as pa
 from streamq.choices import Consumption, Selection
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.user_code.returns import RowShape
+from streamq.runtime.user_code.code_values import RowShape
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Candidate = tuple[int, tuple[Any, ...]]

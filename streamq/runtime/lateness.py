@@ -5,8 +5,8 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from streamq.choices import CountReason, Invalid
 from streamq.errors import LateEvent
-from streamq.runtime.columnar import ints, with_column
+from streamq.plan.own_names import shown_group
+from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import KIND, LE, NEW_END, OPENS, RE
 from streamq.runtime.kernel import Arrival, Judge, Totals, late_error, refuse_invalid
@@ -183,6 +184,51 @@ def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
         return
     totals.add(judge.source, CountReason.DUPLICATES, rows.num_rows)
     totals.rows.append(late_rows(judge.source, "duplicate", rows, None))
+
+
+@dataclass(eq=False)
+class QuarantineRows:
+    """The failures of modules, as rows of the late output, a table each; ``modules`` are the names of those that failed.
+
+    is_final: marks, by lifetimes, the rows of a result that can no longer change: what fails for others is not set aside yet.
+    """
+
+    is_final: Callable[[pa.Table], Mask] = lambda rows: np.ones(rows.num_rows, bool)
+    modules: list[str] = field(default_factory=list)
+    tables: list[pa.Table] = field(default_factory=list)
+
+    def add(
+        self,
+        module: str,
+        reason: str,
+        events: pa.Table,
+        *,
+        window: tuple[int, int] | None = None,
+        group: Mapping[str, Any],
+    ) -> None:
+        """Set aside the events of a call that failed: payload columns, and ``__le`` and ``__re``."""
+        rows = late_rows(module, reason, events, None)
+        start, end = window or (None, None)
+        one = {
+            WINDOW_START: pa.scalar(start, pa.int64()),
+            WINDOW_END: pa.scalar(None if end == INFINITY else end, pa.int64()),
+            GROUP: pa.scalar(json.dumps(shown_group(group), default=str, sort_keys=True)),
+        }
+        for name, value in one.items():
+            rows = with_column(rows, name, pa.array([value.as_py()] * rows.num_rows, value.type))
+        self.modules.append(module)
+        self.tables.append(rows)
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows."""
+        return concat([LATE_SCHEMA.empty_table(), *self.tables])
+
+    def count(self, totals: Totals) -> None:
+        """Add the failures to what a kernel counts, and their rows to its late ones."""
+        for module in self.modules:
+            totals.add(module, CountReason.QUARANTINED, 1)
+        totals.rows += self.tables
 
 
 def _plain(value: Any) -> Any:

@@ -16,9 +16,10 @@ from streamq.plan.aggregate import Aggregate
 from streamq.plan.own_names import shown_name
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.states import States, instants_of
+from streamq.runtime.user_code.calls import States
+from streamq.runtime.user_code.code_values import instants_of
 from streamq.testing.module_forms import Checked, Rows
-from streamq.user_code.properties import time_bound
+from streamq.user_code.module import time_bound
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 

@@ -29,7 +29,8 @@ from streamq.runtime.grid_ranges import grid_lifetimes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
-from streamq.runtime.user_code.states import States, as_series
+from streamq.runtime.user_code.calls import States
+from streamq.runtime.user_code.code_values import as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -15,7 +15,7 @@ import pandas as pd
 import pyarrow as pa
 
 from streamq.errors import sentence
-from streamq.runtime.user_code.returns import FAILURES, LASTS, START, plain_result
+from streamq.runtime.user_code.code_values import FAILURES, LASTS, START, plain_result
 from streamq.testing.module_forms import Checked, Rows
 
 ANSWERS = "answers"

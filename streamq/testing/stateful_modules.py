@@ -12,8 +12,7 @@ import pyarrow as pa
 from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import pickled
-from streamq.runtime.user_code.returns import short_text
-from streamq.runtime.user_code.states import instant_of
+from streamq.runtime.user_code.code_values import instant_of, short_text
 from streamq.testing.module_forms import Checked, Rows
 from streamq.user_code.udso import StatefulCall, StatefulOperator
 

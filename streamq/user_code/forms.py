@@ -13,8 +13,8 @@ from pyspark.sql.types import StructField
 
 from streamq.errors import PlanError, sentence
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.returns import RowShape
-from streamq.runtime.user_code.states import ModuleStates, as_frame, series_of
+from streamq.runtime.user_code.calls import ModuleStates
+from streamq.runtime.user_code.code_values import RowShape, as_frame, series_of
 from streamq.user_code.signature import (
     AGGREGATOR,
     INCREMENTAL,

@@ -1,11 +1,11 @@
-"""A module of a user's own, whatever it does: code with a name, options and guards, as a decorator makes it."""
+"""A module of a user's own, whatever it does: code with a name, options, guards and promises, as a decorator makes it."""
 
 from __future__ import annotations
 
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
@@ -14,6 +14,7 @@ from pyspark.sql.types import DataType, StructField, StructType
 
 from streamq.choices import ErrorPolicy, choose_word
 from streamq.errors import PlanError, kind_of, sentence, users_line
+from streamq.keywords import check_keywords
 from streamq.plan.expr import Col, Expr, as_expr, is_sparks_column
 from streamq.plan.fingerprint import fingerprint, text_of
 from streamq.plan.named_object import CallableModule
@@ -191,8 +192,8 @@ class UserModule(CallableModule, ABC):
         return hash(self.identity)
 
 
-def guards_of(verb: str, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
-    """Return the fields of a module that say how its calls are guarded, as its decorator was given them; raises PlanError."""
+def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
+    """Return the fields of a module that guard its calls; raise PlanError for what is no limit or policy."""
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
@@ -228,4 +229,84 @@ def place_of(module: str) -> str:
     return SCRIPT if module == "__main__" else module
 
 
-__all__ = ["SCRIPT", "UNNAMED", "UserModule", "guards_of", "name_of", "place_of", "rows_returned", "type_returned"]
+# promises that its author makes, by which streamq may do more (docs/modules.md, "Properties")
+
+
+@dataclass(frozen=True)
+class Property:
+    """A promise about a module. streamq never assumes it; tests can refute it."""
+
+    name: str
+    fields: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(self.fields)})" if self.fields else self.name
+
+    __repr__ = __str__
+
+
+mergeable = Property("mergeable")
+"""States of parts of a window, merged, are the state of the whole: each basic window is computed once."""
+
+order_insensitive = Property("order_insensitive")
+"""The result is the same in whatever order the events come: they need not be sorted, nor their other columns read."""
+
+time_bound = Property("time_bound")
+"""Input from an instant on changes no result before it: results go out as their input comes, and so does progress."""
+
+one_output_per_group = Property("one_output_per_group")
+"""An operator gives one row a window and group: it can be written as an upsert."""
+
+
+@check_keywords
+def filters_on(*fields: str) -> Property:
+    """Rows of an operator depend only on events that agree with them in ``fields``: columns of the result, and arguments.
+
+    Without such an event there is no such row. A filter on those columns may then be moved below the operator.
+
+    >>> import streamq as sq
+    >>> sq.filters_on("symbol")
+    filters_on(symbol)
+    """
+    if not fields or not all(isinstance(field, str) for field in fields):
+        raise PlanError(sentence("filters_on", "no names of columns", f"found {fields!r}", 'Write filters_on("k").'))
+    return Property("filters_on", fields)
+
+
+def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
+    """Return declared properties; raise PlanError for what is none."""
+    if isinstance(properties, Property | str):
+        properties = (properties,)
+    checked = []
+    for one in properties:
+        if not isinstance(one, Property):
+            names = ", ".join(f"sq.{p}" for p in _ALL)
+            hint = f'Give some of {names}, sq.filters_on("k").'
+            raise PlanError(sentence(verb, "not a property of modules", f"found {one!r}", hint))
+        checked.append(one)
+    return tuple(dict.fromkeys(checked))
+
+
+OF_OPERATORS = ("time_bound", "one_output_per_group", "filters_on")
+"""The names of those that only operators can have."""
+
+_ALL = (mergeable, order_insensitive, time_bound, one_output_per_group)
+
+__all__ = [
+    "OF_OPERATORS",
+    "Property",
+    "SCRIPT",
+    "UNNAMED",
+    "UserModule",
+    "check_properties",
+    "filters_on",
+    "guards_of",
+    "mergeable",
+    "name_of",
+    "one_output_per_group",
+    "order_insensitive",
+    "place_of",
+    "rows_returned",
+    "time_bound",
+    "type_returned",
+]

@@ -6,6 +6,7 @@ import difflib
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from typing import Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
@@ -164,13 +165,8 @@ def _lacks_window(own: list[inspect.Parameter], called: QueryCall) -> bool:
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
 
 
-OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "udf": ("takes", "name", "time_limit", "checked", "on_error"),
-    "uda": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
-    "udo": ("time_sensitive", "name", "columns", "properties", "time_limit", "checked", "on_error"),
-    "udso": ("initial", "time_sensitive", "name", "properties", "time_limit", "checked", "on_error"),
-}
-"""The options of each decorator."""
+DECORATORS = ("udf", "uda", "udo", "udso")
+"""The names of the decorators that make modules."""
 
 
 def check_decorator(function: F) -> F:
@@ -180,8 +176,15 @@ def check_decorator(function: F) -> F:
 
 def _owners_of(name: str) -> str:
     """Return a hint at the decorators that have an option; "" if none has it."""
-    owners = [decorator for decorator, names in OPTIONS.items() if name in names]
+    owners = [decorator for decorator in DECORATORS if name in _options(decorator)]
     return f"It is an option of {' and '.join(owners)}." if owners else ""
+
+
+def _options(verb: str) -> list[str]:
+    """Return the options of a decorator, which stands in the room of its name."""
+    decorator = getattr(import_module(f"{__package__}.{verb}"), verb)
+    parameters = inspect.signature(decorator).parameters.values()
+    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
 
 def check_options(

@@ -16,8 +16,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
-from streamq.user_code.module import guards_of, type_returned
-from streamq.user_code.properties import OF_OPERATORS
+from streamq.user_code.module import OF_OPERATORS, guards_of, type_returned
 from streamq.user_code.signature import check_decorator
 from streamq.user_code.window_module import WindowModule, decorate
 
@@ -70,7 +69,7 @@ def uda(
        0.0    0.0   6.0      4    8
     """
     fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
-    guards = guards_of("uda", time_limit, checked, on_error)
+    guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error)
     return partial(
         decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
     )

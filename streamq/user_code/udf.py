@@ -24,8 +24,14 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.rendering import python_values
 from streamq.runtime.shipping import packed
 from streamq.runtime.user_code.calls import ModuleCall, forbid_changes, shown_values
-from streamq.runtime.user_code.returns import FAILURES, ReturnError, fit_to_type, plain_result, short_text
-from streamq.runtime.user_code.states import as_series
+from streamq.runtime.user_code.code_values import (
+    FAILURES,
+    ReturnError,
+    as_series,
+    fit_to_type,
+    plain_result,
+    short_text,
+)
 from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
 from streamq.user_code.repository import modules
 from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
@@ -71,8 +77,8 @@ def udf(
        4  small                5.0  large      1    3
       12  large  12.36931687685298  large      2    5
     """
+    guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
-    guards = guards_of("udf", time_limit, checked, on_error)
 
     def decorate(code: Callable[..., Any]) -> UserFunction:
         if not callable(code):

@@ -16,10 +16,9 @@ from streamq.plan.aggregate import Aggregate, Application, WindowPlace
 from streamq.plan.expr import Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
-from streamq.runtime.user_code.returns import LASTS, START, RowShape
+from streamq.runtime.user_code.code_values import LASTS, START, RowShape
 from streamq.user_code.forms import row_shape
-from streamq.user_code.module import guards_of, rows_returned
-from streamq.user_code.properties import one_output_per_group, time_bound
+from streamq.user_code.module import guards_of, one_output_per_group, rows_returned, time_bound
 from streamq.user_code.signature import check_decorator
 from streamq.user_code.window_module import WindowModule, decorate
 
@@ -73,7 +72,7 @@ def udo(
     b  4      2    3
     """
     fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
-    guards = guards_of("udo", time_limit, checked, on_error)
+    guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
 

@@ -15,10 +15,9 @@ from streamq.plan.fingerprint import text_of
 from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
-from streamq.runtime.user_code.returns import RowShape
+from streamq.runtime.user_code.code_values import RowShape
 from streamq.user_code.forms import StatefulCode, check_steps, row_shape, steps_of
-from streamq.user_code.module import UserModule, guards_of, name_of, rows_returned
-from streamq.user_code.properties import check_properties
+from streamq.user_code.module import UserModule, check_properties, guards_of, name_of, rows_returned
 from streamq.user_code.repository import modules
 from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
 
@@ -66,7 +65,7 @@ def udso(
     a      5      3    4
     """
     row = rows_returned("udso", returns)
-    guards = guards_of("udso", time_limit, checked, on_error)
+    guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))

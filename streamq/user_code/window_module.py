@@ -15,12 +15,10 @@ from streamq.plan.expr import Alias, Col, Expr, as_expr
 from streamq.plan.lazy import lazy
 from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
 from streamq.plan.tree import show
-from streamq.runtime.user_code.calls import WindowCall, forbid_module_changes
+from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import module_results
-from streamq.runtime.user_code.states import ModuleStates
 from streamq.user_code.forms import module_states
-from streamq.user_code.module import UserModule, name_of
-from streamq.user_code.properties import Property, check_properties, mergeable, order_insensitive
+from streamq.user_code.module import Property, UserModule, check_properties, mergeable, name_of, order_insensitive
 from streamq.user_code.repository import modules
 from streamq.user_code.signature import QueryCall, argument_names, check_aggregating, check_call, has_states
 

@@ -20,8 +20,8 @@ from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
+    from streamq.runtime.lateness import QuarantineRows
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 MODULE, REASON = "__module", "__reason"
 """Beside an event that has failed: the module, and what went wrong."""

@@ -31,9 +31,9 @@ from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
+    from streamq.runtime.lateness import QuarantineRows
     from streamq.runtime.progress_rule import Cti, ProgressRule
     from streamq.runtime.user_code.member_changes import CallMemory
-    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 OWNER, HEAD = "__owner", "__head"
 """Columns of a window: who numbers it, and the first of its members."""

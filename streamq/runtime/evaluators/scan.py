@@ -18,14 +18,13 @@ from streamq.runtime.evaluators.member_reductions import payload_order
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows, python_values
 from streamq.runtime.user_code.calls import StepCall, pickled, shown_instant, shown_values
-from streamq.runtime.user_code.returns import FAILURES
-from streamq.runtime.user_code.states import instant_of
+from streamq.runtime.user_code.code_values import FAILURES, instant_of
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
+    from streamq.runtime.lateness import QuarantineRows
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 
 STATE = "__state"
 """The column of states, as pickles, beside the keys of their groups."""

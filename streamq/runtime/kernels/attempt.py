@@ -20,8 +20,7 @@ from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_asid
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.kernels.settle import SettleKernel
-from streamq.runtime.lateness import weighted_events
-from streamq.runtime.user_code.quarantine_rows import QuarantineRows
+from streamq.runtime.lateness import QuarantineRows, weighted_events
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule

@@ -23,11 +23,11 @@ from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
+from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
+from streamq.runtime.user_code.code_values import LASTS, START
 from streamq.runtime.user_code.member_changes import CallMemory
-from streamq.runtime.user_code.quarantine_rows import QuarantineRows
-from streamq.runtime.user_code.returns import LASTS, START
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"

@@ -20,8 +20,8 @@ from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
+from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
-from streamq.runtime.user_code.quarantine_rows import QuarantineRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATES, STATES_AT = "states", "states_at"

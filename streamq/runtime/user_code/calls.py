@@ -1,4 +1,4 @@
-"""Calls of modules, for events, windows and states alike: within a time limit, twice in checking mode; and what a failure says.
+"""Modules as hosts call them, for events, windows and states alike: within a time limit, twice in checking mode; and failures.
 
 Liarou's and Ali's engines call such code blindly; StreamInsight's contract (Ali et al., The Extensibility Framework in Microsoft
 StreamInsight, V.D) is that it is deterministic, which the checking mode refutes.
@@ -10,7 +10,7 @@ import ctypes
 import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -18,19 +18,21 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
+from streamq.plan.fingerprint import fingerprint
 from streamq.plan.named_object import NamedObject
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.user_code.returns import (
+from streamq.runtime.user_code.code_values import (
     Lifetime,
     ReturnError,
     RowShape,
+    WindowInterval,
     fit_to_type,
+    instant_of,
     plain_result,
     reason_of,
     short_text,
 )
-from streamq.runtime.user_code.states import ModuleStates, WindowInterval, instant_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 FIRST = 3
@@ -38,6 +40,55 @@ FIRST = 3
 
 NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
 """The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
+
+
+@dataclass(frozen=True)
+class States:
+    """The states of an aggregation, and what may be done to them: a method gives a new state, and leaves those it is given.
+
+    remove, merge: None where there is none; in_parts: whether events may come in parts; any_order: and in any order. The result
+    of a time-sensitive module is asked for with the window, ``result(state, window)``.
+    """
+
+    name: str
+    initial: Callable[[], Any]
+    add: Callable[[Any, Any], Any]
+    result: Callable[..., Any]
+    remove: Callable[[Any, Any], Any] | None = None
+    merge: Callable[[Any, Any], Any] | None = None
+    in_parts: bool = True
+    any_order: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ModuleStates(States, NamedObject):
+    """A user's ``code`` with its ``options``; ``read`` makes events, as ``add`` takes them, of the arguments by name.
+
+    sensitive: the code reads lifetimes and the window. Its events are a pandas DataFrame: the arguments by name, ``start`` and
+    ``end``.
+    """
+
+    code: Any
+    options: Mapping[str, Any] = field(default_factory=dict)
+    sensitive: bool = False
+    read: Callable[[Mapping[str, pa.Array]], Any]
+
+    @property
+    def identity(self) -> str:
+        """Its name, and what tells its code and options from others of that name."""
+        options = f":{sorted(self.options.items())!r}" if self.options else ""
+        return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ModuleStates) and self.identity == other.identity
+
+    def __hash__(self) -> int:
+        return hash(self.identity)
+
+    @property
+    def merges(self) -> bool:
+        """True if states of parts of a window may be merged: then basic windows are computed once."""
+        return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
 
 
 class CallTimeout(ReturnError):
@@ -279,6 +330,8 @@ def pickled(value: Any) -> bytes:
 __all__ = [
     "NOBODY_TAKES",
     "ModuleCall",
+    "ModuleStates",
+    "States",
     "StepCall",
     "CallTimeout",
     "WindowCall",

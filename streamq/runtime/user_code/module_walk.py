@@ -22,6 +22,7 @@ from streamq.runtime.columnar import expand_ranges, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
+from streamq.runtime.user_code.code_values import FAILURES, instants_of
 from streamq.runtime.user_code.member_changes import (
     CallMemory,
     CallOutcome,
@@ -32,8 +33,6 @@ from streamq.runtime.user_code.member_changes import (
     WindowChanges,
     WindowMembers,
 )
-from streamq.runtime.user_code.returns import FAILURES
-from streamq.runtime.user_code.states import instants_of
 
 COPIES = 1_000_000
 """About so many members of windows are laid out at a time."""

@@ -19,7 +19,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
 from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
-from streamq.runtime.user_code.returns import FAILURES, ReturnError, reason_of
+from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
 
 NOTHING = b""
 """The state over no event, for which the module is not called; None may be a state of its own."""

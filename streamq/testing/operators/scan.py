@@ -23,7 +23,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.returns import FAILURES
+from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines

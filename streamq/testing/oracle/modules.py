@@ -21,7 +21,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.returns import FAILURES, LASTS, START
+from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator

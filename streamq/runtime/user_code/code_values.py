@@ -1,4 +1,4 @@
-"""Checks of what a user's code returns: values that are wholly of their type, and rows of such values."""
+"""Values as a user's code reads them, and what it returns: values that are wholly of their type, and rows of such values."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.user_code.states import instant_to_ticks
-from streamq.time import INFINITY
+from streamq.runtime.values import Ints
+from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 SHOWN = 60
 """The number of characters of a value that an error shows."""
@@ -26,6 +29,103 @@ Lifetime = tuple[int, int]
 
 FAILURES = (Exception, SystemExit)
 """The exceptions of a user's code that fail a call: ``sys.exit()`` in it ends the query, not the program."""
+
+
+def series_of(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
+    return as_series([*columns.values()])
+
+
+def as_frame(columns: Mapping[str, pa.Array]) -> pd.DataFrame:
+    """Columns as a DataFrame, each as :func:`as_series` has it."""
+    import pandas as pd
+
+    return pd.DataFrame({name: _series(column) for name, column in columns.items()}, copy=False)
+
+
+def as_series(columns: Sequence[pa.Array]) -> tuple[pd.Series, ...]:
+    """Columns as pandas has them after ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
+    return tuple(_series(column) for column in columns)
+
+
+def _series(array: pa.Array) -> pd.Series:
+    import pandas as pd
+
+    plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
+    if plain and array.null_count:
+        dtype = "boolean" if pa.types.is_boolean(array.type) else f"Int{array.type.bit_width}"
+        return pd.Series(array.to_pylist(), dtype=dtype)
+    # a copy: what Arrow lends cannot be written to, and a module that writes to it is to be found
+    return array.to_pandas(date_as_object=False).copy()
+
+
+@dataclass(frozen=True)
+class WindowInterval:
+    """A window ``[start, end)``: integers on an integer axis, pandas Timestamps in UTC on a timestamp axis.
+
+    ``end`` is None while the window has none.
+    """
+
+    start: Any
+    end: Any
+
+    @property
+    def duration(self) -> Any:
+        """Its length: an integer, or a Timedelta; None without an end."""
+        return None if self.end is None else self.end - self.start
+
+
+def instant_of(ticks: int, axis: pa.DataType) -> Any:
+    """An instant as a module reads it: an integer, or a Timestamp; None for an infinite end."""
+    import pandas as pd
+
+    if ticks >= INFINITY:
+        return None
+    return pd.Timestamp(np.datetime64(ticks, "us"), tz="UTC") if pa.types.is_timestamp(axis) else int(ticks)
+
+
+def instants_of(ticks: Ints, axis: pa.DataType) -> pa.Array:
+    """Instants as a column of the axis, NULL for infinite ends."""
+    is_endless = ticks == INFINITY
+    return pa.array(ticks, pa.int64(), mask=is_endless if is_endless.any() else None).cast(axis)
+
+
+def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
+    """Return the ticks of an instant that a module gives; None, NaT, NA and NaN are an infinite end.
+
+    An integer axis has integers, and whole floats (a column of pandas that lacks a value has no other numbers); a timestamp
+    axis has datetimes and Timestamps, those without a zone in UTC. Raises ValueError for anything else.
+    """
+    import pandas as pd
+
+    if instant is None or instant is pd.NaT or instant is pd.NA:
+        return INFINITY
+    if isinstance(instant, float | np.floating) and np.isnan(instant):
+        return INFINITY
+    if not pa.types.is_timestamp(axis):
+        ticks = _whole(instant)
+    elif isinstance(instant, dt.datetime | np.datetime64):
+        moment = pd.Timestamp(instant)
+        moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
+        if moment.nanosecond:
+            raise ValueError("parts below a microsecond")
+        ticks = int(moment.to_datetime64().astype("datetime64[us]").astype(np.int64))
+    else:
+        raise ValueError("no instant of a timestamp axis")
+    if not MINUS_INFINITY < ticks < INFINITY:
+        raise ValueError("beyond the ends of the axis")
+    return ticks
+
+
+def _whole(number: Any) -> int:
+    """Return an integer, or a float that is whole, as an integer; raises ValueError for anything else."""
+    if isinstance(number, int | np.integer) and not isinstance(number, bool):
+        return int(number)
+    if isinstance(number, float | np.floating) and float(number).is_integer():
+        return int(number)
+    raise ValueError("no instant of an integer axis")
+
+
+# results
 
 
 class ReturnError(Exception):
@@ -141,11 +241,7 @@ def _agree(result: Any, stored: Any) -> bool:
         case dt.datetime():
             if not isinstance(result, dt.datetime):
                 return False
-            return (
-                result == stored
-                if result.tzinfo or not stored.tzinfo
-                else result.replace(tzinfo=stored.tzinfo) == stored
-            )
+            return result.replace(tzinfo=result.tzinfo or stored.tzinfo) == stored
         case dt.date():
             return isinstance(result, dt.date) and not isinstance(result, dt.datetime)
     return bool(result == stored) if stored is not None else result is None
@@ -245,24 +341,7 @@ def _iterate_rows(result: Any, *, is_wide: bool) -> Iterable[Any]:
         return [dict(zip(result.columns, row, strict=True)) for row in result.itertuples(index=False, name=None)]
     if isinstance(result, str | bytes | Mapping) or not isinstance(result, Iterable):
         raise ReturnError(f"{short_text(result)} is no collection of rows (return a list of rows)")
-    if (
-        is_wide
-        and isinstance(result, tuple)
-        and result
-        and not any(isinstance(v, tuple | list | Mapping) for v in result)
-    ):
+    is_plain_tuple = isinstance(result, tuple) and not any(isinstance(v, tuple | list | Mapping) for v in result)
+    if is_wide and is_plain_tuple and result:
         raise ReturnError(f"{short_text(result)} is one row (return a list of rows)")
     return result
-
-
-__all__ = [
-    "FAILURES",
-    "LASTS",
-    "START",
-    "RowShape",
-    "ReturnError",
-    "fit_to_type",
-    "plain_result",
-    "reason_of",
-    "short_text",
-]
