@@ -19,9 +19,10 @@ from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.stage import Channel, HostedKernel, Stage
+from streamq.runtime.stage import Stage
 
 
 @dataclass(frozen=True)

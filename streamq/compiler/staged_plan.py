@@ -21,10 +21,11 @@ from streamq.operators.step import Step
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
+from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
-from streamq.runtime.stage import Channel, Stage
+from streamq.runtime.stage import Stage
 
 
 @dataclass(frozen=True)

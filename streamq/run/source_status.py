@@ -16,7 +16,7 @@ from streamq.time import MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import Relation, StagedPlan
-    from streamq.runtime.stage import HostedKernel
+    from streamq.runtime.hosted_kernel import HostedKernel
 
 
 _ANY = GeneratedCtis()

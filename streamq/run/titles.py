@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.stage import HostedKernel
+    from streamq.runtime.hosted_kernel import HostedKernel
 
 
 def title(program: StagedPlan, hosted: HostedKernel) -> str:

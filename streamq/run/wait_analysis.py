@@ -35,7 +35,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, saturating_add
 
 if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
-    from streamq.runtime.stage import Channel, HostedKernel
+    from streamq.runtime.hosted_kernel import Channel, HostedKernel
 
 Needed = Mapping[str, int | None]
 """The progress that sources need, by relation; None if it depends on the rows."""

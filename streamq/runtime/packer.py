@@ -16,13 +16,13 @@ from streamq.runtime.columnar import concat, encode, split_by, with_column
 from streamq.runtime.endpoints import Endpoint
 from streamq.runtime.envelope import LATE, PROGRESS, Envelope
 from streamq.runtime.event import BAD, KEEP, LAST_POINT, LE, start_reasons
+from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.items import Items
 from streamq.runtime.kernel import Kernel, refuse_invalid
 from streamq.runtime.lateness import late_rows
 from streamq.runtime.progress import NOTES_ONLY, Message, encode_messages
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.stage import Channel
 from streamq.runtime.starts import merge_summaries, summarize_starts
 from streamq.runtime.tick_arithmetic import INTEGERS
 

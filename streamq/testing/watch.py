@@ -18,6 +18,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
@@ -25,7 +26,6 @@ from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
-from streamq.runtime.stage import HostedKernel
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY

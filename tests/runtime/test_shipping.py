@@ -30,13 +30,14 @@ from streamq.runtime.evaluators import joins, member_evaluators, pair_condition,
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.expr_progress_map import ExprProgressMap
+from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
 from streamq.runtime.progress_map import ProgressShift
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
-from streamq.runtime.stage import Channel, Stage
+from streamq.runtime.stage import Stage
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
 
 READ = """

@@ -1,0 +1,83 @@
+"""A kernel as its stage hosts it, and the channels by which rows reach it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamq.runtime.consistency import AlignAt
+from streamq.runtime.kernel import Judge, Kernel
+from streamq.runtime.progress_map import ProgressMap, map_progress
+
+
+@dataclass(frozen=True)
+class Channel:
+    """A path of deltas from a relation (a source, or a kernel's output) to a port of a kernel, or to the result."""
+
+    number: int
+    relation: str
+
+    stage: int
+    """The number of the stage that reads it."""
+
+    reader: int
+    """The number of the kernel that reads it; -1: a result does."""
+
+    port: int
+
+    columns: tuple[str, ...]
+    """The columns that the port reads, with those of lifetimes and weights."""
+
+    hashed: tuple[str, ...] = ()
+    """The columns whose values decide on the bucket."""
+
+    judge: Judge | None = None
+    """Of a path from a source, the source's policies on late and invalid items."""
+
+    progress_maps: tuple[ProgressMap, ...] = ()
+    """How the path's steps change the relation's CTI and watermark, in order."""
+
+
+@dataclass(frozen=True)
+class HostedKernel:
+    """A kernel in its stage."""
+
+    number: int
+
+    name: str
+    """The name of the kernel's output relation, and of its state."""
+
+    kernel: Kernel
+
+    inputs: tuple[str, ...]
+    """The relations that the kernel reads."""
+
+    channels: tuple[Channel, ...]
+
+    aligns: AlignAt | None = None
+    """Where the level of consistency holds rows back; None: nowhere at this kernel."""
+
+    @property
+    def aligns_behind(self) -> bool:
+        """Whether the level of consistency holds back the kernel's output, not its input."""
+        return self.aligns is not None and self.aligns != AlignAt.INPUT
+
+    @property
+    def held_scopes(self) -> dict[str, int]:
+        """The names of the scopes of state in which rows are held back, before the kernel or behind it.
+
+        With each, by how many ticks its rows have been moved on their way from the source.
+        """
+        if self.aligns_behind:
+            return {f"align:{self.name}": 0}
+        return {self.held_scope(c): map_progress(0, c.progress_maps) for c in self.channels if self.aligns_before(c)}
+
+    def aligns_before(self, channel: Channel) -> bool:
+        """Whether a channel's rows are judged, and held back, before the kernel sees them."""
+        return channel.judge is not None and self.aligns == AlignAt.INPUT
+
+    def held_scope(self, channel: Channel) -> str:
+        """The name of the scope of state in which a channel's rows are held back before the kernel."""
+        return f"align:{self.name}.{channel.number}"
+
+
+__all__ = ["Channel", "HostedKernel"]
