@@ -6,46 +6,35 @@ stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from streamq.compiler.flagged_rows import FlaggedRows, guarded
+from streamq.compiler.spark_paths import (
+    ExtraColumns,
+    StreamLowering,
+    apply_paths,
+    apply_steps,
+    copy_for_paths,
+    raw_channel,
+    relation_columns,
+    struct_column,
+)
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
 from streamq.errors import PlanError, sentence
-from streamq.operators.observer import NOBODY, Observer
+from streamq.operators.observer import NOBODY
 from streamq.operators.source import Source
-from streamq.operators.step import SparkRows
-from streamq.plan.inference import infer
-from streamq.plan.lowering import as_key, end_column, ship_runtime
+from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.envelope import LATE, READINGS, TOTALS
 from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
 from streamq.runtime.readings import OBSERVED, CombineRule, columns_of, combine_of, is_text
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import StructType
 
     from streamq.runtime.identity import Identity
-
-IS_EVENT = "__is_event"
-"""The column that says of a source's row whether it is an event, and not a CTI or a row to be refused."""
-
-COPY = "__copy"
-"""The column that numbers the copies of a row, each for one path that makes several rows of it."""
-
-
-@dataclass(frozen=True)
-class StreamLowering:
-    """What becomes of a program: over which tables, and who is told of every node's DataFrames."""
-
-    program: StagedPlan
-    tables: Mapping[str, DataFrame]
-    observer: Observer = NOBODY
 
 
 def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: Identity) -> DataFrame:
@@ -72,7 +61,7 @@ def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: I
             relations = program.made_at(stage.number + 1)
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
-            df, lanes = _apply_paths(lowering, relations, df)
+            df, lanes = apply_paths(lowering, relations, df)
             df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
     return _result(lowering, _observed(program, df) if program.stages else df)
 
@@ -103,7 +92,7 @@ def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataF
     for relation in relations if lowering.observer is not NOBODY else ():
         node = lowering.program.nodes.get(relation.number)
         if node is not None:
-            struct = None if len(relations) == 1 else _struct(relation)
+            struct = None if len(relations) == 1 else struct_column(relation)
             lowering.observer.rows_out(node, df if struct is None else df.select(f"{struct}.*"))
 
 
@@ -121,155 +110,12 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
         is_delta = is_delta & (~source.items.ctis).on_spark()
     carried = source.policy.progress.carried_columns
     df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
-    beside = _ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
-    df, lanes = _apply_paths(lowering, [relation], df, beside, is_delta)
+    beside = ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
+    df, lanes = apply_paths(lowering, [relation], df, beside, is_delta)
     return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
 
 
-@dataclass(frozen=True)
-class _ExtraColumns:
-    """The columns that a map side reads beside what channels take: ``outside``, which no path reads, and those of ``rows``."""
-
-    outside: tuple[str, ...] = ("__to", "__channel", "__body")
-    rows: tuple[str, ...] = ()
-
-
-_ENVELOPES = _ExtraColumns()
-"""Those of a map side between two stages, which passes envelopes on."""
-
-
-def _apply_paths(
-    lowering: StreamLowering,
-    relations: list[Relation],
-    df: DataFrame,
-    beside: _ExtraColumns = _ENVELOPES,
-    is_delta: Column | None = None,
-) -> tuple[DataFrame, Any]:
-    """The relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
-
-    ``is_delta``: of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows
-    were moved, for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a
-    plain column.
-    """
-    from pyspark.sql import functions as F
-
-    from streamq.runtime.processor import WideRowLayout
-
-    feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
-    if len(feeds) == 1 and _is_plain(feeds[0][1]):
-        relation, feed = feeds[0]
-        df = df.withColumn(KEEP, is_delta if is_delta is not None else F.col("__channel") == _raw(relation))
-        df = _apply_steps(lowering, feed, df, relation.schema)
-        # a column costs: rows that are no events are told by their start or reason
-        has_ctis = relation.source is not None and relation.source.items.ctis is not None
-        always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
-        df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
-        return df, WideRowLayout({feed.channel.number: (None, feed.channel.columns)})
-    single = len(relations) == 1
-    packed: list[str] = []
-    all_columns = [n for n in df.columns if n not in beside.outside]
-    keeps = {r.number: F.col("__channel") == _raw(r) for r in relations}
-    if is_delta is not None:
-        df = df.withColumn(IS_EVENT, F.coalesce(is_delta, F.lit(False)))
-        keeps = {r.number: F.col(IS_EVENT) for r in relations}
-    lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
-    technical = [*beside.outside, *([] if is_delta is None else [IS_EVENT])]
-    df = df.select(*technical, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
-    df, selections = _copied(df, feeds, keeps)
-    for (relation, feed), is_kept in zip(feeds, selections, strict=True):
-        struct = None if single else _struct(relation)
-        fields = all_columns if single else _relation_columns(relation)
-        base = F.col("__row") if struct is None else F.col("__row")[struct]
-        others = list(df.columns)
-        side = df.select(*others, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
-        side = _apply_steps(lowering, feed, side, relation.schema)
-        name = f"__lane{feed.channel.number}"
-        df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
-        packed.append(name)
-        lanes[feed.channel.number] = (name, feed.channel.columns)
-    df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
-    return df, WideRowLayout(lanes)
-
-
-def _copied(
-    df: DataFrame, feeds: Sequence[tuple[Relation, Feed]], keeps: Mapping[int, Column]
-) -> tuple[DataFrame, list[Column]]:
-    """Copy rows so that no path reads rows that another one has made; return which rows each feed takes.
-
-    Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation
-    share one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
-    """
-    from pyspark.sql import functions as F
-
-    shared = {relation.number for relation, feed in feeds if not feed.path.multiplies}
-    last = {relation.number: -1 + (relation.number in shared) for relation, _ in feeds}
-    copies: list[int] = []
-    for relation, feed in feeds:
-        last[relation.number] += feed.path.multiplies
-        copies.append(last[relation.number] if feed.path.multiplies else 0)
-    if not any(copies):
-        return df, [keeps[relation.number] for relation, _ in feeds]
-    last_copy = F.lit(0)
-    for number, copy in last.items():
-        last_copy = F.when(keeps[number], F.lit(copy)).otherwise(last_copy)
-    df = df.withColumn(COPY, F.explode(F.sequence(F.lit(0), last_copy)))
-    return df, [keeps[r.number] & (F.col(COPY) == copy) for (r, _), copy in zip(feeds, copies, strict=True)]
-
-
-def _is_plain(feed: Feed) -> bool:
-    is_moved = any(step.progress_map is not None for step in feed.path.steps)
-    return not is_moved and not any("." in name for name in feed.channel.columns)
-
-
-def _apply_steps(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
-    """The rows of a relation, with ``__keep``, at the end of a path."""
-    rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
-    for step in feed.path.steps:
-        lowering.observer.rows_in(step, 0, rows.frame)
-        rows = step.on_spark(rows)
-        lowering.observer.rows_out(step, rows.frame)
-    node = lowering.program.nodes.get(feed.channel.reader)
-    if node is not None:
-        lowering.observer.rows_in(node, feed.channel.port, rows.frame)
-    return rows.frame
-
-
-def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
-    """What a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
-    from pyspark.sql import functions as F
-
-    schema = feed.path.schema
-    columns: dict[str, Column] = {n: F.col(n) for n in outside}
-    for name, expr in feed.columns:
-        column = guarded(expr, schema)
-        kind = infer(expr, schema, "stream") if name in feed.hashed else None
-        columns[name] = (column if kind is None else as_key(column, kind)).alias(name)
-    for name in feed.lifetimes:
-        if name == RE:
-            columns[RE] = end_column(RE in df.columns).alias(RE)
-        elif name == WEIGHT and WEIGHT not in df.columns:
-            columns[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
-        else:
-            columns[name] = F.col(name)
-    if not always:
-        columns[KEEP] = F.col(KEEP)
-    return list(columns.values())
-
-
 # opening
-
-
-def _raw(relation: Relation) -> int:
-    """The channel of the envelopes that bring a relation's rows: of a kernel's output, or (_passing) into a result."""
-    return -100 - relation.number if relation.number >= 0 else -1 - relation.number
-
-
-def _struct(relation: Relation) -> str:
-    return f"__r{relation.number}"
-
-
-def _relation_columns(relation: Relation) -> list[str]:
-    return [LE, RE, WEIGHT, *relation.schema.names]
 
 
 def _arrow_columns(relation: Relation) -> Any:
@@ -278,7 +124,7 @@ def _arrow_columns(relation: Relation) -> Any:
     from streamq.runtime.arrow_types import arrow_type
 
     kinds = [pa.int64()] * 3 + [arrow_type(f.type) for f in relation.schema.fields]
-    return pa.schema(list(zip(_relation_columns(relation), kinds, strict=True)))
+    return pa.schema(list(zip(relation_columns(relation), kinds, strict=True)))
 
 
 def _wide_schema(
@@ -290,7 +136,7 @@ def _wide_schema(
     how: dict[int, tuple[str | None, Any]] = {}
     for relation in relations:
         wanted = _arrow_columns(relation)
-        struct = None if len(relations) == 1 else _struct(relation)
+        struct = None if len(relations) == 1 else struct_column(relation)
         fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
         how[relation.number] = (struct, wanted)
     return pa.schema(fields), how
@@ -339,24 +185,24 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     meta = ["__channel", "__late", "__total_key", "__total"]
     if len(feeds) == 1 and len(unique) == 1:
         ((relation, feed),) = feeds
-        rows = opened.withColumn(KEEP, F.col("__channel") == _raw(relation))
-        rows = _apply_steps(lowering, feed, rows, relation.schema)
+        rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
+        rows = apply_steps(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     if len(unique) == 1:
         # steps of one path replace columns that the next one reads
         (only,) = unique
-        columns = F.struct(*(F.col(quote(n)) for n in _relation_columns(only)))
-        opened = opened.select(*meta, columns.alias(_struct(only)))
+        columns = F.struct(*(F.col(quote(n)) for n in relation_columns(only)))
+        opened = opened.select(*meta, columns.alias(struct_column(only)))
     paths = [*feeds, *passing]
-    side, selections = _copied(opened, paths, {r.number: F.col("__channel") == _raw(r) for r, _ in paths})
+    side, selections = copy_for_paths(opened, paths, {r.number: F.col("__channel") == raw_channel(r) for r, _ in paths})
     beside = [*side.columns]
     packed: list[str] = []
     for number, ((relation, feed), is_kept) in enumerate(zip(paths, selections, strict=True)):
-        base = [F.col(_struct(relation))[n].alias(n) for n in _relation_columns(relation)]
+        base = [F.col(struct_column(relation))[n].alias(n) for n in relation_columns(relation)]
         step = side.select(*beside, *packed, *base).withColumn(KEEP, is_kept)
         if feed not in earlier:
-            step = _apply_steps(lowering, feed, step, relation.schema)
+            step = apply_steps(lowering, feed, step, relation.schema)
         name = f"__out{number}"
         side = step.select(*beside, *packed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
         packed.append(name)

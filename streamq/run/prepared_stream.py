@@ -65,8 +65,9 @@ class PreparedStream:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The rows of results, late rows and totals, as ``compiler.streaming.chain`` returns them; a run may start them twice."""
-        from streamq.compiler.streaming import StreamLowering, build_frame
+        """The rows of results, late rows and totals, as ``build_frame`` returns them; a run may start them twice."""
+        from streamq.compiler.spark_paths import StreamLowering
+        from streamq.compiler.streaming import build_frame
         from streamq.plan.lowering import in_utc
 
         if self.control is not None:

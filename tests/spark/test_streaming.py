@@ -12,7 +12,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.streaming import StreamLowering, build_frame
+from streamq.compiler.spark_paths import StreamLowering
+from streamq.compiler.streaming import build_frame
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.runtime.identity import Identity

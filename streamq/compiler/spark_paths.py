@@ -1,0 +1,190 @@
+"""Paths on Spark: the steps by which rows of relations reach the ports of kernels and results, and the columns they bring."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from streamq.compiler.flagged_rows import FlaggedRows, guarded
+from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
+from streamq.operators.observer import NOBODY, Observer
+from streamq.operators.step import SparkRows
+from streamq.plan.inference import infer
+from streamq.plan.lowering import as_key, end_column
+from streamq.plan.schema import Schema, quote
+from streamq.runtime.event import KEEP, LE, RE, WEIGHT
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+IS_EVENT = "__is_event"
+"""The column that says of a source's row whether it is an event, and not a CTI or a row to be refused."""
+
+COPY = "__copy"
+"""The column that numbers the copies of a row, each for one path that makes several rows of it."""
+
+
+@dataclass(frozen=True)
+class StreamLowering:
+    """A program, the tables that its sources read, and the observer that is told of every node's DataFrames."""
+
+    program: StagedPlan
+    tables: Mapping[str, DataFrame]
+    observer: Observer = NOBODY
+
+
+@dataclass(frozen=True)
+class ExtraColumns:
+    """The columns that a map side reads beside what channels take: ``outside``, which no path reads, and those of ``rows``."""
+
+    outside: tuple[str, ...] = ("__to", "__channel", "__body")
+    rows: tuple[str, ...] = ()
+
+
+ENVELOPE_COLUMNS = ExtraColumns()
+"""The columns of a map side between two stages, which passes envelopes on."""
+
+
+def apply_paths(
+    lowering: StreamLowering,
+    relations: list[Relation],
+    df: DataFrame,
+    beside: ExtraColumns = ENVELOPE_COLUMNS,
+    is_delta: Column | None = None,
+) -> tuple[DataFrame, Any]:
+    """Return the relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
+
+    ``is_delta``: of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows
+    were moved, for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a
+    plain column.
+    """
+    from pyspark.sql import functions as F
+
+    from streamq.runtime.processor import WideRowLayout
+
+    feeds = [(r, f) for r in relations for f in lowering.program.feeds_of(r)]
+    if len(feeds) == 1 and _is_plain(feeds[0][1]):
+        relation, feed = feeds[0]
+        df = df.withColumn(KEEP, is_delta if is_delta is not None else F.col("__channel") == raw_channel(relation))
+        df = apply_steps(lowering, feed, df, relation.schema)
+        # a column costs: rows that are no events are told by their start or reason
+        has_ctis = relation.source is not None and relation.source.items.ctis is not None
+        always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
+        df = df.select(*_port(feed, df, [*beside.outside, *beside.rows], always))
+        return df, WideRowLayout({feed.channel.number: (None, feed.channel.columns)})
+    single = len(relations) == 1
+    packed: list[str] = []
+    all_columns = [n for n in df.columns if n not in beside.outside]
+    keeps = {r.number: F.col("__channel") == raw_channel(r) for r in relations}
+    if is_delta is not None:
+        df = df.withColumn(IS_EVENT, F.coalesce(is_delta, F.lit(False)))
+        keeps = {r.number: F.col(IS_EVENT) for r in relations}
+    lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
+    technical = [*beside.outside, *([] if is_delta is None else [IS_EVENT])]
+    df = df.select(*technical, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
+    df, selections = copy_for_paths(df, feeds, keeps)
+    for (relation, feed), is_kept in zip(feeds, selections, strict=True):
+        struct = None if single else struct_column(relation)
+        fields = all_columns if single else relation_columns(relation)
+        base = F.col("__row") if struct is None else F.col("__row")[struct]
+        others = list(df.columns)
+        side = df.select(*others, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
+        side = apply_steps(lowering, feed, side, relation.schema)
+        name = f"__lane{feed.channel.number}"
+        df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
+        packed.append(name)
+        lanes[feed.channel.number] = (name, feed.channel.columns)
+    df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
+    return df, WideRowLayout(lanes)
+
+
+def copy_for_paths(
+    df: DataFrame, feeds: Sequence[tuple[Relation, Feed]], keeps: Mapping[int, Column]
+) -> tuple[DataFrame, list[Column]]:
+    """Copy rows so that no path reads rows that another one has made; return which rows each feed takes.
+
+    Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation
+    share one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
+    """
+    from pyspark.sql import functions as F
+
+    shared = {relation.number for relation, feed in feeds if not feed.path.multiplies}
+    last = {relation.number: -1 + (relation.number in shared) for relation, _ in feeds}
+    copies: list[int] = []
+    for relation, feed in feeds:
+        last[relation.number] += feed.path.multiplies
+        copies.append(last[relation.number] if feed.path.multiplies else 0)
+    if not any(copies):
+        return df, [keeps[relation.number] for relation, _ in feeds]
+    last_copy = F.lit(0)
+    for number, copy in last.items():
+        last_copy = F.when(keeps[number], F.lit(copy)).otherwise(last_copy)
+    df = df.withColumn(COPY, F.explode(F.sequence(F.lit(0), last_copy)))
+    return df, [keeps[r.number] & (F.col(COPY) == copy) for (r, _), copy in zip(feeds, copies, strict=True)]
+
+
+def _is_plain(feed: Feed) -> bool:
+    is_moved = any(step.progress_map is not None for step in feed.path.steps)
+    return not is_moved and not any("." in name for name in feed.channel.columns)
+
+
+def apply_steps(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
+    """Return the rows of a relation, with ``__keep``, at the end of a path."""
+    rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
+    for step in feed.path.steps:
+        lowering.observer.rows_in(step, 0, rows.frame)
+        rows = step.on_spark(rows)
+        lowering.observer.rows_out(step, rows.frame)
+    node = lowering.program.nodes.get(feed.channel.reader)
+    if node is not None:
+        lowering.observer.rows_in(node, feed.channel.port, rows.frame)
+    return rows.frame
+
+
+def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
+    """Return what a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
+    from pyspark.sql import functions as F
+
+    schema = feed.path.schema
+    columns: dict[str, Column] = {n: F.col(n) for n in outside}
+    for name, expr in feed.columns:
+        column = guarded(expr, schema)
+        kind = infer(expr, schema, "stream") if name in feed.hashed else None
+        columns[name] = (column if kind is None else as_key(column, kind)).alias(name)
+    for name in feed.lifetimes:
+        if name == RE:
+            columns[RE] = end_column(RE in df.columns).alias(RE)
+        elif name == WEIGHT and WEIGHT not in df.columns:
+            columns[WEIGHT] = F.lit(1).cast("bigint").alias(WEIGHT)
+        else:
+            columns[name] = F.col(name)
+    if not always:
+        columns[KEEP] = F.col(KEEP)
+    return list(columns.values())
+
+
+def raw_channel(relation: Relation) -> int:
+    """The channel of the envelopes that bring a relation's rows: of a kernel's output, or (``streaming``) into a result."""
+    return -100 - relation.number if relation.number >= 0 else -1 - relation.number
+
+
+def struct_column(relation: Relation) -> str:
+    return f"__r{relation.number}"
+
+
+def relation_columns(relation: Relation) -> list[str]:
+    return [LE, RE, WEIGHT, *relation.schema.names]
+
+
+__all__ = [
+    "ENVELOPE_COLUMNS",
+    "ExtraColumns",
+    "StreamLowering",
+    "apply_paths",
+    "apply_steps",
+    "copy_for_paths",
+    "raw_channel",
+    "relation_columns",
+    "struct_column",
+]
