@@ -5,30 +5,24 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import types as t
-
 from streamq.choices import check_word
-from streamq.errors import PlanError, TypeMismatch, column_names, sentence
+from streamq.errors import PlanError, column_names, sentence
 from streamq.keywords import check_keywords
 from streamq.literal import Item, literal_table
 from streamq.operators import Edges, Intervals, Physical, Points, Source
+from streamq.operators.change_data import check_operations, operations_to_edges
 from streamq.operators.edges import edge_literal
 from streamq.operators.input_table import input_table, source_name, table_fields
 from streamq.operators.source import axis_of
 from streamq.operators.source_policy import source_policy
 from streamq.plan.keys import check_key
-from streamq.plan.schema import Field, Schema, check_names, quote
+from streamq.plan.schema import Field, Schema, check_names
 from streamq.progress.argument import ProgressArgument
 from streamq.stream import Stream
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
-
-# Debezium's codes, the words, and the _change_type of Delta's and Spark's change feeds; compared in lower case
-_OPENING = ("c", "r", "u", "insert", "update", "update_postimage")
-_CLOSING = ("d", "delete")
-_PREIMAGE = "update_preimage"
 
 
 @check_keywords
@@ -233,22 +227,13 @@ def changes(
     """
     table = input_table(df, "changes")
     policy = source_policy("changes", axis_of(table.columns, (time,), "changes"), progress, late, invalid)
-    kind = Schema(table.columns, "integer").require(op, "changes")
-    if not isinstance(kind, t.StringType):
-        raise TypeMismatch(
-            sentence(
-                "changes",
-                f"column {op!r} holds no operations",
-                f"found {kind.simpleString()}",
-                "They are strings: c, r, u, d, insert, update, delete, update_preimage, update_postimage.",
-            )
-        )
+    check_operations(table.columns, op)
     keys = _keys(key, table.columns, (time, op), "changes")
     if not keys:
         raise PlanError(sentence("changes", "no key", "", "Name the columns that tell the table's rows apart."))
     open, close = edge_literal("start"), edge_literal("end")
     source = Edges(source_name(name), table.columns, time, op, keys, open=open, close=close, policy=policy)
-    return _stream(source, _starts_and_ends(table.rows, op))
+    return _stream(source, operations_to_edges(table.rows, op))
 
 
 @check_keywords
@@ -345,25 +330,6 @@ def _keys(
             raise PlanError(sentence(verb, wrong, "", f"Give it another {what}."))
     check_names([f.name for f in fields if f.name not in consumed], verb)
     return keys
-
-
-def _starts_and_ends(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Table:
-    """Write "start" and "end" for operations, NULL for one that is neither; leave preimages out."""
-    import pyarrow as pa
-
-    if isinstance(table, pa.Table):
-        import pyarrow.compute as pc
-
-        operations = pc.utf8_lower(table.column(op))
-        opens, closes = (pc.is_in(operations, pa.array(words)) for words in (_OPENING, _CLOSING))
-        edges = pc.if_else(opens, "start", pc.if_else(closes, "end", pa.scalar(None, pa.string())))
-        table = table.set_column(table.column_names.index(op), op, edges)
-        return table.filter(pc.fill_null(pc.not_equal(operations, _PREIMAGE), True))
-    from pyspark.sql import functions as F
-
-    operation = F.lower(F.col(quote(op)))
-    edge = F.when(operation.isin(*_OPENING), F.lit("start")).when(operation.isin(*_CLOSING), F.lit("end"))
-    return table.where(~operation.eqNullSafe(_PREIMAGE)).withColumn(op, edge)
 
 
 def _ids(
