@@ -17,11 +17,15 @@ from pyspark.sql import SparkSession
 import streamq as sq
 from streamq import col
 from streamq.errors import ModuleFailed, PlanError
+from tests.own_function import call, digit_sum
 from tests.spark.replay import check_on_every_host, ended, land, stream
 
 pytestmark = pytest.mark.usefixtures("plain")
 
 READINGS = pa.schema([("t", pa.timestamp("us", "UTC")), ("v", pa.int64())])
+DIGITS = digit_sum()
+"""A function that no decorator has made."""
+
 LOCK = threading.Lock()
 """What cannot be sent anywhere."""
 
@@ -52,14 +56,19 @@ def is_inverse_less(a: int, b: int) -> bool:
 
 def query(points: sq.Stream) -> sq.Stream:
     """In filters that guard it, in columns, an aggregate's argument, and a condition that executors evaluate in a kernel."""
-    lasting = points.where(col("v") != 0).where(inverse("v") < 1).set_duration("9 minutes")
+    lasting = points.where(col("v") != 0).where(inverse("v") < 1).where(call(DIGITS, col("v")) > 0)
+    lasting = lasting.set_duration("9 minutes")
     left = lasting.select("v", clock=clock(sq.start(), "v"), x=sq.when(col("v") != 7, inverse(col("v") - 7, of=2.0)))
-    right = lasting.select(w=col("v"))
-    pairs = left.join(right, where=lambda a, b: is_odd(a.v) & is_inverse_less(a.v, b.w), how="left")
+    right = lasting.select(w=col("v"), digits=call(DIGITS, col("v") * 7))
+
+    def meets(a: Any, b: Any) -> Any:
+        return is_odd(a.v) & is_inverse_less(a.v, b.w) & (call(DIGITS, a.v) != call(DIGITS, b.w))
+
+    pairs = left.join(right, where=meets, how="left")
     return (
         pairs.group_by("clock")
         .tumbling_window("10 minutes")
-        .select(n=sq.count(), x=sq.max("x"), odd=sq.max(is_odd("w")))
+        .select(n=sq.count(), x=sq.max("x"), odd=sq.max(is_odd("w")), digits=sq.sum("digits"))
     )
 
 
