@@ -24,20 +24,17 @@ ZONES = 200
 TAIL_LINES = 15
 
 
-def run_job(
-    folder: Path, size: float = 1.0, codec: str = "zstd", each: Callable[[], None] = lambda: None, timeout: float = 600
-) -> Path:
+def run_job(folder: Path, each: Callable[[], None] = lambda: None, timeout: float = 600) -> Path:
     """Run the job in a new process and return the path of its event log, a rolled directory below ``folder``.
 
-    ``size`` scales the number of rows (1.0 is 10 to 15 s of tasks on two cores), ``codec`` is Spark's
-    ``spark.eventLog.compression.codec``, ``each`` is called about ten times a second while the job runs, ``timeout`` is
-    in seconds. Raises QueryFailed with the last lines of the job's output if the job fails, hangs or writes no log.
+    It has 10 to 15 s of tasks on two cores. ``each`` is called about ten times a second while the job runs, ``timeout`` is in
+    seconds. Raises QueryFailed with the last lines of the job's output if the job fails, hangs or writes no log.
     """
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "job-output.txt"
     logs = folder / "events"
     logs.mkdir()
-    command = [sys.executable, "-m", "streamq.demo.job", str(logs), "--size", str(size), "--codec", codec]
+    command = [sys.executable, "-m", "streamq.demo.job", str(logs)]
     package = str(Path(__file__).parents[2])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
     python = dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), sys.executable)

@@ -16,7 +16,6 @@ from streamq.plan.function import Text
 from streamq.plan.named_object import NamedObject
 
 T = TypeVar("T")
-Branch = TypeVar("Branch", bound="Tree")
 
 
 class ExpressionText(str):

@@ -57,16 +57,14 @@ def arriving(
     intent: Intent,
     scale: Scale = TICKS,
     compared: Sequence[Any] = (),
-    explicit: bool | None = None,
     causal: bool | None = None,
     used: Uses = NO_USES,
     late: bool = False,
 ) -> tuple[Source, list[Item]]:
     """Draw the items of a source, in order of arrival, and the source with a policy.
 
-    ``late``: items may be late, and rows may not be events. ``compared``: values that the query compares with. ``explicit``: CTIs
-    arrive as items if the source has such items (None: drawn). ``causal`` as in :func:`streamq.testing.events.physical`.
-    ``used``: the columns that the query computes with.
+    ``late``: items may be late, and rows may not be events. ``compared``: values that the query compares with. ``causal`` as in
+    :func:`streamq.testing.events.physical`. ``used``: the columns that the query computes with.
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
@@ -80,13 +78,12 @@ def arriving(
     def in_turn(items: list[Item]) -> list[Item]:
         return [_twin(item, intent) if twins and i % twins == 0 else item for i, item in enumerate(items)]
 
-    if CTI in room.items and explicit is None:
-        explicit = draw(st.booleans())
-    how = Arriving(payloads, intent, scale, id, number, bool(explicit), causal)
+    is_explicit = CTI in room.items and draw(st.booleans())
+    how = Arriving(payloads, intent, scale, id, number, is_explicit, causal)
     items = room.arriving(draw, source, how)
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
-    return draw(with_policy(source, in_turn(items), intent, scale, manner, bool(explicit)))
+    return draw(with_policy(source, in_turn(items), intent, scale, manner, is_explicit))
 
 
 TWINS = (0, 0, 2, 3)

@@ -17,11 +17,11 @@ from streamq.testing.windows.room import Draw, Members, Reading, WindowRoom
 from streamq.windows import Hopping
 
 
-def hoppings(most: int = 9) -> st.SearchStrategy[Hopping]:
+def hoppings() -> st.SearchStrategy[Hopping]:
     """Draw tumbling, overlapping and gapped windows, whose hop divides the size or not, with offsets of either sign."""
-    length = st.integers(1, most)
+    length = st.integers(1, 9)
     tumbling = length.map(lambda n: Hopping(n, n))
-    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-most, most)))
+    return st.one_of(tumbling, st.builds(Hopping, length, length, st.integers(-9, 9)))
 
 
 def hopping_window(
