@@ -164,7 +164,7 @@ class LocalRun:
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
-                rows = apply_steps(feed, relation.schema, table, self.static, self.observer)
+                rows = apply_steps_in_arrow(feed, relation.schema, table, self.static, self.observer)
                 if feed.channel.reader in self.program.nodes:
                     self.observer.rows_in(self.program.nodes[feed.channel.reader], feed.channel.port, rows)
                 if feed.result is not None:
@@ -183,7 +183,7 @@ def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     return concat([empty, *(t.cast(empty.schema) for t in full)])
 
 
-def apply_steps(
+def apply_steps_in_arrow(
     feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
 ) -> pa.Table:
     """A relation's rows at the end of a path: the columns that the port takes."""

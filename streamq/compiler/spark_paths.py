@@ -67,7 +67,7 @@ def apply_paths(
     if len(feeds) == 1 and _is_plain(feeds[0][1]):
         relation, feed = feeds[0]
         df = df.withColumn(KEEP, is_delta if is_delta is not None else F.col("__channel") == raw_channel(relation))
-        df = apply_steps(lowering, feed, df, relation.schema)
+        df = apply_steps_on_spark(lowering, feed, df, relation.schema)
         # a column costs: rows that are no events are told by their start or reason
         has_ctis = relation.source is not None and relation.source.items.ctis is not None
         always = not has_ctis and not any(step.may_drop for step in feed.path.steps)
@@ -90,7 +90,7 @@ def apply_paths(
         base = F.col("__row") if struct is None else F.col("__row")[struct]
         others = list(df.columns)
         side = df.select(*others, *(base[n].alias(n) for n in fields)).withColumn(KEEP, is_kept)
-        side = apply_steps(lowering, feed, side, relation.schema)
+        side = apply_steps_on_spark(lowering, feed, side, relation.schema)
         name = f"__lane{feed.channel.number}"
         df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
@@ -129,7 +129,7 @@ def _is_plain(feed: Feed) -> bool:
     return not is_moved and not any("." in name for name in feed.channel.columns)
 
 
-def apply_steps(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
+def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
     """Return the rows of a relation, with ``__keep``, at the end of a path."""
     rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
     for step in feed.path.steps:
@@ -182,7 +182,7 @@ __all__ = [
     "ExtraColumns",
     "StreamLowering",
     "apply_paths",
-    "apply_steps",
+    "apply_steps_on_spark",
     "copy_for_paths",
     "raw_channel",
     "relation_columns",

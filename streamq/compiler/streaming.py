@@ -14,7 +14,7 @@ from streamq.compiler.spark_paths import (
     ExtraColumns,
     StreamLowering,
     apply_paths,
-    apply_steps,
+    apply_steps_on_spark,
     copy_for_paths,
     raw_channel,
     relation_columns,
@@ -186,7 +186,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     if len(feeds) == 1 and len(unique) == 1:
         ((relation, feed),) = feeds
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
-        rows = apply_steps(lowering, feed, rows, relation.schema)
+        rows = apply_steps_on_spark(lowering, feed, rows, relation.schema)
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     if len(unique) == 1:
@@ -202,7 +202,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         base = [F.col(struct_column(relation))[n].alias(n) for n in relation_columns(relation)]
         step = side.select(*beside, *packed, *base).withColumn(KEEP, is_kept)
         if feed not in earlier:
-            step = apply_steps(lowering, feed, step, relation.schema)
+            step = apply_steps_on_spark(lowering, feed, step, relation.schema)
         name = f"__out{number}"
         side = step.select(*beside, *packed, F.when(F.col(KEEP), _result_struct(program, feed)).alias(name))
         packed.append(name)

@@ -62,14 +62,14 @@ def test_what_goes_to_a_late_output_is_what_is_set_aside() -> None:
     [
         (0, None, "1 rows of s are counted as adjusted, but the late output has 0"),
         (2, None, "1 rows of s are counted as invalid, but the late output has 0"),
-        (0, {"start": 10}, r"the late output has \[10, 15\) as adjusted"),
-        (1, {"end": 6}, r"the late output has \[1, 6\) as dropped, 9 late"),
-        (1, {"late_by": 8}, r"the late output has \[1, 5\) as dropped, 8 late"),
-        (1, {"kind": "retract"}, r"the late output has retract \[1, 5\) as dropped, 9 late"),
-        (1, {"new_end": 4}, r"the late output has \[1, 5\) -> 4 as dropped, 9 late"),
-        (2, {"end": 11}, r"the late output has \[12, 11\) as invalid"),
-        (1, {"payload": '{"k": "b"}'}, "which s did not bring"),
-        (1, {"payload": '{"j": "c"}'}, "which s did not bring"),
+        (0, {"start": 10}, r"the late output has the row \[10, 15\) of s, counted as adjusted"),
+        (1, {"end": 6}, r"the late output has the row \[1, 6\) of s, counted as dropped, 9 ticks late"),
+        (1, {"late_by": 8}, r"the late output has the row \[1, 5\) of s, counted as dropped, 8 ticks late"),
+        (1, {"kind": "retract"}, r"the late output has the row retract \[1, 5\) of s, counted as dropped"),
+        (1, {"new_end": 4}, r"the late output has the row \[1, 5\) -> 4 of s, counted as dropped"),
+        (2, {"end": 11}, r"the late output has the row \[12, 11\) of s, counted as invalid"),
+        (1, {"payload": '{"k": "b"}'}, "which did not arrive at s"),
+        (1, {"payload": '{"j": "c"}'}, "which did not arrive at s"),
     ],
 )
 def test_another_late_output_is_wrong(place: int, change: dict[str, Any] | None, wrong: str) -> None:
