@@ -72,7 +72,7 @@ def test_the_cti_and_what_is_late_are_as_defined(
     for minute, rows in enumerate(batches):
         messages = listener.messages(RunHistory(readings=readings), minute * 60_000)
         idle_before = {message.table: message.idle_before for message in messages if message.table is not None}
-        run.batch({"cars": table(rows)}, wall=minute * 60_000, idle_before=idle_before)
+        run.batch({"cars": table(rows)}, now=minute * 60_000_000, idle_before=idle_before)
         readings = run.readings or readings
         run = run.restart() if restarts else run
         late += sum(row[0] < c for row in rows)

@@ -22,7 +22,7 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.progress import Message, decode_messages, merge_messages
+from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -73,14 +73,15 @@ class LocalRun:
         rows: Mapping[str, pa.Table],
         ctis: Iterable[tuple[str | None, int]] = (),
         until: int | None = None,
-        wall: int = 0,
+        now: int | None = None,
         idle_before: Mapping[str, int] = _NOTHING_IDLE,
     ) -> pa.Table:
         """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``.
 
-        Returns the deltas of the first result. ``wall`` is the time of day, in milliseconds since 1970, of which only the
-        readings tell. ``idle_before``: by table the round before which its idle parts were last heard of.
+        Returns the deltas of the first result. ``now`` is the time of day, in microseconds since 1970; None: there is no clock
+        that a source could follow. ``idle_before``: by table the round before which its idle parts were last heard of.
         """
+        from_clock = [] if now is None else clock_messages(self.program.clock_policies, now)
         envelopes: list[Envelope] = []
         columns: list[dict[str, Reading]] = []
         result: dict[int, list[pa.Table]] = {r.number: [] for r in self.program.results}
@@ -92,6 +93,7 @@ class LocalRun:
             ]
             if relation.source.table in idle_before:
                 spoken.append(Message(relation.name, idle_before=idle_before[relation.source.table]))
+            spoken += [message for message in from_clock if message.relation == relation.name]
             if table is None and not spoken:
                 continue
             packer = self.program.packer([relation])
@@ -111,7 +113,7 @@ class LocalRun:
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.number, bucket), {})))
-                    out += stage.run(bucket, baskets, mine, wall)
+                    out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000)
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.number, out, result)
         self.readings = combine_readings(columns) or self.readings

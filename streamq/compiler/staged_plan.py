@@ -25,6 +25,7 @@ from streamq.runtime.hosted_kernel import Channel
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.stage import Stage
 
 
@@ -205,6 +206,12 @@ class StagedPlan:
         """How many buckets a stage has, of so many stages: the last has one where a result tells its CTIs."""
         tells_ctis = any(egress.ctis for egress in self.options.egresses)
         return 1 if tells_ctis and stage == stages - 1 else self.options.buckets
+
+    @property
+    def clock_policies(self) -> dict[str, ProgressPolicy]:
+        """The progress policies that follow the clock, by their sources' relations; none if the plan has no stages."""
+        policies = {r.name: r.source.policy.progress for r in self.sources if r.source and self.stages}
+        return {relation: policy for relation, policy in policies.items() if policy.follows_clock}
 
     @property
     def late_reasons(self) -> list[str]:

@@ -37,14 +37,17 @@ if TYPE_CHECKING:
     from streamq.runtime.identity import Identity
 
 
-def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: Identity) -> DataFrame:
+def build_frame(
+    lowering: StreamLowering, identity: Identity, *, control: DataFrame | None = None, clock: DataFrame | None = None
+) -> DataFrame:
     """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
     a column each, ``Result.column``.
 
-    ``control`` holds rows of CONTROL_DDL; None where nobody can write any. ``identity`` is kept beside the state. What the stages
+    ``control`` holds rows of CONTROL_DDL; None where nobody can write any. ``clock`` holds rows ``now bigint``, and has some
+    whenever time has passed; None where no source follows the clock. ``identity`` is kept beside the state. What the stages
     say of themselves is in Spark's reports, under OBSERVED.
     """
-    from streamq.runtime.processor import ENVELOPE_DDL, control_packer, make_processor, stage_packer
+    from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
 
     ship_runtime()
     program = lowering.program
@@ -53,6 +56,9 @@ def build_frame(lowering: StreamLowering, control: DataFrame | None, identity: I
     buckets = program.options.buckets
     if control is not None:
         packed.append(control.mapInArrow(control_packer(sources, buckets), ENVELOPE_DDL))
+    if clock is not None:
+        # Spark asks the first source first: what has come by then is in the offsets of those behind it
+        packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
         processor = make_processor(stage, identity)

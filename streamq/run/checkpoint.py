@@ -58,6 +58,7 @@ def identity_of(plan: Results, program: StagedPlan) -> Identity:
         ctis=tuple(egress.ctis for egress in options.egresses),
         early=options.early,
         plan=(*part.lines, *_module_lines(plan)),
+        clock=bool(program.clock_policies),
     )
 
 

@@ -109,7 +109,8 @@ def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Ans
     if not waits:
         return None
     wait = waits[-1]
-    source = wait.source
+    # a source that follows the clock needs no row for progress
+    source = None if wait.source is None or wait.source.progress.follows_clock else wait.source
     if source is not None and not wait.early and source.cti == MINUS_INFINITY and source.events:
         text = f"Rows are held back: {source.name} has sent no CTI yet, and nobody else speaks for it"
         return Answer(Verdict.NO_CTI, f"{text}; progress=sq.generate(...) makes CTIs of its rows.")

@@ -15,6 +15,7 @@ from streamq.plan.verbs import tables_behind
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
 from streamq.run.checkpoint import Checkpoint, identity_of
+from streamq.run.clock import ClockRows, ticking_clock
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 class StreamRequest:
     """A request to run queries as one stream, with the arguments of ``verb``, which the user called.
 
-    ``control`` is the folder for CTIs from outside, None for no folder. ``checkpoint`` is the path of a run's checkpoint.
-    ``buckets``: None for those of the checkpoint or, if it is new, a default.
+    ``control`` is the folder for CTIs from outside, None for no folder. ``clock`` gives the time of day, if a source follows it.
+    ``checkpoint`` is the path of a run's checkpoint. ``buckets``: None for those of the checkpoint or, if it is new, a default.
     """
 
     verb: str
@@ -44,6 +45,7 @@ class StreamRequest:
     consistency: str | Consistency
     late_output: bool = False
     control: ControlFolder | None = None
+    clock: ClockRows = ticking_clock
     buckets: int | None = None
     early: bool = False
     checkpoint: str | None = None
@@ -62,6 +64,7 @@ class PreparedStream:
     identity: Identity
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
+    clock: ClockRows
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -74,7 +77,8 @@ class PreparedStream:
             self.control.create(self.spark)
         with in_utc(self.spark):
             control = None if self.control is None else self.control.stream(self.spark)
-            return build_frame(StreamLowering(self.program, self.tables), control, self.identity)
+            clock = self.clock(self.spark) if self.program.clock_policies else None
+            return build_frame(StreamLowering(self.program, self.tables), self.identity, control=control, clock=clock)
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
@@ -128,6 +132,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         identity=identity_of(written, program),
         tables=_Inputs(spark, verb, request.control).frames(plan, tables),
         control=request.control,
+        clock=request.clock,
     )
 
 

@@ -20,7 +20,7 @@ from streamq.run.tables import is_literal
 from streamq.run.why import Why
 from streamq.runtime.readings import NO_READINGS, count_weights
 from streamq.runtime.result_rows import changelog_rows, upsert_rows
-from streamq.time import MINUS_INFINITY, TIMESTAMP
+from streamq.time import MINUS_INFINITY, TIMESTAMP, instant_ticks
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -32,8 +32,9 @@ if TYPE_CHECKING:
 class Rehearsal:
     """A query over literal or Arrow tables, fed micro-batch by micro-batch, without Spark.
 
-    ``output``, ``consistency`` and ``early`` are those of ``run``. ``clock`` returns the time of day for ``why`` and ``metrics``.
-    ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises PlanError if a source is a DataFrame.
+    ``output``, ``consistency`` and ``early`` are those of ``run``. ``clock`` returns the time of day, which sources may follow,
+    and which ``why`` and ``metrics`` report. ``late_output``: there is a late sink, whose rows are ``late_rows``. Raises
+    PlanError if a source is a DataFrame.
 
     >>> import streamq as sq
     >>> cars = sq.events([(1, 3, {"v": 1}), (7, 9, {"v": 2})], name="cars", progress=sq.generate())
@@ -145,11 +146,12 @@ class Rehearsal:
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
         """Run one micro-batch, add it to the history, and return its output in the user's form."""
         now = self._clock()
-        milliseconds = int(now.timestamp() * 1000)
-        ctis = [*ctis, *self._for_silent(milliseconds)]
+        ticks = instant_ticks(now, TIMESTAMP)
+        assert ticks is not None
+        ctis = [*ctis, *self._for_silent(ticks // 1_000)]
         sent = [(message.table, message.cti) for message in ctis if message.cti != MINUS_INFINITY]
         idle_before = {message.table: message.idle_before for message in ctis if message.table and message.idle_before}
-        deltas = self._local.batch(rows, sent, wall=milliseconds, idle_before=idle_before)
+        deltas = self._local.batch(rows, sent, now=ticks, idle_before=idle_before)
         inserted, retracted = count_weights(deltas)
         late = dict(sum((Counter(totals) for totals in self._local.totals.values()), Counter[str]()))
         micro_batch = MicroBatch(
@@ -158,7 +160,7 @@ class Rehearsal:
             rows=sum(table.num_rows for table in rows.values()),
             inserted=inserted,
             retracted=retracted,
-            readings=self._local.readings if rows or ctis else NO_READINGS,
+            readings=self._local.readings if rows or ctis or self.program.clock_policies else NO_READINGS,
             late=late,
         )
         self.history = self.history.after(micro_batch)

@@ -112,7 +112,7 @@ class RunSources:
     def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
         """Return a text on the row of a source that gives it the progress ``t``, with the policy that makes it so."""
         starts: list[int] = []
-        policy = place = ""
+        policy = place = by_clock = ""
         if t is not None and not until_final:
             starts = [t + (self.level.block or 0)]
         elif t is not None:
@@ -125,11 +125,25 @@ class RunSources:
                 policy = f" ({lengths})" if lengths and start == min(starts) else ""
                 if source.straggler is not None and start == min(starts):
                     place = f" in {source.straggler}, and in any other partition that is behind"
+            by_clock = self._by_clock(source, t)
         if starts:
-            return f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}{place}"
+            row = f"a {source.moved_by} of {source.name} {self._from(min(starts))}{policy}{place}"
+            return f"{row} or {by_clock}" if by_clock else row
+        if by_clock:
+            return by_clock
         if source.progress.lag == INFINITY and until_final:
             return f"a CTI of {source.name}" + ("" if t is None else f" at {instant_text(t, self.axis)} or later")
         return f"a {source.moved_by} of {source.name}"
+
+    def _by_clock(self, source: SourceStatus, t: int) -> str:
+        """Return the time of day that makes a source's CTI as great as ``t``; "" if it does not follow the clock."""
+        now = source.progress.now_for(t)
+        if now is None:
+            return ""
+        lengths = source.progress.lengths(self.axis)
+        return f"the clock at {instant_text(now, TIMESTAMP)}, which c of {source.name} follows" + (
+            f" ({lengths})" if lengths else ""
+        )
 
     def _from(self, t: int) -> str:
         """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import time
 import weakref
 from dataclasses import dataclass, replace
 from types import TracebackType
@@ -49,6 +50,7 @@ def start_run(arguments: RunArguments) -> Run:
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
         early=arguments.early,
+        clock=arguments.clock,
         checkpoint=path,
     )
     prepared = prepare(request)
@@ -165,7 +167,21 @@ class Run:
     @spark_errors("query")
     def process_all_available(self) -> None:
         """Wait until all rows that are now in the sources have been processed; meant for tests."""
-        self.query.processAllAvailable()
+        if not (self._program.clock_policies and self._await_silence()):
+            self.query.processAllAvailable()
+
+    def _await_silence(self) -> bool:
+        """Wait for a micro-batch that begins from now on and brings no rows of the sources; return False if the query ends first.
+
+        With a clock there is always something for Spark to read, so Spark's own method might wait for ever.
+        """
+        since = dt.datetime.now(dt.UTC)
+        while self.query.isActive:
+            last = self._look().last
+            if last is not None and last.began_at is not None and last.began_at >= since and not last.rows:
+                return True
+            time.sleep(LOOK_EVERY)
+        return False
 
     def _send(self, message: OutsideCti) -> None:
         """Write a CTI into the control folder; a query without stages does not read CTIs."""
@@ -275,6 +291,9 @@ class _Status:
 
 _INPUT_ENDED = "its stream has ended"
 """The reason for the end of a run whose input has ended."""
+
+LOOK_EVERY = 0.1
+"""The seconds between two looks at a run with a clock by somebody who waits until its sources have been read."""
 
 _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""

@@ -26,8 +26,8 @@ class Identity:
     """All that two runs must agree in so that one can go on from the other's state.
 
     ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``outputs`` and ``ctis`` have an entry a
-    result; ``folders``, those that rows are written
-    into, are in the identity of a checkpoint, not in that of a state.
+    result; ``folders``, those that rows are written into, and ``clock``, whether there is one among the sources that Spark
+    reads, are in the identity of a checkpoint, not in the mark of a state.
     """
 
     version: int = STATE_VERSION
@@ -39,10 +39,11 @@ class Identity:
     early: bool
     plan: tuple[str, ...]
     folders: tuple[str, ...] = ()
+    clock: bool = False
 
     @property
     def mark(self) -> str:
-        """A short text that two identities share if they agree in all but their folders."""
+        """A short text that two identities share if they agree in all but their folders and the clock."""
         outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
         return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}/{int(self.early)}"
 
@@ -107,6 +108,7 @@ def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[
         ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
         ("ctis", _join_values(stored.ctis), _join_values(own.ctis)),
         ("early", str(stored.early), str(own.early)),
+        ("a clock that sources follow", "there" if stored.clock else "none", "there" if own.clock else "none"),
         ("the folders written into", _listed(stored.folders), _listed(own.folders)),
     )
     return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -19,7 +19,8 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity, check_state
 from streamq.runtime.packer import Packer, passed_rows
-from streamq.runtime.progress import Message, decode_messages, encode_messages, merge_messages
+from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
+from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
 
@@ -219,11 +220,33 @@ def control_packer(
                     for name, r in sources.items()
                     if row["source"] in (None, name)
                 ]
-        if messages:
-            body = encode_messages(messages)
-            yield from envelope_batches([(b, PROGRESS, body) for b in range(buckets)])
+        yield from _broadcast(messages, buckets)
 
     return packed(run)
+
+
+def clock_packer(
+    policies: Mapping[str, ProgressPolicy], buckets: int
+) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Clock rows ``now bigint``, in microseconds since 1970, as progress for every bucket: the greatest is the time of day.
+
+    ``policies`` are those of the sources that follow the clock, by relation.
+    """
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        import pyarrow.compute as pc
+
+        latest = [pc.max(batch.column("now")).as_py() for batch in batches if batch.num_rows]
+        yield from _broadcast(clock_messages(policies, max(latest)) if latest else [], buckets)
+
+    return packed(run)
+
+
+def _broadcast(messages: list[Message], buckets: int) -> Iterator[pa.RecordBatch]:
+    """Yield the envelopes that bring every bucket the same messages; none if there are no messages."""
+    if messages:
+        body = encode_messages(messages)
+        yield from envelope_batches([(bucket, PROGRESS, body) for bucket in range(buckets)])
 
 
 def opener(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -82,6 +82,12 @@ def merge_messages(a: Message, b: Message) -> Message:
         parts=[*a.parts, *b.parts],
         idle_before=max(a.idle_before, b.idle_before),
     )
+
+
+def clock_messages(policies: Mapping[str, ProgressPolicy], now: int) -> list[Message]:
+    """Return the CTIs that a time of day makes, for each source that follows the clock; ``policies`` by relation."""
+    ctis = {relation: policy.cti_of_now(now) for relation, policy in policies.items()}
+    return [Message(relation, c=cti) for relation, cti in ctis.items() if cti is not None]
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:

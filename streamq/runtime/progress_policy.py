@@ -57,6 +57,15 @@ class ProgressPolicy(ABC):
         """Return the CTI that the greatest one among its items makes; None: CTIs among items do not count."""
         return None
 
+    def cti_of_now(self, now: int) -> int | None:
+        """Return the CTI that a time of day makes, in microseconds since 1970, rows or not; None: the clock makes none."""
+        return None
+
+    @property
+    def follows_clock(self) -> bool:
+        """True if the clock makes CTIs, for which there must be micro-batches without rows."""
+        return self.cti_of_now(0) is not None
+
     def latest_start(self, now: int) -> int | None:
         """Return the greatest start that an event may have at a time of day, in microseconds since 1970; None: any."""
         return None
@@ -110,8 +119,12 @@ class ProgressPolicy(ABC):
         """Return the least start that makes its CTI as great as ``cti``; None: no start does."""
         return None
 
+    def now_for(self, cti: int) -> int | None:
+        """Return the least time of day that makes its CTI as great as ``cti``; None: the clock makes none."""
+        return None
+
     def lengths(self, axis: str) -> str:
-        """Return the lengths by which ``start_for`` goes: ``delay 5 minutes``; nothing if there are none."""
+        """Return the lengths by which ``start_for`` and ``now_for`` go: ``delay 5 minutes``; nothing if there are none."""
         return ""
 
     @abstractmethod

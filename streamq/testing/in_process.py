@@ -94,11 +94,11 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     listener, history = Listener(compiled[0], since=0), RunHistory()
     reaches = source_reaches(case, list(micro_batches(case)), promised, [None])
     for number, (batch, ctis) in enumerate(zip(case.batches, promised, strict=True)):
-        wall = number * MINUTE // 1_000
+        now = number * MINUTE
         # of a source that is silent as a whole the others' rows say nothing here
-        messages = listener.messages(history, wall)
+        messages = listener.messages(history, now // 1_000)
         idle_before = {message.table: message.idle_before for message in messages if message.table}
-        step = partial(run.batch, batch, ctis, wall=wall, idle_before=idle_before)
+        step = partial(run.batch, batch, ctis, now=now, idle_before=idle_before)
         out.append(_checked(run, case.axis, step))
         history = RunHistory(readings=run.readings or history.readings)
         _check_sources(case, run.program, history.readings, reaches[number + 1])

@@ -30,7 +30,7 @@ def test_totals_survive_restarts_whatever_the_buckets(output: str) -> None:
         run = query(output, buckets)
         given = 0
         for at in range(0, 8, 2):
-            out = run.batch({"cars": CARS.tables["cars"].slice(at, 2)}, wall=1_000 + at)
+            out = run.batch({"cars": CARS.tables["cars"].slice(at, 2)}, now=1_000_000 + 1_000 * at)
             given += sum(w for w in out.column("__w").to_pylist() if w > 0)
             run = LocalRun(run.program, run.stores, readings=run.readings)
         (kernel,) = run.program.stages[0].hosted
@@ -61,10 +61,10 @@ def test_what_is_due_next_is_the_least_of_the_buckets_and_of_none_where_nothing_
 
 def test_a_micro_batch_without_a_row_of_a_source_moves_nothing_of_it() -> None:
     run = query("final", 2)
-    run.batch({"cars": CARS.tables["cars"].slice(0, 2)}, wall=1)
-    run.batch({}, [("cars", -1)], wall=2)
+    run.batch({"cars": CARS.tables["cars"].slice(0, 2)}, now=1_000)
+    run.batch({}, [("cars", -1)], now=2_000)
     assert run.readings.source("source:cars").moved_at == 1 and run.readings.source("source:cars").new_rows == 0
-    run.batch({}, [("cars", 9)], wall=3)
+    run.batch({}, [("cars", 9)], now=3_000)
     assert run.readings.source("source:cars").moved_at == 3 and run.readings.source("source:cars").heard_at == 1
 
 

@@ -304,7 +304,7 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     plan, _ = number_sources(query.plan)
     program = compiled(rewrite(plan).plan)
     identity = Identity(query="", outputs=("final",), buckets=2, late_sink=False, ctis=(False,), early=False, plan=())
-    assert build_frame(StreamLowering(program, {"s": frame}, Columns()), None, identity).isStreaming
+    assert build_frame(StreamLowering(program, {"s": frame}, Columns()), identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
     }  # fmt: skip
