@@ -215,9 +215,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
     several = len(program.results) > 1
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines.append(f"consistency: {_level(options, program.axis)}")
-    lines += [
-        f"source {r.source.shown_name()}: {r.source.policy.shown(program.axis)}" for r in program.sources if r.source
-    ]
+    lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     for stage in program.stages:
         most = program.buckets(stage.number, len(program.stages))
@@ -228,6 +226,13 @@ def _physical_part(plan: Results, options: Options) -> Section:
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in rest]
     return Section("physical", "stages", lines, lines)
+
+
+def _source_line(source: Source, axis: str) -> str:
+    """Return the line that shows a source's policies, and what moves its CTI if that is not its rows."""
+    progress = source.policy.progress
+    clock = f"; c follows the clock, {progress.lengths(axis)}" if progress.follows_clock else ""
+    return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 
 def _level(options: Options, axis: str) -> str:

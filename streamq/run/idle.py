@@ -61,7 +61,8 @@ def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, in
 class RoundLog:
     """The times at which the rounds of a source were heard, as somebody tells them who looks at its run now and then.
 
-    A round that nobody has seen counts as heard with the next one that somebody has: nothing is idle too early.
+    A round that nobody has seen counts as heard with the next one that somebody has, and a clock that has been set back stands
+    still: nothing is idle too early.
     """
 
     def __init__(self) -> None:
@@ -70,7 +71,7 @@ class RoundLog:
     def see(self, round: int, heard_at: int) -> None:
         """Note a round, and when it was heard."""
         if not self._seen or self._seen[-1][0] < round:
-            self._seen.append((round, heard_at))
+            self._seen.append((round, max([heard_at, *(time for _, time in self._seen[-1:])])))
 
     def first_after(self, moment: int) -> int:
         """Return the number of the first round that was heard after a moment; 0 if none was heard up to then."""

@@ -136,6 +136,16 @@ def prepare(request: StreamRequest) -> PreparedStream:
     )
 
 
+def streaming_rows(request: StreamRequest) -> DataFrame:
+    """Return the only result of a request, in its user's columns, as a streaming DataFrame; raise what ``prepare`` raises."""
+    from streamq.compiler.egress import user_rows
+
+    with spark_errors(request.verb, "Spark does not plan the query"):
+        prepared = prepare(request)
+        (result,) = prepared.program.results
+        return user_rows(prepared.rows, result)
+
+
 def _default_buckets(spark: SparkSession) -> int:
     """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch."""
     from streamq.compiler.options import BUCKETS

@@ -8,7 +8,6 @@ from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency
-from streamq.run.clock import ClockRows, ticking_clock
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
 from streamq.run.trigger import AVAILABLE_NOW
@@ -39,8 +38,7 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
 class RunArguments:
     """The arguments of ``run`` or ``run_all``, as ``run`` documents them; ``verb`` is the one that the user called.
 
-    ``together``: they are those of ``run_all``, where each result has its own sink. ``clock``: the time of day, if a source
-    follows it.
+    ``together``: they are those of ``run_all``, where each result has its own sink.
     """
 
     verb: str
@@ -55,7 +53,6 @@ class RunArguments:
     buckets: int | None = None
     progress_log: bool = False
     early: bool = False
-    clock: ClockRows = ticking_clock
 
     def check(self) -> None:
         """Raise PlanError for an illegal sink, and for arguments that cannot be combined."""

@@ -47,10 +47,8 @@ class RunVerbs(Verbs):
             rows = query.to_stream(output="changelog")
             rows.writeStream.format("parquet").option("path", out).option("checkpointLocation", folder).start()
         """
-        from streamq.compiler.egress import user_rows
         from streamq.run.control import ControlFolder
-        from streamq.run.failure import spark_errors
-        from streamq.run.prepared_stream import StreamRequest, prepare
+        from streamq.run.prepared_stream import StreamRequest, streaming_rows
         from streamq.run.run_arguments import ResultRequest
 
         request = StreamRequest(
@@ -61,10 +59,7 @@ class RunVerbs(Verbs):
             buckets=buckets,
             early=early,
         )
-        with spark_errors("to_stream", "Spark does not plan the query"):
-            prepared = prepare(request)
-            (result,) = prepared.program.results
-            return user_rows(prepared.rows, result)
+        return streaming_rows(request)
 
     def run(
         self,

@@ -50,7 +50,6 @@ def start_run(arguments: RunArguments) -> Run:
         control=ControlFolder(f"{path}/streamq/control"),
         buckets=arguments.buckets,
         early=arguments.early,
-        clock=arguments.clock,
         checkpoint=path,
     )
     prepared = prepare(request)

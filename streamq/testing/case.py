@@ -15,14 +15,16 @@ from streamq.operators import Source
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
-from streamq.testing.arrival import Item, end_ticks, is_event
+from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
 from streamq.testing.oracle import FalseClaim, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
+from streamq.testing.progress.room import MINUTE
+from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.sources.room import table
 from streamq.testing.timeline import Axis
 from streamq.testing.timeline import shown as show_instant
-from streamq.time import INTEGER, TIMESTAMP
+from streamq.time import INFINITY, INTEGER, TIMESTAMP
 
 Arrival = tuple[tuple[str, Item], ...]
 IMPORT = "import datetime as dt"
@@ -43,7 +45,9 @@ class Case:
     """A query and its input: ``arrival`` holds (source, item) in order, ``cut`` the number of items in each micro-batch.
 
     ``static`` holds the tables that the query looks up, by name. ``until`` bounds the windows of lifetimes without an end, in
-    ticks. ``meant`` is the plan that the query's verbs mean if that is not ``plan``; the oracle then answers by it.
+    ticks. ``meant`` is the plan that the query's verbs mean if that is not ``plan``; the oracle then answers by it. ``clock``
+    holds, for each micro-batch in turn and then from its first entry again, how many ticks the time of day is beyond the
+    greatest start so far, if a source follows the clock.
     ``tables`` holds all rows by source, ``batches`` the same by micro-batch, ``answer()`` returns the expected history.
     """
 
@@ -53,6 +57,7 @@ class Case:
     until: int | None = None
     static: Mapping[str, pa.Table] = field(default_factory=dict)
     meant: Meant | None = None
+    clock: tuple[int, ...] = (0,)
 
     @property
     def axis(self) -> str:
@@ -89,6 +94,52 @@ class Case:
     def latest(self) -> int:
         """The greatest finite instant that arrives; 0 if there is none."""
         return max((time for _, item in self.arrival for time in item.times), default=0)
+
+    @property
+    def latest_promise(self) -> int:
+        """The greatest CTI that a source may have: a CTI reports the windows that it reaches, so it must not pass ``until``."""
+        return self.latest + 5 if self.until is None else min(self.latest + 5, self.until)
+
+    @property
+    def due(self) -> list[tuple[str, int]]:
+        """The source of each item that arrives, and the greatest CTI that may precede the item."""
+        due = {name: iter(bounds(self.arrived(name))) for name in self.sources}
+        return [(name, next(due[name])) for name, _ in self.arrival]
+
+    @property
+    def follows_clock(self) -> bool:
+        """True if a source makes progress of the time of day."""
+        return bool(self._clock_delays)
+
+    @property
+    def times(self) -> list[int]:
+        """The time of day in each micro-batch, in microseconds: a minute passes with each one, unless a source follows the clock.
+
+        Then the time of day goes by the greatest start and ``clock``. It is so early that no CTI exceeds ``latest_promise``, and
+        that items which are on time by the greatest start of their source, less its delay behind the clock, are so by the clock.
+        """
+        delays = self._clock_delays
+        if not delays:
+            return [number * MINUTE for number in range(len(self.cut))]
+        limits = [
+            (place, bound + delays[name])
+            for place, (name, bound) in enumerate(self.due)
+            if bound < INFINITY and name in delays and delays[name] >= delay_for(self.arrived(name))
+        ]
+        starts = [start if (start := item.start) is not None and is_event(item) else None for _, item in self.arrival]
+        greatest = min((start for start in starts if start is not None), default=0)
+        ends, times = list(itertools.accumulate(self.cut)), []
+        for end, n, ahead in zip(ends, self.cut, itertools.cycle(self.clock), strict=False):
+            greatest = max([greatest, *(start for start in starts[end - n : end] if start is not None)])
+            later = [limit for place, limit in limits if place >= end]
+            times.append(min([greatest + ahead, self.latest_promise + min(delays.values()), *later]))
+        return times
+
+    @property
+    def _clock_delays(self) -> dict[str, int]:
+        """The delays behind the clock of the sources that follow it, by their names."""
+        policies = {name: (progress_room_of(source), source.policy.progress) for name, source in self.sources.items()}
+        return {name: n for name, (room, policy) in policies.items() if (n := room.clock_delay(policy)) is not None}
 
     @property
     def instant(self) -> int | dt.datetime | None:
@@ -179,9 +230,10 @@ class Case:
         rows = [lifetime(item) for _, item in self.arrival]
         axis, items = Axis(rows, self.axis), iter(self.arrival)
         wide = max((len(name) for name, _ in self.arrival), default=0)
+        times = [f", at {show_instant(now, self.axis)}" if self.follows_clock else "" for now in self.times]
         lines = []
-        for i, n in enumerate(self.cut, start=1):
-            lines.append(f"micro-batch {i}")
+        for i, (n, at) in enumerate(zip(self.cut, times, strict=True), start=1):
+            lines.append(f"micro-batch {i}{at}")
             for name, item in itertools.islice(items, n):
                 start, end = lifetime(item)
                 body = axis.mark(start) if end == start else axis.draw(start, end)

@@ -10,10 +10,9 @@ from typing import Any
 
 from streamq.choices import CountReason
 from streamq.testing.admission import admissions, without_late_items
-from streamq.testing.arrival import bounds
 from streamq.testing.case import Case
 from streamq.testing.execution import SPARK, Execution
-from streamq.testing.source_progress import timeless
+from streamq.testing.source_progress import clock_ctis, timeless
 from streamq.testing.sources.model import SetAside
 from streamq.testing.sources.room import repeated, unmatched
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -55,7 +54,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
         case = timeless(case)
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
     if promised is None:
-        promised = promises(case, how.slack) if how.slack else []
+        promised = heard_ctis(case, how)
     ctis = _greatest_ctis(pair for batch in promised for pair in batch)
     seen = admissions(case, promised, remember)
     if not seen:
@@ -106,25 +105,32 @@ def repetitions(case: Case) -> Counter[str]:
     return Counter({key: n for key, n in counts.items() if n})
 
 
+def outside_ctis(case: Case, how: Execution) -> list[list[tuple[str | None, int]]]:
+    """Return the CTIs that sources receive from outside in each micro-batch."""
+    return promises(case, how.slack) if how.slack else [[] for _ in case.cut]
+
+
+def heard_ctis(case: Case, how: Execution) -> list[list[tuple[str | None, int]]]:
+    """Return, for each micro-batch, the CTIs that no row brings: those from outside, and those made of the time of day."""
+    return [[*sent, *made] for sent, made in zip(outside_ctis(case, how), clock_ctis(case), strict=True)]
+
+
 def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | None, int]]]:
     """Return, for each micro-batch, a CTI of each source after it: ``slack`` ticks below the greatest legal one.
 
     The entries of ``slack`` are used in turn; None gives no CTIs after that micro-batch.
     """
-    due = {name: iter(bounds(case.arrived(name))) for name in case.sources}
-    coming = [(source, next(due[source])) for source, _ in case.arrival]
+    coming, most = case.due, case.latest_promise
     ctis_by_batch: list[list[tuple[str | None, int]]] = []
-    # a CTI reports the windows that it reaches, so it must not pass ``until``
-    most = case.latest + 5 if case.until is None else min(case.latest + 5, case.until)
     seen = 0
     for n, behind in zip(case.cut, itertools.cycle(slack)):
         seen += n
         ctis: list[tuple[str | None, int]] = []
-        for name in due if behind is not None else ():
+        for name in case.sources if behind is not None else ():
             least = min((bound for source, bound in coming[seen:] if source == name), default=INFINITY)
             ctis.append((name, min(least, most) - (behind or 0)))
         ctis_by_batch.append(ctis)
     return ctis_by_batch
 
 
-__all__ = ["Expectation", "count_key", "expectation", "promises", "repetitions"]
+__all__ = ["Expectation", "count_key", "expectation", "heard_ctis", "outside_ctis", "promises", "repetitions"]

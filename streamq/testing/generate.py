@@ -31,8 +31,10 @@ from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
+from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.queries import queries
 from streamq.testing.scale import TICKS, Scale, scale
+from streamq.testing.source_progress import clock_ctis
 from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
 from streamq.testing.static_tables import static
@@ -197,11 +199,26 @@ def cases_of(
         streams[draw(st.sampled_from(sorted(streams)))] = []
     arrival = draw(interleaved(streams))
     looked_up = {n.table: tables[n.table] for n in nodes(plan) if isinstance(n, JoinTable)}
-    finely = any(source.policy.progress.lag < delay_for(items) for source, items in arrivals.values())
+    finely = any(_delay(source) < delay_for(items) for source, items in arrivals.values())
     if meant is not None:
         meant = replace(meant, plan=fold(meant.plan, visit))
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, meant=meant)
+    case = replace(case, clock=draw(clocks(query_scale))) if case.follows_clock else case
     return replace(case, until=draw(untils(case, query_scale)))
+
+
+def _delay(source: Source) -> int:
+    """Return how far a source's CTIs stay behind the greatest start, or the clock, at least."""
+    progress = source.policy.progress
+    clock_delay = progress_room_of(source).clock_delay(progress)
+    return progress.lag if clock_delay is None else min(progress.lag, clock_delay)
+
+
+def clocks(scale: Scale) -> st.SearchStrategy[tuple[int, ...]]:
+    """How far the time of day is beyond the greatest start so far: mostly there, or further, or set back."""
+    unit = scale.units[0]
+    ahead = st.sampled_from([0, 0, 0, scale.step, unit, 5 * unit, 30 * unit, -scale.step, -3 * unit])
+    return st.lists(ahead, min_size=1, max_size=4).map(tuple)
 
 
 def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
@@ -213,9 +230,10 @@ def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
     if any(isinstance(node, AlterLifetime) for node in nodes(expanded(case.plan))):
         # moved events may start later than any that arrives
         return st.sampled_from([None, far])
-    last_start = max((item.start for _, item in case.arrival if item.start is not None), default=0)
-    near = {edge + by for edge in scale.edges(last_start) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
-    beside = sorted(at for at in near if at >= last_start)
+    starts = [item.start for _, item in case.arrival if item.start is not None]
+    least = max([*starts, *(cti for ctis in clock_ctis(case) for _, cti in ctis)], default=0)
+    near = {edge + by for edge in scale.edges(least) for by in (-1, 0, 1)} | {case.latest, case.latest + 1}
+    beside = sorted(at for at in near if at >= least)
     return st.one_of(st.none(), st.just(far), st.sampled_from(beside or [far]))
 
 

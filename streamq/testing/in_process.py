@@ -34,9 +34,8 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, apply_upserts, as_history, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import LITERAL, STREAM, Execution
-from streamq.testing.expectation import Expectation, expectation, promises
+from streamq.testing.expectation import Expectation, expectation, heard_ctis, outside_ctis
 from streamq.testing.late_output import check_set_aside
-from streamq.testing.progress.room import MINUTE
 from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits, micro_batches, source_reaches
 from streamq.testing.sources.model import Reach
@@ -90,11 +89,10 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     programs = itertools.cycle(compiled)
     run = LocalRun(next(programs), static=case.static)
     out = []
-    promised = promises(case, how.slack) if how.slack else [[]] * len(case.cut)
-    listener, history = Listener(compiled[0], since=0), RunHistory()
+    promised, times = heard_ctis(case, how), case.times
+    listener, history = Listener(compiled[0], since=min(times, default=0) // 1_000), RunHistory()
     reaches = source_reaches(case, list(micro_batches(case)), promised, [None])
-    for number, (batch, ctis) in enumerate(zip(case.batches, promised, strict=True)):
-        now = number * MINUTE
+    for number, (batch, ctis, now) in enumerate(zip(case.batches, outside_ctis(case, how), times, strict=True)):
         # of a source that is silent as a whole the others' rows say nothing here
         messages = listener.messages(history, now // 1_000)
         idle_before = {message.table: message.idle_before for message in messages if message.table}

@@ -14,16 +14,14 @@ from hypothesis import strategies as st
 from streamq.choices import Invalid
 from streamq.operators import Source
 from streamq.operators.source_policy import SourcePolicy
-from streamq.plan.keys import has_equality
 from streamq.progress.explicit import ExplicitCtis
-from streamq.progress.generate import GeneratedCtis, PartitionCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
 from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
-from streamq.testing.progress.room import MINUTE
+from streamq.testing.progress.room import policies_behind
 from streamq.testing.scale import Scale
 from streamq.testing.sources.room import is_plain, room_of, unmatched
 
@@ -86,20 +84,8 @@ def with_policy(
         if room_of(source).late_by_start and not delay_for(items):
             items = draw(_with_one_delayed(items))
         delay = draw(_short_delays(items, scale))
-    progress = draw(_per_partition(source, GeneratedCtis(delay=delay, every=every), manner == ON_TIME))
+    progress = draw(policies_behind(source, delay, every))
     return replace(source, policy=SourcePolicy(progress=progress, late=late, invalid=invalid)), items
-
-
-@st.composite
-def _per_partition(draw: Draw, source: Source, progress: GeneratedCtis, often: bool) -> GeneratedCtis:
-    """Draw now and then the same for each partition of a source, some of which may fall idle; then little is late."""
-    columns = [f.name for f in source.payload if has_equality(f.type)]
-    if not columns or not draw(st.sampled_from([False] * (3 if often else 5) + [True])):
-        return progress
-    per = draw(st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True))
-    micro_batches = draw(st.sampled_from([None, 1, 2, 3]))
-    idle_after = None if micro_batches is None else micro_batches * MINUTE
-    return PartitionCtis(progress.delay, progress.every, idle_after=idle_after, per=tuple(per))
 
 
 def liveliness(intent: Intent) -> st.SearchStrategy[str]:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,11 @@ import pyarrow as pa
 from streamq.choices import OutputForm
 from streamq.compiler.egress import ADDED
 from streamq.plan.schema import MICRO_BATCH
-from streamq.run.control import CONTROL_DDL
+from streamq.run.control import CONTROL_DDL, ControlFolder
 from streamq.run.masters import master_of
+from streamq.run.prepared_stream import StreamRequest, streaming_rows
 from streamq.run.query import batch_frames
+from streamq.run.run_arguments import ResultRequest
 from streamq.run.spark_session import REQUIRED, TUNED, session
 from streamq.runtime.lateness import LATE_SCHEMA
 from streamq.stream import Stream
@@ -31,6 +34,9 @@ from streamq.time import INFINITY, instant_ticks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+
+CLOCK, CLOCK_ROWS = "clock of the test", pa.schema([("now", pa.int64())])
+"""The folder of a clock that a test sets, and the columns of its rows."""
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
@@ -119,7 +125,12 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
             while how.silent and len(landing) > (first == 0) and not landing[-1].num_rows:
                 landing.pop()
             land(folder / name, landing, first)
+        times = case.times[first : first + len(instalment)]
+        land(folder / CLOCK, [pa.table([[now]], schema=CLOCK_ROWS) for now in times], first)
 
+    if case.follows_clock and how.started == RUN:
+        # a run would wait for the next tick of the clock, and that of a test stands still at its end
+        how = replace(how, started=CONTROLLED)
     start = _run if how.started == RUN else _write
     first_batches = len(batches) // 2 if how.restart else 0
     if first_batches:
@@ -166,9 +177,18 @@ def _run(
 def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
     """Run one instalment by a writeStream; the last one ends the stream by a row in the control folder, if there is one."""
     control = str(folder / "control") if how.started == CONTROLLED else None
+    request = StreamRequest(
+        verb="to_stream",
+        results=[ResultRequest(query=query, output=how.output)],
+        consistency="middle",
+        control=None if control is None else ControlFolder(control),
+        clock=lambda spark: stream(spark, folder / CLOCK, CLOCK_ROWS),
+        buckets=how.buckets,
+        early=how.early,
+    )
 
     def start() -> None:
-        rows = query.to_stream(output=how.output, control=control, buckets=how.buckets, early=how.early)
+        rows = streaming_rows(request)
         writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
         writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)
         writer.start().awaitTermination()

@@ -70,6 +70,8 @@ def case_to_json(case: Case, how: Execution, says: str = "", expressions: str = 
     parts.append(f'"arrival": [\n  {lines}\n]' if items else '"arrival": []')
     parts.append(f'"static": {json.dumps(static, ensure_ascii=False)}')
     parts.append(f'"plan": {json.dumps(plan_to_json(case.plan), ensure_ascii=False)}')
+    if case.follows_clock:
+        parts.append(f'"clock": {json.dumps(case.clock)}')
     if case.meant is not None:
         meant = {"text": case.meant.text.splitlines(), "plan": plan_to_json(case.meant.plan)}
         parts.append(f'"meant": {json.dumps(meant, ensure_ascii=False)}')
@@ -89,7 +91,8 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
     except _Wrong as error:
         where = f"not a case in {file!r}" if file else "not a case"
         raise PlanError(sentence("replay", where, str(error), AGAIN)) from error.__cause__
-    return Case(plan, arrival, document.cut, document.until, static, meant), document.how, document.expressions
+    cut, until, clock = document.cut, document.until, document.clock
+    return Case(plan, arrival, cut, until, static, meant, clock), document.how, document.expressions
 
 
 @check_keywords
@@ -175,6 +178,7 @@ class _Document:
     says: list[str] = field(default_factory=list)
     expressions: Literal["translated", "evaluated"] | None = None
     meant: _WrittenMeaning | None = None
+    clock: tuple[int, ...] = Case.clock
 
 
 class _Wrong(Exception):
@@ -217,6 +221,8 @@ def _document(text: str) -> _Document:
         _wrong("how.buckets", f"found {document.how.buckets}, not a number from 1")
     if sum(document.cut) != len(document.arrival) or min(document.cut, default=0) < 0:
         _wrong("cut", f"found {list(document.cut)}, the arrival has {len(document.arrival)}")
+    if not document.clock:
+        _wrong("clock", "found [], not a time of day for each micro-batch")
     return document
 
 

@@ -23,7 +23,7 @@ from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, sum_deltas
 from streamq.testing.difference import same_history
 from streamq.testing.execution import Execution
-from streamq.testing.expectation import expectation, promises
+from streamq.testing.expectation import expectation, heard_ctis
 from streamq.testing.oracle.run import TooMuch
 from streamq.testing.oracle_answers import answer_of
 from streamq.testing.source_progress import micro_batches, source_reaches
@@ -38,7 +38,7 @@ def check_so_far(
 ) -> None:
     """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs from outside with each micro-batch, ``out`` the deltas of each.
+    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each.
     """
     release = _release(program, how)
     if release is None:
@@ -64,7 +64,7 @@ def check_so_far(
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
     """True if the query fails by Spark's rules over a prefix of the case, because of rows that are taken back later."""
-    promised = promises(case, how.slack) if how.slack else [()] * len(case.cut)
+    promised = heard_ctis(case, how)
     for number in range(1, len(case.cut) + 1):
         try:
             _answer_so_far(case, how, promised, number)

@@ -16,7 +16,7 @@ from streamq.testing.sources.model import Reach
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Promises = Sequence[Sequence[tuple[str | None, int]]]
-"""The CTIs that are sent from outside after each micro-batch: pairs of a source (None: all sources) and the CTI."""
+"""The CTIs that no row brings, after each micro-batch: pairs of a source (None: all sources) and the CTI."""
 
 
 def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list[int]:
@@ -48,6 +48,15 @@ def micro_batches(case: Case) -> Iterator[list[tuple[str, Item]]]:
         yield list(itertools.islice(items, n))
 
 
+def clock_ctis(case: Case) -> list[list[tuple[str | None, int]]]:
+    """Return, for each micro-batch, the CTIs that sources make of the time of day, with the sources' names."""
+    policies = [(name, room_of(source), source.policy.progress) for name, source in case.sources.items()]
+    return [
+        [(n, c) for n, room, policy in policies if (c := room.cti_of_now(policy, now)) is not None]
+        for now in case.times
+    ]
+
+
 def source_reaches(
     case: Case,
     batches: Sequence[Sequence[tuple[str, Item]]],
@@ -58,7 +67,7 @@ def source_reaches(
 
     ``promises`` are CTIs from outside, ``remember`` the times for which history is remembered, by micro-batch.
     """
-    sources = case.sources
+    sources, times = case.sources, case.times
     w = dict.fromkeys(sources, MINUS_INFINITY)
     own = dict.fromkeys(sources, MINUS_INFINITY)
     brought: dict[str, list[list[Item]]] = {name: [] for name in sources}
@@ -69,7 +78,7 @@ def source_reaches(
             items = [item for source_name, item in batch if source_name == name and is_event(item)]
             brought[name].append(items)
             w[name] = max([w[name], *(start_of(item) for item in items if brings_start(item))])
-            derived = room_of(source).cti_after(source.policy.progress, brought[name])
+            derived = room_of(source).cti_after(source.policy.progress, brought[name], times)
             sent = [c for addressee, c in ctis if addressee in (None, name)]
             own[name] = max([own[name], *sent, *([] if derived is None else [derived])])
         promised = {name: own[_leader(sources, name)] for name in sources}
@@ -105,4 +114,4 @@ def _leader(sources: Mapping[str, Source], name: str) -> str:
     return name if leader is None else _leader(sources, leader)
 
 
-__all__ = ["Promises", "limits", "micro_batches", "source_reaches", "timeless"]
+__all__ = ["Promises", "clock_ctis", "limits", "micro_batches", "source_reaches", "timeless"]

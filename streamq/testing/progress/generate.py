@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from hypothesis import strategies as st
+
+from streamq.operators import Source
 from streamq.progress.generate import GeneratedCtis
 from streamq.testing.program_text import duration
 from streamq.testing.progress.room import ProgressRoom
@@ -12,9 +15,13 @@ class GenerateRoom(ProgressRoom[GeneratedCtis]):
     """The room of :class:`GeneratedCtis`."""
 
     policy = GeneratedCtis
+    weight = 4
 
     def cti(self, policy: GeneratedCtis, start: int | None, cti: int | None) -> int | None:
         return None if start is None else (start - policy.delay) // policy.every * policy.every
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[GeneratedCtis]]:
+        return [st.just(GeneratedCtis(delay=delay, every=every))]
 
     def written(self, policy: GeneratedCtis, axis: str) -> str:
         return f"sq.generate({', '.join(self.arguments(policy, axis))})"

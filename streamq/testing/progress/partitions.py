@@ -4,40 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from hypothesis import strategies as st
+
+from streamq.operators import Source
+from streamq.plan.keys import has_equality
 from streamq.progress.generate import PartitionCtis
 from streamq.testing.arrival import Item, brings_start, start_of
 from streamq.testing.progress.generate import GenerateRoom
 from streamq.testing.progress.room import MINUTE, ProgressRoom
 from streamq.testing.python_values import comparable
+from streamq.time import MINUS_INFINITY
+
+MILLISECOND = 1_000
+"""Microseconds in a millisecond."""
 
 
 class PartitionRoom(ProgressRoom[PartitionCtis]):
-    """The room of :class:`PartitionCtis`; a partition is idle that has brought nothing for some micro-batches."""
+    """The room of :class:`PartitionCtis`; a partition is idle that has brought nothing for ``idle_after`` by the clock."""
 
     policy = PartitionCtis
 
     def cti(self, policy: PartitionCtis, start: int | None, cti: int | None) -> int | None:
         return GenerateRoom().cti(policy, start, cti)
 
-    def cti_after(self, policy: PartitionCtis, micro_batches: Sequence[Sequence[Item]]) -> int | None:
+    def cti_after(
+        self, policy: PartitionCtis, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]
+    ) -> int | None:
         greatest: dict[Any, int] = {}
         heard: dict[Any, int] = {}
-        latest: int | None = None
-        for number, items in enumerate(micro_batches):
+        clock, latest = MINUS_INFINITY, None
+        # whoever listens counts milliseconds
+        for items, now in zip(micro_batches, (time // MILLISECOND for time in times), strict=False):
             for item in (item for item in items if brings_start(item)):
                 partition, start = tuple(comparable(item.payload[name]) for name in policy.per), start_of(item)
-                heard[partition] = number
+                # a clock that has been set back stands still
+                heard[partition] = clock = max(clock, now)
                 greatest[partition] = max(start, greatest.get(partition, start))
                 latest = start if latest is None else max(start, latest)
             for partition, last in list(heard.items()):
-                if policy.idle_after is not None and (number - last) * MINUTE >= policy.idle_after:
+                if policy.idle_after is not None and (now - last) * MILLISECOND >= policy.idle_after:
                     del heard[partition], greatest[partition]
         return self.cti(policy, min(greatest.values(), default=latest), None)
 
     def timeless(self, policy: PartitionCtis) -> PartitionCtis:
         return replace(policy, idle_after=None)
+
+    def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
+        columns = [f.name for f in source.payload if has_equality(f.type)]
+        if not columns:
+            return []
+        per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)
+        idle_after = st.sampled_from([None, MINUTE, 2 * MINUTE, 3 * MINUTE])
+        return [st.builds(partial(PartitionCtis, delay, every), per=per, idle_after=idle_after)]
 
     def written(self, policy: PartitionCtis, axis: str) -> str:
         return f"sq.generate({', '.join([*GenerateRoom().arguments(policy, axis), f'per={[*policy.per]!r}'])})"
