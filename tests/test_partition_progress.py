@@ -182,6 +182,13 @@ def test_a_round_that_nobody_saw_counts_as_heard_with_the_next() -> None:
     assert [log.first_after(moment) for moment in (9, 10, 19, 20, 29, 30, 99)] == [0, 3, 3, 6, 6, 7, 7]
 
 
+def test_a_clock_that_is_set_back_makes_nothing_idle_too_early() -> None:
+    log = RoundLog()
+    for number, heard_at in ((1, 10), (2, 5), (3, 12)):
+        log.see(number, heard_at)
+    assert [log.first_after(moment) for moment in (5, 9, 10, 11, 12)] == [0, 0, 3, 3, 4]
+
+
 def test_why_names_the_partition_that_holds_back() -> None:
     events = [(at, at + 1, {"d": d, "zone": 7}) for at, d in ((35, "a"), (12, "b"), (60, "a"))]
     source = sq.events(events, name="cars", progress=sq.generate(2, per=["d", "zone"]))

@@ -203,22 +203,25 @@ def cases_of(
     if meant is not None:
         meant = replace(meant, plan=fold(meant.plan, visit))
     case = Case(fold(plan, visit), arrival, draw(cuts(len(arrival), finely)), static=looked_up, meant=meant)
-    case = replace(case, clock=draw(clocks(query_scale))) if case.follows_clock else case
+    case = draw(_with_clock(case, query_scale))
     return replace(case, until=draw(untils(case, query_scale)))
 
 
 def _delay(source: Source) -> int:
-    """Return how far a source's CTIs stay behind the greatest start, or the clock, at least."""
+    """Return the least number of ticks by which a source's CTIs stay behind the greatest start or, if it has one, the clock."""
     progress = source.policy.progress
     clock_delay = progress_room_of(source).clock_delay(progress)
     return progress.lag if clock_delay is None else min(progress.lag, clock_delay)
 
 
-def clocks(scale: Scale) -> st.SearchStrategy[tuple[int, ...]]:
-    """How far the time of day is beyond the greatest start so far: mostly there, or further, or set back."""
+@st.composite
+def _with_clock(draw: Draw, case: Case, scale: Scale) -> Case:
+    """Draw a clock for a case whose sources follow it: mostly at the greatest start so far, else ahead of it, or set back."""
+    if not case.follows_clock:
+        return case
     unit = scale.units[0]
     ahead = st.sampled_from([0, 0, 0, scale.step, unit, 5 * unit, 30 * unit, -scale.step, -3 * unit])
-    return st.lists(ahead, min_size=1, max_size=4).map(tuple)
+    return replace(case, clock=tuple(draw(st.lists(ahead, min_size=1, max_size=4))))
 
 
 def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
@@ -323,7 +326,7 @@ def cases(
     plan = draw(query(inputs) if query else queries(inputs, depth, reads_end))
     arrival = draw(interleaved({a.source.table: a.items for a in drawn_sources}))
     looked_up = {n.table: static(n.table) for n in nodes(plan) if isinstance(n, JoinTable)}
-    return Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up)
+    return draw(_with_clock(Case(plan, arrival, draw(cuts(len(arrival))), static=looked_up), TICKS))
 
 
 __all__ = [
