@@ -58,6 +58,7 @@ from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
 from .policies import level as level
 from .policies import weak as weak
+from .progress.clock import clock as clock
 from .progress.explicit import explicit as explicit
 from .progress.follow import follow as follow
 from .progress.generate import generate as generate

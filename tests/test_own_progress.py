@@ -83,7 +83,7 @@ def test_its_state_lasts_and_counts_once_all_tasks_are_heard(buckets: int) -> No
 
 
 def test_what_users_can_write_is_what_the_rooms_have() -> None:
-    assert verbs() == ["explicit", "follow", "generate"]
+    assert verbs() == ["clock", "explicit", "follow", "generate"]
 
 
 STARTS = [MINUS_INFINITY + 1, MINUS_INFINITY + 9, -11, -1, 0, 1, 13, INFINITY - 2]

@@ -1,0 +1,81 @@
+"""CTIs that follow the time of day: ``cti(now - delay)``, in steps, in every micro-batch, with rows or without."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamq.errors import PlanError, sentence
+from streamq.progress.argument import ProgressArgument
+from streamq.runtime.progress_policy import ProgressPolicy
+from streamq.runtime.tick_arithmetic import INTEGERS
+from streamq.time import TIMESTAMP, Duration, show_duration, ticks
+
+
+@dataclass(frozen=True)
+class ClockCtis(ProgressPolicy):
+    """The time of day less ``delay``, rounded down to a multiple of ``every``, both in microseconds; nothing is kept."""
+
+    delay: int = 0
+    every: int = 1
+
+    name = "clock"
+
+    def cti_of_now(self, now: int) -> int | None:
+        return int(INTEGERS.floor(INTEGERS.moved(now, -self.delay), self.every))
+
+    def now_for(self, cti: int) -> int | None:
+        return -(-cti // self.every) * self.every + self.delay
+
+    def shown(self, axis: str) -> str:
+        steps = f", every={show_duration(self.every, axis)}" if self.every != 1 else ""
+        return f"clock(delay={show_duration(self.delay, axis)}{steps})"
+
+    def lengths(self, axis: str) -> str:
+        steps = f", in steps of {show_duration(self.every, axis)}" if self.every != 1 else ""
+        return f"{show_duration(self.delay, axis)} behind{steps}"
+
+    def remedy(self, leader: str) -> str:
+        return (
+            "a greater delay takes them in: it is how long a row is on its way, and the clock does not wait while a run is "
+            "stopped (docs/concepts.md, CTIs and the watermark)"
+        )
+
+
+def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument:
+    """Progress from the time of day: ``cti(now - delay)`` in every micro-batch, also in those that no row has come in.
+
+    What happened before now - delay has arrived: ``delay`` is how long a row is on its way, from its start until Spark finds
+    it in the source; what comes later than that is *late*. So it is noticed that a row did not come though all sources are
+    silent: "no payment within ten minutes" comes out ten minutes and the delay later. ``every``: CTIs at whole multiples only,
+    for fewer of them. ``now`` is the time at which a micro-batch begins, the same if Spark repeats it. On Spark the clock ticks
+    once a second, a second after the first start on a checkpoint for the first time, and every tick is a micro-batch, unless the
+    trigger waits longer. It does not stop with the run: the first micro-batch after a stop goes on at now, and rows
+    that have come meanwhile, and that it does not read yet, are late. In batch there is no clock, for nothing is still to come.
+    On timestamps only.
+
+    Raises TimeError for what is no duration with a unit, PlanError for a negative ``delay`` and for an ``every`` that is not
+    positive; the source raises PlanError if its times are no timestamps.
+
+    ::
+
+        orders = sq.points(orders_df, time="at", progress=sq.clock("10 seconds"))
+        payments = sq.points(payments_df, time="at", progress=sq.clock("10 seconds"))
+        unpaid = orders.set_duration("10 minutes").left_anti_join(payments, on="order")
+    """
+    steps = 1 if every is None else ticks(every, TIMESTAMP, "clock")
+    policy = ClockCtis(ticks(delay, TIMESTAMP, "clock"), steps)
+    if policy.delay < 0:
+        raise PlanError(sentence("clock", "delay is negative", f"found {delay!r}"))
+    if policy.every < 1:
+        raise PlanError(sentence("clock", "every is no length of time", f"found {every!r}"))
+
+    def on_axis(axis: str) -> ProgressPolicy:
+        if axis != TIMESTAMP:
+            hint = "Cast them to timestamps, or take sq.generate(...)."
+            raise PlanError(sentence("clock", "a clock takes times that are timestamps", f"the axis is {axis}", hint))
+        return policy
+
+    return ProgressArgument(f"clock({delay!r})", on_axis)
+
+
+__all__ = ["ClockCtis", "clock"]

@@ -1,0 +1,152 @@
+"""A clock: what happened before now - delay has arrived, in every micro-batch, with rows or without."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import pytest
+from hypothesis import Phase, find, settings
+
+import streamq as sq
+from streamq import testing as t
+from streamq.errors import PlanError, TimeError
+from streamq.progress.argument import ProgressArgument
+from streamq.progress.clock import ClockCtis
+from streamq.run.rehearsal import Rehearsal
+from streamq.testing.case import Case
+from streamq.testing.execution import Execution
+from streamq.testing.generate import cases
+from streamq.testing.replay import case_from_json, case_to_json
+from streamq.time import MINUS_INFINITY, TIMESTAMP
+
+NOON = dt.datetime(2024, 5, 1, 12, tzinfo=dt.UTC)
+
+
+def at(seconds: float) -> dt.datetime:
+    return NOON + dt.timedelta(seconds=seconds)
+
+
+class Clock:
+    """The time of day, which a test sets in seconds after noon."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> dt.datetime:
+        return at(self.seconds)
+
+
+def source(name: str, *seconds: float, progress: ProgressArgument | None = None) -> sq.Stream:
+    """Points so many seconds after noon; their source follows the clock, two seconds behind, or has another progress."""
+    rows = t.table("at timestamp, k string", [(at(s), "x") for s in seconds])
+    return sq.points(rows, time="at", name=name, progress=progress or sq.clock("2 seconds"))
+
+
+class Run(Rehearsal):
+    """A rehearsal with a clock that stands at noon."""
+
+    def __init__(self, query: sq.Stream, **how: Any):
+        self.clock = Clock()
+        super().__init__(query, clock=self.clock, **how)
+
+    def at(self, seconds: float, **rows: int) -> int:
+        """Run a micro-batch so many seconds after noon; return how many rows come out."""
+        self.clock.seconds = seconds
+        return self.arrive(**(rows or dict.fromkeys(self._named, 0))).num_rows
+
+
+def per_ten_seconds(source: sq.Stream) -> sq.Stream:
+    return source.tumbling_window("10 seconds").select(n=sq.count())
+
+
+def test_what_did_not_come_is_told_while_all_are_silent() -> None:
+    orders, payments = source("orders", 0, 1), source("payments", 4)
+    run = Run(orders.set_duration("10 seconds").left_anti_join(payments, on="k"))
+    assert run.at(1, orders=1) == run.at(11) == run.at(12) == 0, "it lives until 10, and may still be paid at 10"
+    assert run.at(12.1) == 1
+
+
+def test_ctis_are_in_steps_and_a_clock_that_is_set_back_takes_none_back() -> None:
+    run = Run(per_ten_seconds(source("a", 5, progress=sq.clock("2 seconds", every="5 seconds"))))
+    run.at(6, a=1)
+    ctis = []
+    for seconds in (6, 7, 11.9, 12, 3, 16.9):
+        run.at(seconds)
+        ctis.append(run.metrics["sources"]["a"]["cti"])
+    base = int(NOON.timestamp() * 1_000_000)
+    assert [(cti - base) // 1_000_000 for cti in ctis] == [0, 5, 5, 10, 10, 10]
+
+
+def test_rows_behind_it_are_late_and_move_only_the_watermark() -> None:
+    run = Run(per_ten_seconds(source("a", 1, 25, 9, 19)), output="changelog")
+    assert run.at(1, a=1) == 0
+    assert run.at(3, a=1) == 1, "W has come to 25, c is 1"
+    assert run.at(22, a=1) == 2, "9 s is on time, for c was 1 before: the window is corrected"
+    run.at(23, a=1)
+    assert run.history.late == {"a|dropped": 1}, "19 s, and c has come to 20"
+
+
+def test_a_source_that_follows_one_with_a_clock_has_its_ctis() -> None:
+    prices = source("prices", 0)
+    run = Run(source("trades", 0, progress=sq.follow(prices)).join(prices, on="k"))
+    run.at(1, trades=1, prices=1)
+    run.at(30)
+    sources = run.metrics["sources"]
+    assert sources["trades"]["cti"] == sources["prices"]["cti"] == int(at(28).timestamp() * 1_000_000)
+
+
+def test_a_batch_is_finished_whatever_the_clock() -> None:
+    assert len(per_ten_seconds(source("a", 5, 15)).to_pandas()) == 2
+
+
+def test_explain_and_why_say_that_c_follows_it(capsys: pytest.CaptureFixture[str]) -> None:
+    query = per_ten_seconds(source("a", 5))
+    query.explain()
+    assert "source a: clock(delay=2 seconds); c follows the clock, 2 seconds behind\n" in capsys.readouterr().out
+    run = Run(query)
+    run.at(6, a=1)
+    release = "the clock at 2024-05-01 12:00:12, which c of a follows (2 seconds behind)"
+    assert run.why().summary == f"Rows are held back, waiting for {release}."
+    assert run.at(11.999) == 0
+    assert run.at(12) == 1
+
+
+def test_why_does_not_wait_for_rows_of_a_source_that_has_brought_none() -> None:
+    run = Run(source("orders", 0).set_duration("10 s").left_anti_join(source("payments"), on="k"))
+    run.at(1, orders=1)
+    assert run.why().verdict == "waiting"
+    assert "the clock at 2024-05-01 12:00:13" not in run.why().summary
+    assert "the clock at 2024-05-01 12:00:12.000001" in run.why().summary
+
+
+@pytest.mark.parametrize("policy", [ClockCtis(), ClockCtis(2, 10), ClockCtis(7, 3)])
+def test_the_least_time_of_day_for_a_cti_makes_it(policy: ClockCtis) -> None:
+    for now in (-11, -1, 0, 1, 13, 2**62):
+        cti = policy.cti_of_now(now)
+        least = policy.now_for(cti)
+        assert policy.cti_of_now(least) == cti > policy.cti_of_now(least - 1)
+    assert policy.cti_of_now(MINUS_INFINITY) == MINUS_INFINITY + 1
+
+
+def test_what_is_no_clock_is_refused() -> None:
+    with pytest.raises(PlanError, match="a clock takes times that are timestamps; the axis is integer"):
+        sq.points(t.table("at bigint", []), time="at", progress=sq.clock("1 s"))
+    with pytest.raises(PlanError, match="delay is negative"):
+        sq.clock("-1 s")
+    with pytest.raises(PlanError, match="every is no length of time"):
+        sq.clock("1 s", every=0)
+    with pytest.raises(TimeError, match="a duration without a unit"):
+        sq.clock(10)
+
+
+def test_a_case_with_a_clock_is_drawn_written_down_and_read() -> None:
+    def has_clock(case: Case) -> bool:
+        return case.follows_clock and len(set(case.times)) > 1
+
+    first = settings(max_examples=1000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
+    case = find(cases(axes=(TIMESTAMP,), intent=t.Intent(events=3), depth=1), has_clock, settings=first)
+    case = Case(case.plan, case.arrival, case.cut, static=case.static, clock=(0, 3))
+    again, *_ = case_from_json(case_to_json(case, Execution()))
+    assert (again.clock, again.times) == ((0, 3), case.times)
+    assert "micro-batch 1, at 19" in case.drawn()
