@@ -231,7 +231,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
 def _source_line(source: Source, axis: str) -> str:
     """Return the line that shows a source's policies, and what moves its CTI if that is not its rows."""
     progress = source.policy.progress
-    clock = f"; c follows the clock, {progress.lengths(axis)}" if progress.follows_clock else ""
+    clock = f"; c follows the clock, {progress.clock_lengths(axis)}" if progress.follows_clock else ""
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"
 
 

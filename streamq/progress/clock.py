@@ -30,7 +30,7 @@ class ClockCtis(ProgressPolicy):
         steps = f", every={show_duration(self.every, axis)}" if self.every != 1 else ""
         return f"clock(delay={show_duration(self.delay, axis)}{steps})"
 
-    def lengths(self, axis: str) -> str:
+    def clock_lengths(self, axis: str) -> str:
         steps = f", in steps of {show_duration(self.every, axis)}" if self.every != 1 else ""
         return f"{show_duration(self.delay, axis)} behind{steps}"
 

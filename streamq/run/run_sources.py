@@ -140,10 +140,8 @@ class RunSources:
         now = source.progress.now_for(t)
         if now is None:
             return ""
-        lengths = source.progress.lengths(self.axis)
-        return f"the clock at {instant_text(now, TIMESTAMP)}, which c of {source.name} follows" + (
-            f" ({lengths})" if lengths else ""
-        )
+        lengths = source.progress.clock_lengths(self.axis)
+        return f"the clock at {instant_text(now, TIMESTAMP)}, which c of {source.name} follows ({lengths})"
 
     def _from(self, t: int) -> str:
         """Return "at or after" an instant as text, or "after" the microsecond before if that is a whole millisecond."""

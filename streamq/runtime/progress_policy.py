@@ -124,7 +124,11 @@ class ProgressPolicy(ABC):
         return None
 
     def lengths(self, axis: str) -> str:
-        """Return the lengths by which ``start_for`` and ``now_for`` go: ``delay 5 minutes``; nothing if there are none."""
+        """Return the lengths by which ``start_for`` goes: ``delay 5 minutes``; nothing if there are none."""
+        return ""
+
+    def clock_lengths(self, axis: str) -> str:
+        """Return how far its CTIs stay behind the time of day, by which ``now_for`` goes: ``10 seconds behind``."""
         return ""
 
     @abstractmethod
