@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ from streamq.errors import PlanError, column_names, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.node import ADDED
 from streamq.progress.argument import ProgressArgument
+from streamq.progress.clock import ClockCtis
 from streamq.runtime.event import LE
 from streamq.runtime.partition_starts import (
     ROUND,
@@ -33,13 +34,15 @@ class GeneratedCtis(ProgressPolicy):
     """The greatest start less ``delay``, rounded down to a multiple of ``every``.
 
     ``max_ahead``: how many ticks a start may lie beyond the wall clock; ``idle_after``: for how many microseconds by the clock
-    the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept.
+    the source may be silent. The CTI is the greatest over the tasks of a source, and nothing is kept. ``clock``: a policy that
+    makes CTIs of the time of day as well, the greater of which count.
     """
 
     delay: int = 0
     every: int = field(default=1, metadata=ADDED)
     max_ahead: int | None = field(default=None, metadata=ADDED)
     idle_after: int | None = field(default=None, metadata=ADDED)
+    clock: ClockCtis | None = field(default=None, metadata=ADDED)
 
     name = "generate"
 
@@ -50,6 +53,12 @@ class GeneratedCtis(ProgressPolicy):
     def cti_of_start(self, start: Number, arithmetic: Arithmetic) -> Number:
         return arithmetic.floor(arithmetic.moved(start, -self.delay), self.every)
 
+    def cti_of_now(self, now: int) -> int | None:
+        return None if self.clock is None else self.clock.cti_of_now(now)
+
+    def now_for(self, cti: int) -> int | None:
+        return None if self.clock is None else self.clock.now_for(cti)
+
     def latest_start(self, now: int) -> int | None:
         return None if self.max_ahead is None else now + self.max_ahead
 
@@ -58,6 +67,7 @@ class GeneratedCtis(ProgressPolicy):
         shown = [f"{name}={show_duration(n, axis)}" for name, n in lengths.items() if n]
         shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
+        shown += [] if self.clock is None else [f"clock={self.clock.shown(axis)}"]
         return f"generate({', '.join(shown)})"
 
     @property
@@ -70,6 +80,9 @@ class GeneratedCtis(ProgressPolicy):
     def lengths(self, axis: str) -> str:
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0}
         return ", ".join(f"{name} {show_duration(n, axis)}" for name, n in lengths.items() if n)
+
+    def clock_lengths(self, axis: str) -> str:
+        return "" if self.clock is None else self.clock.clock_lengths(axis)
 
     def remedy(self, leader: str) -> str:
         return (
@@ -154,6 +167,7 @@ def generate(
     per: str | Sequence[str] | None = None,
     idle_after: Duration | None = None,
     max_ahead: Duration | None = None,
+    clock: ProgressArgument | None = None,
 ) -> ProgressArgument:
     """Progress from the data: ``cti(greatest start seen - delay)`` after every micro-batch.
 
@@ -174,9 +188,13 @@ def generate(
     ``max_ahead``: in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's
     ``invalid``), for one such row would drag progress along and make all others late; timestamps only.
 
+    ``clock``: ``sq.clock(...)``, for CTIs of the time of day as well. The greater counts, so with ``per`` the clock passes
+    partitions that are further behind. Timestamps only.
+
     Raises TimeError for what is no duration, PlanError for a negative ``delay`` or ``max_ahead``, for an ``every`` or
-    ``idle_after`` that is not positive, and for a ``per`` without columns. The source raises TimeError for a unit that does not
-    fit its time axis, UnknownColumn for a column that it has not, or takes its times from, and TypeMismatch for one of maps.
+    ``idle_after`` that is not positive, for a ``per`` without columns, and for a ``clock`` that is no ``sq.clock(...)``. The
+    source raises TimeError for a unit that does not fit its time axis, UnknownColumn for a column that it has not, or takes its
+    times from, and TypeMismatch for one of maps.
     """
     rest = {"every": every, "idle_after": idle_after, "max_ahead": max_ahead}
     durations = {"delay": delay, **{name: duration for name, duration in rest.items() if duration is not None}}
@@ -188,6 +206,8 @@ def generate(
     partitions = None if per is None else column_names(per, "generate", "per")
     if partitions is not None and (not partitions or len({*partitions}) < len(partitions)):
         raise PlanError(sentence("generate", "per takes different columns, one at least", f"found {per!r}"))
+    if clock is not None:
+        _clock(clock, TIMESTAMP)
     silence = None if idle_after is None else ticks(idle_after, TIMESTAMP, "generate")
 
     def policy(axis: str) -> ProgressPolicy:
@@ -199,12 +219,22 @@ def generate(
             every=1 if every is None else ticks(every, axis, "generate"),
             max_ahead=None if max_ahead is None else ticks(max_ahead, axis, "generate"),
             idle_after=silence,
+            clock=None if clock is None else _clock(clock, axis),
         )
-        return of_source if partitions is None else PartitionCtis(**asdict(of_source), per=partitions)
+        return of_source if partitions is None else PartitionCtis(**vars(of_source), per=partitions)
 
     shown = [f"{name}={duration!r}" for name, duration in durations.items() if duration]
     shown += [] if per is None else [f"per={per!r}"]
+    shown += [] if clock is None else [f"clock={clock.text}"]
     return ProgressArgument(f"generate({', '.join(shown)})", policy)
+
+
+def _clock(argument: object, axis: str) -> ClockCtis:
+    """Return the policy of ``sq.clock(...)`` on an axis; raise PlanError for any other argument."""
+    policy = argument.policy(axis) if isinstance(argument, ProgressArgument) else None
+    if not isinstance(policy, ClockCtis):
+        raise PlanError(sentence("generate", "clock is sq.clock(...)", f"found {argument!r}"))
+    return policy
 
 
 __all__ = ["GeneratedCtis", "generate"]

@@ -96,6 +96,41 @@ def test_a_source_that_follows_one_with_a_clock_has_its_ctis() -> None:
     assert sources["trades"]["cti"] == sources["prices"]["cti"] == int(at(28).timestamp() * 1_000_000)
 
 
+def test_beside_the_rows_the_greater_counts(capsys: pytest.CaptureFixture[str]) -> None:
+    progress = sq.generate("5 seconds", clock=sq.clock("20 seconds"))
+    query = per_ten_seconds(source("a", 5, 15, 18, progress=progress))
+    query.explain()
+    shown = (
+        "source a: generate(delay=5 seconds, clock=clock(delay=20 seconds)); c follows the clock, 20 seconds behind\n"
+    )
+    assert shown in capsys.readouterr().out
+    run = Run(query)
+    assert run.at(6, a=2) == 1, "c is 10 by the row at 15"
+    assert run.at(39, a=1) == 0
+    release = "a row of a at or after 2024-05-01 12:00:25 (delay 5 seconds) or the clock at 2024-05-01 12:00:40"
+    assert run.why().summary == f"Rows are held back, waiting for {release}, which c of a follows (20 seconds behind)."
+    assert run.at(40) == 1
+
+
+def test_beside_partitions_the_clock_passes_those_that_are_further_behind() -> None:
+    progress = sq.generate("1 second", per="k", idle_after="1 minute", clock=sq.clock("20 seconds"))
+    rows = t.table("at timestamp, k string", [(at(30), "a"), (at(5), "b"), (at(40), "a"), (at(19), "b"), (at(95), "a")])
+    run = Run(per_ten_seconds(sq.points(rows, time="at", name="a", progress=progress)))
+
+    def cti(seconds: float, rows: int = 0) -> int:
+        run.at(seconds, a=rows)
+        return (run.metrics["sources"]["a"]["cti"] - int(NOON.timestamp() * 1_000_000)) // 1_000_000
+
+    assert [cti(6, 2), cti(23), cti(25)] == [4, 4, 5], "b is at 4, until the clock is beyond that"
+    release = "a row of a at or after 2024-05-01 12:00:11 (delay 1 second) in k='b', and in any other partition that is behind"
+    assert (
+        f"{release} or the clock at 2024-05-01 12:00:30, which c of a follows (20 seconds behind)" in run.why().summary
+    )
+    assert [cti(41, 1), cti(42, 1)] == [21, 22], "the row of b at 19 is late"
+    assert run.history.late == {"a|dropped": 1}
+    assert [cti(96, 1), cti(110)] == [76, 94], "then b is idle, and a is ahead of the clock"
+
+
 def test_a_batch_is_finished_whatever_the_clock() -> None:
     assert len(per_ten_seconds(source("a", 5, 15)).to_pandas()) == 2
 
@@ -138,6 +173,9 @@ def test_what_is_no_clock_is_refused() -> None:
         sq.clock("1 s", every=0)
     with pytest.raises(TimeError, match="a duration without a unit"):
         sq.clock(10)
+    for other in (sq.generate(), "10 seconds"):
+        with pytest.raises(PlanError, match=r"clock is sq.clock\(...\); found"):
+            sq.generate("1 s", clock=other)
 
 
 def test_a_case_with_a_clock_is_drawn_written_down_and_read() -> None:

@@ -13,7 +13,7 @@ from streamq.operators import Source
 from streamq.plan.keys import has_equality
 from streamq.progress.generate import PartitionCtis
 from streamq.testing.arrival import Item, brings_start, start_of
-from streamq.testing.progress.generate import GenerateRoom
+from streamq.testing.progress.generate import CLOCK, GenerateRoom
 from streamq.testing.progress.room import MINUTE, ProgressRoom
 from streamq.testing.python_values import comparable
 from streamq.time import MINUS_INFINITY
@@ -49,6 +49,12 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
                     del heard[partition], greatest[partition]
         return self.cti(policy, min(greatest.values(), default=latest), None)
 
+    def cti_of_now(self, policy: PartitionCtis, now: int) -> int | None:
+        return GenerateRoom().cti_of_now(policy, now)
+
+    def clock_delay(self, policy: PartitionCtis) -> int | None:
+        return GenerateRoom().clock_delay(policy)
+
     def timeless(self, policy: PartitionCtis) -> PartitionCtis:
         return replace(policy, idle_after=None)
 
@@ -58,7 +64,9 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
             return []
         per = st.lists(st.sampled_from(columns), min_size=1, max_size=2, unique=True).map(tuple)
         idle_after = st.sampled_from([None, MINUTE, 2 * MINUTE, 3 * MINUTE])
-        return [st.builds(partial(PartitionCtis, delay, every), per=per, idle_after=idle_after)]
+        clocks = [st.none(), *CLOCK.behind(source, delay, every)]
+        policies = partial(st.builds, PartitionCtis, st.just(delay), st.just(every), per=per, idle_after=idle_after)
+        return [policies(clock=clock) for clock in clocks]
 
     def written(self, policy: PartitionCtis, axis: str) -> str:
         return f"sq.generate({', '.join([*GenerateRoom().arguments(policy, axis), f'per={[*policy.per]!r}'])})"
