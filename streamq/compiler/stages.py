@@ -255,7 +255,8 @@ class _Compiler:
         kernel = windows.kernel(
             points=all(p.points for p in paths),
             retracts=retracts,
-            ends_move=any(p.moves for p in paths) and _reads_end(windows, paths),
+            # where the end of a point would move, the point does: it is another event
+            ends_move=any(p.moves and not p.points for p in paths) and _reads_end(windows, paths),
             final=final,
             early=self.options.early,
         )

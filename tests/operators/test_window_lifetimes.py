@@ -104,6 +104,13 @@ def test_a_lifetime_inside_an_aggregate_is_its_members_whatever_the_stamp() -> N
         assert answer(aggregates) == [(*at, 1, 9, 0)]
 
 
+def test_points_at_ends_that_still_move_last_a_tick() -> None:
+    left = sq.events([(1, 4, {"k": "a"}), (2, 9, {"k": "b"})])
+    ends = left.left_anti_join(sq.events([(2, 3, {"k": "a"})]), on="k").to_points_at_end()
+    windows = ends.tumbling_window(5, clip_input="right")
+    assert answer(windows.select(n=sq.count(), lasts=sq.sum(sq.duration()))) == [(0, 5, 2, 2), (5, 10, 1, 1)]
+
+
 def test_windows_over_windows() -> None:
     s = spans((1, 4), (3, 8), (11, 12))
     per = s.tumbling_window(5).select(n=sq.count())
