@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import streamq as sq
+from streamq import testing
 from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
@@ -62,6 +64,18 @@ def test_a_long_change_is_cut_short() -> None:
         long = long.where(sq.col("v") > i)
     (told,) = identity_differences(identity(A), identity(long))
     assert told == "the query (nothing, now where v > 5; where v > 4; where v > 3; 3 more)"
+
+
+def test_a_clock_is_a_source_of_spark_and_so_of_the_checkpoint() -> None:
+    rows = testing.table("at timestamp", [])
+    plain, timed = (
+        sq.points(rows, time="at", name="a", progress=progress).tumbling_window("1 s").select(n=sq.count())
+        for progress in (sq.generate(), sq.clock("1 s"))
+    )
+    assert identity_differences(identity(plain), identity(timed)) == ["a clock that sources follow (none, now there)"]
+    written = json.loads(identity(plain).to_json())
+    del written["clock"]
+    assert read_identity(json.dumps(written)) == identity(plain), "as checkpoints have it that never had a clock"
 
 
 def test_one_table_is_read_in_one_way() -> None:

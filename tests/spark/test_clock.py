@@ -116,3 +116,18 @@ def test_a_repeated_micro_batch_sees_the_time_it_saw_before(spark: SparkSession,
     assert cti(seen[failed + 1][0]) > cti(first) + 2 * SECOND, "after the stop the clock goes on at now"
     told = [row["number"] for told, *_ in seen.values() for row in told if row["kind"] == "insert"]
     assert told == ["x"]
+
+
+def test_a_run_of_what_is_available_ends_and_has_the_now_of_its_start(
+    spark: SparkSession, plain: None, tmp_path: Path
+) -> None:
+    query, out, ctis = unpaid(spark, tmp_path), tmp_path / "out", []
+    ordered = order(tmp_path)
+    for _ in range(2):
+        # no less than a second after the first start the clock has ticked
+        began = dt.datetime.now(dt.UTC)
+        run = query.run(sink=str(out), checkpoint=str(tmp_path / "checkpoint"), buckets=2, trigger="available_now")
+        ctis.append(run.metrics["sources"]["orders"]["cti_at"])
+        time.sleep(max(0, (ordered + DUE + SECOND - dt.datetime.now(dt.UTC)) / SECOND))
+    assert began - 2 * SECOND < dt.datetime.fromisoformat(ctis[1])
+    assert [row.number for row in spark.read.parquet(str(out)).collect()] == ["x"]
