@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
 from streamq.progress.argument import ProgressArgument
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import INTEGERS
@@ -41,6 +42,7 @@ class ClockCtis(ProgressPolicy):
         )
 
 
+@check_keywords
 def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument:
     """Progress from the time of day: ``cti(now - delay)`` in every micro-batch, also in those that no row has come in.
 

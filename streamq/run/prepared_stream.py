@@ -15,7 +15,7 @@ from streamq.plan.verbs import tables_behind
 from streamq.policies import Consistency, consistency_of
 from streamq.run.active import session_of
 from streamq.run.checkpoint import Checkpoint, identity_of
-from streamq.run.clock import ClockRows, ticking_clock
+from streamq.run.clock_source import ClockRows, ticking_clock
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
