@@ -1,7 +1,7 @@
 """Levels of consistency at ingress: how long items are blocked (Align), how long history is remembered (Finalize).
 
 CEDR's spectrum: docs/consistency.md. A run may continue from a checkpoint at another level, because progress that operators
-have once heard of is never taken back.
+have once received is never taken back.
 
 Rows that a level does not let through yet are *held* in a scope of the state, in bins by start. A row is *due* once progress
 reaches its *sync time*, the first instant at which it changes the history.
@@ -29,7 +29,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
 
 class AlignAt(StrEnum):
-    """Where the level of consistency holds rows back, and until which of an event's items is due."""
+    """The place where the level of consistency holds rows back, and which item of an event must be due."""
 
     INPUT = "input"
     """Before the kernel: the events that it reads from a source."""
@@ -43,7 +43,7 @@ class AlignAt(StrEnum):
 
 
 CELLS = 64
-"""How many bins the rows held are divided into when the width of bins is chosen."""
+"""The number of bins for the rows held, when the width of bins is chosen."""
 
 CROWDED = 4
 """Bins become wider when there are more than ``CROWDED * CELLS`` of them."""
@@ -52,14 +52,15 @@ CROWDED = 4
 def progress_at_level(
     level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
 ) -> dict[str, LevelProgress]:
-    """Return the CTI and watermark that each source counts as having for operators, at a level of consistency.
+    """Return the CTI and watermark of each source as they count at a level of consistency.
 
-    ``own_progress`` are those that each source itself has sent; ``follows`` names the source whose CTI a source has instead.
+    ``own_progress`` holds the CTI and watermark that each source has sent; ``follows`` maps a source to the one whose CTI
+    replaces its own.
     """
     own = {name: own_progress[follows.get(name, name)][0] for name in own_progress}
     least_c = min(own.values())
-    # a source that has promised more than it has brought counts as having come that far: it neither holds back the others nor
-    # keeps history remembered
+    # a source whose CTI is ahead of its rows counts as having reached it: it neither holds back the others nor prolongs their
+    # history
     least_w = min(max(c, w) for name, (c, w) in own_progress.items() if name not in follows)
     paces = {}
     for name, (_, w) in own_progress.items():
@@ -75,7 +76,7 @@ def progress_at_level(
 
 
 def _ticks_before(t: int, by: int | None) -> int:
-    """``by`` ticks before ``t``; MINUS_INFINITY where ``by`` is None."""
+    """Return the instant ``by`` ticks before ``t``; MINUS_INFINITY if ``by`` is None."""
     if by is None:
         return MINUS_INFINITY
     return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
@@ -122,12 +123,12 @@ def align(
 def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
     """Return the number of rows held and the least of their sync times; INFINITY if there are none.
 
-    moved: by how many ticks the rows have been moved since they came, which the sync time does not count.
+    moved: the number of ticks by which steps have moved the rows; it is subtracted from the sync time.
     """
     bins = sorted(int(b) for b in scope.bins("held"))
     if not bins:
         return 0, INFINITY
-    # what starts before the limit that was last reached waits for an end; of the others the first bin has the least start
+    # ``least`` covers the rows that start before the last limit; of the others the first bin has the least start
     waits = scope.values.get("waits", {"limit": MINUS_INFINITY, "least": INFINITY})
     limit, least = waits["limit"], int(waits["least"])
     for bin in bins:
@@ -140,9 +141,11 @@ def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
-    """Let events whose starts are due, but not their ends, go on with an infinite end (EDGE_OPEN).
+    """Send events whose starts are due, but not their ends, with an infinite end (EDGE_OPEN).
 
-    That event's retraction, and the insert with the true end, wait for that end. Returns deltas, sync times, and which are due.
+    The retraction of that event, and the insert with the true end, wait until the end is due. Return the deltas, their sync
+    times,
+    and the mask of those that are due.
     """
     re, weight = ints(rows, RE), ints(rows, WEIGHT)
     early = due & (weight > 0) & (re >= limit) & (re < INFINITY)
@@ -159,8 +162,10 @@ def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.T
 def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool) -> tuple[pa.Table, Ints]:
     """Return deltas, some split into single copies, with their sync times.
 
-    An insert has its start, or, if ``by_end``, its finite end. A retraction and an insert that move the end of one event (equal
-    in ``event_columns``) both have the lesser end. Any other retraction has its start.
+    The sync time of an insert is its start, or, if ``by_end``, its finite end. A retraction and an insert that together move the
+    end
+    of one event (equal in ``event_columns``) both have the lesser of the two ends. The sync time of any other retraction is its
+    start.
     """
     le, re, weight = (ints(rows, n) for n in (LE, RE, WEIGHT))
     sync = np.where((weight > 0) & (re < INFINITY), re, le) if by_end else le
@@ -181,7 +186,7 @@ def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool)
 
 
 def _hold(scope: KernelBaskets, rows: pa.Table) -> None:
-    """Add rows to the bins of their starts; where bins are too many, make all of them wider."""
+    """Add rows to the bins of their starts; if there are too many bins, make all of them wider."""
     if not rows.num_rows:
         return
     least, most = (int(t) for t in (ints(rows, LE).min(), ints(rows, LE).max()))

@@ -1,4 +1,4 @@
-"""The columns of a delta beside its payload, and of the rows in which sources hand events on."""
+"""The columns of a delta beside its payload, and those of the rows in which sources deliver events."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from streamq.time import INFINITY, MINUS_INFINITY
 LE: Final = "__le"
 """Start of the lifetime, int64 ticks."""
 RE: Final = "__re"
-"""End of the lifetime, int64 ticks; INFINITY while still open. Declared points have none: it is LE + 1."""
+"""End of the lifetime, int64 ticks; INFINITY while open. Declared points lack the column: their end is LE + 1."""
 WEIGHT: Final = "__w"
-"""+1 inserts, -1 takes back; int64. A table without the column holds inserts only."""
+"""Weight, int64: +1 inserts, -1 retracts. A table without the column holds inserts only."""
 KEEP: Final = "__keep"
-"""Whether a row passed the filters on its way; those that did not still move their source's progress."""
+"""True if a row passed the filters of its path; the other rows still move their source's progress."""
 BAD: Final = "__bad"
-"""Why a source row is no event; NULL for one that is. Rows of points may have none: their start tells."""
+"""The reason why a source row is no event, NULL for events. Rows of points may lack the column: their start decides."""
 KIND: Final = "__kind"
-"""insert, retract or cti, in the rows of a physical source."""
+"""The kind of a row of a physical source: insert, retract or cti."""
 NEW_END: Final = "__new"
-"""The end a retraction moves its event to."""
+"""The end to which a retraction moves its event."""
 OPENS: Final = "__opens"
-"""True for the start row, False for the end row of an edge event; NULL for a row that is neither, which is no event."""
+"""True for the start row of an edge event, False for its end row; NULL for a row that is neither, and so is invalid."""
 
 INSERT, RETRACT, CTI = "insert", "retract", "cti"
 
 NO_START = "null start"
 TOO_EARLY = "a start at -2^63, before the first instant of the time axis"
 TOO_LATE = "a start too late to last a tick of the time axis"
-"""Why a row is no event for its start alone: -2^63 means no instant inside, and 2^63 - 1 no end."""
+"""The reasons why a start alone makes a row invalid: -2^63 and 2^63 - 1 are not instants, the latter means no end."""
 
 LAST_POINT: Final = INFINITY - 2
-"""The last instant of a point, which ends a tick later, and not never."""
+"""The last instant of a point: it ends a tick later, and a tick later still is INFINITY."""
 
 
 def start_reasons(le: Any, last: int = INFINITY - 1) -> pa.Array:
-    """Why each start is none, NULL where it is one; ``last`` is the last that there may be."""
+    """Return the reason why each start is invalid, NULL if it is valid; ``last`` is the last valid start."""
     late = pc.if_else(pc.fill_null(pc.greater(le, last), False), TOO_LATE, pa.scalar(None, pa.string()))
     early = pc.if_else(pc.fill_null(pc.equal(le, MINUS_INFINITY), False), TOO_EARLY, late)
     return pc.if_else(pc.is_null(le), NO_START, early)

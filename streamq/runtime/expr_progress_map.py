@@ -1,4 +1,4 @@
-"""Progress moved by an expression over starts; a module of its own, for it takes the evaluator of expressions to executors."""
+"""Progress maps given by an expression over starts; a module of its own, because it ships the evaluator of expressions."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from streamq.time import MINUS_INFINITY
 
 @dataclass(frozen=True)
 class ExprProgressMap:
-    """Moved to where ``expr``, over a start alone, puts that instant."""
+    """A map from an instant to the value of ``expr``, an expression over a start alone."""
 
     expr: Expr
     schema: Schema
 
     def apply(self, t: int) -> int:
-        """The expression's value, in ticks; where it has none, or would overflow, nothing is known of what is to come."""
+        """Return the expression's value in ticks; MINUS_INFINITY, no progress, if it has none or would overflow."""
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
         value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
         at = None if value.faults else value.array.cast(pa.int64())[0].as_py()

@@ -20,7 +20,7 @@ class Channel:
     """The number of the stage that reads it."""
 
     reader: int
-    """The number of the kernel that reads it; -1: a result does."""
+    """The number of the kernel that reads it; -1 for a result."""
 
     port: int
 
@@ -31,7 +31,7 @@ class Channel:
     """The columns whose values decide on the bucket."""
 
     judge: Judge | None = None
-    """Of a path from a source, the source's policies on late and invalid items."""
+    """The source's policies on late and invalid items, if the path begins at a source."""
 
     progress_maps: tuple[ProgressMap, ...] = ()
     """How the path's steps change the relation's CTI and watermark, in order."""
@@ -58,25 +58,24 @@ class HostedKernel:
 
     @property
     def aligns_behind(self) -> bool:
-        """Whether the level of consistency holds back the kernel's output, not its input."""
+        """True if the level of consistency holds back the kernel's output, not its input."""
         return self.aligns is not None and self.aligns != AlignAt.INPUT
 
     @property
     def held_scopes(self) -> dict[str, int]:
-        """The names of the scopes of state in which rows are held back, before the kernel or behind it.
-
-        With each, by how many ticks its rows have been moved on their way from the source.
+        """The scopes of state that hold rows back, before the kernel or behind it, each with the ticks its rows were moved since
+        the source.
         """
         if self.aligns_behind:
             return {f"align:{self.name}": 0}
         return {self.held_scope(c): map_progress(0, c.progress_maps) for c in self.channels if self.aligns_before(c)}
 
     def aligns_before(self, channel: Channel) -> bool:
-        """Whether a channel's rows are judged, and held back, before the kernel sees them."""
+        """Return True if a channel's rows are judged, and held back, before the kernel sees them."""
         return channel.judge is not None and self.aligns == AlignAt.INPUT
 
     def held_scope(self, channel: Channel) -> str:
-        """The name of the scope of state in which a channel's rows are held back before the kernel."""
+        """Return the scope of state that holds back a channel's rows before the kernel."""
         return f"align:{self.name}.{channel.number}"
 
 

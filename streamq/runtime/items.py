@@ -26,7 +26,7 @@ class Mark:
         return replace(self, negated=not self.negated)
 
     def in_arrow(self, items: pa.Table) -> Any:
-        """Return the mask of those items of a table; the column has no NULLs."""
+        """Return the mask of these items in a table; the column has no NULLs."""
         is_equal = pc.equal(items.column(self.column), pa.scalar(self.value))
         return pc.invert(is_equal) if self.negated else is_equal
 
@@ -42,8 +42,9 @@ class Mark:
 class Items:
     """A source's description of its items, each of which has its instant in ``__le``; by default each inserts an event.
 
-    ``starts`` marks those that start an event, so that they move the watermark (None: all), ``ctis`` those that carry a CTI and
-    are no deltas (None: none); ``mover`` is what a user calls an item that moves the watermark.
+    ``starts`` marks the items that start an event and move the watermark (None: all); ``ctis`` marks those that carry a CTI and
+    are
+    no deltas (None: none); ``mover`` is a user's word for an item that moves the watermark.
     """
 
     starts: Mark | None = None
@@ -52,7 +53,7 @@ class Items:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns from which progress is read."""
+        """The columns that determine progress."""
         marked = (mark.column for mark in (self.starts, self.ctis) if mark is not None)
         return tuple(dict.fromkeys((LE, *marked)))
 
@@ -61,7 +62,7 @@ class Items:
         return items if self.starts is None else items.filter(self.starts.in_arrow(items))
 
     def starts_of(self, items: pa.Table) -> Any:
-        """Return the instants of those that start an event."""
+        """Return the instants of the items that start an event."""
         return _filtered(items, self.starts)
 
     def ctis_of(self, items: pa.Table) -> Any:

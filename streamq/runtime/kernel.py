@@ -1,4 +1,4 @@
-"""The kernel interface: what a stateful operator is to the hosts. Three methods, kept at three, and the rule of its progress."""
+"""The kernel interface: what hosts ask of a stateful operator. Three methods, kept at three, and its progress rule."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Judge:
-    """Who decides on lateness: a source's name and policy, where its items are seen first by something with a c.
+    """A source and its policies on late and invalid items, for the first place on a path that has a CTI to judge by.
 
-    points: whether its events are points, of which nothing is left once they are late, however long steps have made them.
+    points: the source's events are points; no part of a late point is left, even if steps have made its lifetime longer.
     """
 
     source: str
@@ -36,7 +36,7 @@ class Judge:
 
 @dataclass(eq=False, repr=False)
 class Arrival:
-    """What one channel brought in a micro-batch: deltas (or partial results of them) for a port."""
+    """The deltas, or partial results of them, that one channel brings to a port in a micro-batch."""
 
     port: int
     table: pa.Table
@@ -51,9 +51,9 @@ class Arrival:
 
 @dataclass(eq=False, repr=False)
 class Announcement:
-    """What the map side announced of one task's deltas of a channel: the endpoints of their lifetimes.
+    """The lifetime endpoints that the map side announces for one task's deltas of a channel.
 
-    judge, c, promised: of the channel, as in :class:`Arrival`; the deltas were not judged when they were announced.
+    judge, c, promised: as in :class:`Arrival`; the deltas were not judged when they were announced.
     """
 
     judge: Judge | None
@@ -77,35 +77,35 @@ class Clock:
     """The watermark, or the CTI where that is greater."""
 
     notes: tuple[Announcement, ...] = ()
-    """What the map side announced."""
+    """The endpoints that the map side announced."""
 
     until: int | None = None
-    """At the end of the stream, the bound on windows of lifetimes without an end, if whoever ended it gave one."""
+    """The bound on windows of endless lifetimes at the end of the stream, if the call that ended it gave one."""
 
     by_port_before: Sequence[int] = ()
     by_port: Sequence[int] = ()
-    """The CTI of each port before and after it; ``c`` is the least of them. (): none is ahead of it."""
+    """Each port's CTI before and after the micro-batch; ``c`` is the least of them. (): all ports have ``c``."""
 
     promised: int = INFINITY
-    """Behind a source, the CTI that the source itself has sent, which ``c`` may be ahead of."""
+    """For a kernel that reads a source, the CTI that the source has sent; at a weak level ``c`` may be ahead of it."""
 
     counted_before: int = MINUS_INFINITY
     counted: int = MINUS_INFINITY
-    """Behind a source, the CTI by which its items are late, where that is ahead of ``c``: it waits for other sources."""
+    """For a kernel that reads a source, the CTI by which items are late; ahead of ``c`` while ``c`` waits for other sources."""
 
     reach: int = MINUS_INFINITY
-    """The watermark as it would be if no input were blocked and none had ended. It bounds those windows without ``until``."""
+    """The watermark if no input were blocked or had ended. Without ``until`` it bounds the windows of endless lifetimes."""
 
     @property
     def has_moved(self) -> bool:
-        """Whether there is more progress than before."""
+        """True if there is more progress than before."""
         before = (self.c_before, self.m_before, self.by_port_before)
         return before != (self.c, self.m, self.by_port)
 
 
 @dataclass(eq=False, repr=False)
 class Totals:
-    """What became of items that were not taken as they came; counted by (source, reason), rows for the late output."""
+    """Counts of late, invalid and repeated items, by source and reason, and their rows for the late output."""
 
     counts: dict[str, int] = field(default_factory=dict)
     rows: list[pa.Table] = field(default_factory=list)
@@ -119,7 +119,7 @@ class Totals:
 
 @dataclass(eq=False, repr=False)
 class Output:
-    """What a kernel sends in a micro-batch."""
+    """The deltas, CTI and counts that a kernel sends in a micro-batch."""
 
     table: pa.Table | None
     """Deltas: ``__le``, ``__re``, ``__w`` and payload."""
@@ -130,8 +130,9 @@ class Output:
     totals: Totals = field(default_factory=Totals)
 
     due: int | None = None
-    """The least CTI that lets the next of its rows go if no others come; the least watermark, for a kernel that does not wait
-    for final rows. INFINITY: only the end of the input does; None: no row waits. For those who watch the query."""
+    """The least CTI, or watermark for a kernel that sends rows early, that lets the next waiting row go if no others come.
+
+    INFINITY: only the end of the input does; None: no row waits. It is shown to users, no kernel reads it."""
 
 
 class Kernel(Protocol):
@@ -139,32 +140,32 @@ class Kernel(Protocol):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The CTI that it sends on, and the progress that lets its rows go."""
+        """The CTI that the kernel sends on, and the progress that lets its rows go."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Map side, before the shuffle: the same deltas in fewer rows; the columns that decide on the bucket stay."""
+        """Return the same deltas in fewer rows, on the map side before the shuffle; columns that decide on the bucket stay."""
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Map side: the endpoints of these deltas, which every bucket must know; None: it need not know any."""
+        """Return the endpoints of these deltas that every bucket must know, on the map side; None: there are none to know."""
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """One micro-batch of one bucket."""
+        """Process one micro-batch of one bucket."""
 
 
 class UncombinedKernel:
     """The map side of a kernel that needs its rows as they are."""
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """The rows."""
+        """Return the rows unchanged."""
         return table
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """No endpoint."""
+        """Return None: no bucket needs endpoints."""
         return None
 
 
 def late_error(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> LateEvent:
-    """Return the error for late items, with the columns of the first and its lifetime; None: c is that of windows."""
+    """Return the error for late items, showing the first of them; ``row`` None: the items are partial results of windows."""
     return LateEvent(
         sentence(
             f"source {judge.source}",
@@ -177,11 +178,11 @@ def late_error(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) 
 
 
 MEND_THE_SOURCE = 'Mend the source, or say invalid="drop".'
-"""The hint of an error about a row that is no event, in whatever backend it is raised."""
+"""The hint in errors about rows that are no events, the same in every backend."""
 
 
 def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = INTEGER) -> None:
-    """Raise for a row that is no event, showing its own columns; its lifetime, unless the reason says it."""
+    """Raise InvalidEvent for a row that is no event, showing its own columns, and its lifetime if it has one."""
     wrong = f"a row is no event: {reason}{_lifetime(row, axis)}"
     raise InvalidEvent(sentence(f"source {source}", wrong, f"first: {_own(row)}", MEND_THE_SOURCE))
 
@@ -200,7 +201,7 @@ def _lifetime(row: dict[str, Any], axis: str) -> str:
 
 
 def remembered_judge(state: KernelBaskets, arrivals: Sequence[Arrival]) -> Judge:
-    """The source's policy, from this batch or an earlier one: a bucket may be called without an item of its own."""
+    """Return the source's policy, from this micro-batch or an earlier one: a bucket may run without an item of its own."""
     judge = next((a.judge for a in arrivals if a.judge is not None), None)
     if judge is not None:
         state.values["judge"] = {**vars(judge), "late": judge.late.name}

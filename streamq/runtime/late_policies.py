@@ -1,4 +1,4 @@
-"""Late policies: what becomes of an item that lies behind its source's CTI, an object each."""
+"""Late policies: the treatments of an item behind its source's CTI, one object each."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class LatePolicy(NamedObject):
     """True if a user sees late items as they came, so that they must be judged before steps change them."""
 
     def acts_from(self, promised: int) -> int:
-        """Return the instant from which on a late item has an effect, if only from the CTI on.
+        """Return the instant from which on a late item has an effect, though only from the CTI on.
 
-        ``promised`` is the CTI that the source has sent; items before the instant are dropped.
+        ``promised`` is the CTI that the source has sent; items before the returned instant are dropped.
         """
         return promised
 
@@ -32,13 +32,13 @@ class LatePolicy(NamedObject):
 
 
 class _Drop(LatePolicy):
-    """Leave it out, and count it."""
+    """Drop the item, and count it."""
 
     name = "drop"
 
 
 class _Adjust(LatePolicy):
-    """Count the part of its lifetime from the CTI on."""
+    """Keep the part of its lifetime from the CTI on."""
 
     name = "adjust"
 
@@ -60,7 +60,7 @@ class _Fail(LatePolicy):
 DROP, ADJUST, FAIL = _Drop(), _Adjust(), _Fail()
 
 LATE_POLICIES = {policy.name: policy for policy in (DROP, ADJUST, FAIL)}
-"""Those that users choose from, by name."""
+"""The policies that users choose from, by name."""
 
 
 __all__ = ["ADJUST", "DROP", "FAIL", "LATE_POLICIES", "LatePolicy"]

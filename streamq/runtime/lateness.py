@@ -1,4 +1,4 @@
-"""What late items become, by the policy of their source; and the late output: the rows that were left out or changed."""
+"""Lateness: how each item behind the CTI is treated, and the late output, the rows that were left out or changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 WINDOW_START, WINDOW_END, GROUP = "window_start", "window_end", "group"
-"""The columns of the late output that say where a module failed."""
+"""The columns of the late output for the window and group in which a module failed."""
 
 LATE_SCHEMA = pa.schema(
     [
@@ -42,18 +42,20 @@ LATE_SCHEMA = pa.schema(
         (GROUP, pa.string()),
     ]
 )
-"""start, end and new_end in ticks (NULL end: still alive), late_by in ticks behind the CTI (NULL for rows that are not late).
+"""The columns of the late output.
 
-kind is that of a row whose source may retract: insert, retract or cti, of edges start or end; new_end is where a retraction
-moves its end to. Both are NULL for rows of other sources.
+start, end and new_end are in ticks (end NULL: no end); late_by is in ticks behind the CTI (NULL for rows that are not late).
 
-source is a source, or a module that failed: then group is the group's keys as JSON, and the window, where there is one, in ticks.
-Of rows of a source these three are NULL.
+kind is set for sources that may retract: insert, retract or cti, or start or end for edges. new_end is the end to which a
+retraction moves its event. Both are NULL for rows of other sources.
+
+source is a source, or a module that failed. For a module, group is the group's keys as JSON, and the window, if any, is in ticks;
+for rows of a source these three are NULL.
 """
 
 
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
-    """Rows of a source as rows of the late output; everything but kind and lifetime goes into ``payload`` as JSON."""
+    """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON."""
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
     by: Any = pa.nulls(n, pa.int64())
@@ -90,10 +92,10 @@ def _ends(table: pa.Table, name: str) -> Any:
 
 @dataclass(eq=False, repr=False)
 class Judgement:
-    """What becomes of items: those that lie behind ``c`` are late, and act from c on or not at all.
+    """The decision on items: those behind ``c`` are late, and either act from c on or are dropped.
 
-    acts: the late ones that act; of an insert ``[LE, RE)`` what is left is ``[c, RE)``, of an edge or a retraction the change
-    that it makes from c on. The other late ones are dropped.
+    acts: the late items that act. An insert ``[LE, RE)`` becomes ``[c, RE)``; an edge or a retraction changes the history from c
+    on.
     """
 
     is_late: Mask
@@ -102,28 +104,30 @@ class Judgement:
 
     @property
     def is_dropped(self) -> Mask:
-        """The items of which nothing acts."""
+        """The late items that have no effect."""
         return self.is_late & ~self.acts
 
     def acting_from(self, times: Ints) -> Ints:
-        """From when on items of these times act: late ones from c on."""
+        """Return the instants from which items of these times act: late ones from c on."""
         return np.where(self.is_late, self.c, times)
 
     def leaves(self, ends: Ints) -> Mask:
-        """The late items of which something is left, of lifetimes until ``ends``."""
+        """Mark the late items that keep a part of their lifetime, for lifetimes until ``ends``."""
         return self.acts & (ends > self.c)
 
 
 def is_behind(times: Ints, c: int) -> Mask:
-    """Which instants lie behind c; before a source has spoken none does."""
+    """Mark the instants behind c; none, if the source has sent no CTI yet."""
     return times < c if c != MINUS_INFINITY else np.zeros(len(times), bool)
 
 
 def judgement(judge: Judge, times: Ints, c: int, promised: int, error: Callable[[Mask], LateEvent]) -> Judgement:
-    """What becomes of items of these sync times (instants, or numbers of windows); docs/concepts.md, "Late rows, invalid rows".
+    """Return the decision on items of these sync times (instants, or window numbers); docs/concepts.md, "Late rows, invalid
+    rows".
 
-    An item behind ``promised``, what its source has said itself, breaks that promise: the policy decides, and may raise ``error``
-    for these items. One behind ``c`` alone is late by the level of consistency, which adjusts.
+    An item behind ``promised``, the CTI that its source has sent, breaks that promise: the policy decides, and may raise
+    ``error``
+    for these items. An item behind ``c`` alone is late by the level of consistency, and is adjusted.
     """
     is_late = is_behind(times, c)
     judge.late.meet(is_late & is_behind(times, promised), error)
@@ -131,7 +135,7 @@ def judgement(judge: Judge, times: Ints, c: int, promised: int, error: Callable[
 
 
 def error_of_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mask], LateEvent]:
-    """Return what makes the error for some rows of ``table``, showing the first of them."""
+    """Return a function that builds the error for some rows of ``table``, showing the first of them."""
 
     def error(is_broken: Mask) -> LateEvent:
         first = python_rows(table.slice(int(is_broken.argmax()), 1))[0]
@@ -141,14 +145,14 @@ def error_of_rows(judge: Judge, table: pa.Table, promised: int) -> Callable[[Mas
 
 
 def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c: int | None, totals: Totals) -> None:
-    """Count the rows of a mask as dropped or adjusted, and write them into the late output, as late as they lie behind c."""
+    """Count the rows of a mask as dropped or adjusted, and add them to the late output with their distance behind c."""
     if mask.any():
         totals.add(judge.source, reason, int(mask.sum()))
         totals.rows.append(late_rows(judge.source, reason, table.filter(pa.array(mask)), c))
 
 
 def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
-    """Inserts of a source: those on time, and what its policy leaves of those behind c, ``[c, RE)`` if adjusted."""
+    """Return a source's inserts that are on time, and those behind c that the policy adjusts to ``[c, RE)``."""
     start, end = ints(table, LE), ints(table, RE)
     verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))
     if not verdict.is_late.any():
@@ -161,7 +165,7 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
 
 
 def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
-    """An arrival's deltas with their ends and weights; where lateness is judged, without those that are dropped."""
+    """Return an arrival's deltas with ends and weights, without those dropped as late if the arrival is judged."""
     table = with_ends(arrival.table)
     if arrival.judge is not None:
         table = judged_inserts(table, arrival.judge, arrival.c, arrival.promised, totals)
@@ -169,7 +173,7 @@ def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
 
 
 def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
-    """Count rows that are no events; raises InvalidEvent where the source's policy is ``fail``."""
+    """Count rows that are no events; raise InvalidEvent if the source's policy is ``fail``."""
     if not rows.num_rows:
         return
     if judge.invalid == Invalid.FAIL:
@@ -179,7 +183,7 @@ def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> 
 
 
 def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
-    """Count rows that repeat others: at-least-once sources deliver such, and no policy is asked."""
+    """Count rows that repeat others; at-least-once sources deliver such rows, so no policy applies."""
     if not rows.num_rows:
         return
     totals.add(judge.source, CountReason.DUPLICATES, rows.num_rows)

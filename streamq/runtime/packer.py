@@ -29,9 +29,9 @@ from streamq.runtime.tick_arithmetic import INTEGERS
 
 @dataclass(frozen=True)
 class SourceInfo:
-    """A source as the map side knows it: what its items are, how it makes progress, and what becomes of invalid rows.
+    """A source as the map side knows it: its items, its progress policy, and its policy for invalid rows.
 
-    ``streaming``: starts may be too far ahead of the clock.
+    ``streaming``: rows whose starts are too far ahead of the clock are invalid.
     """
 
     relation: str
@@ -46,7 +46,7 @@ class SourceInfo:
 class Packer:
     """The map side of a stage: it combines deltas, sorts them into buckets, and sends progress to every bucket.
 
-    ``kernels`` combine the deltas of the channels into them, by their numbers; those of other channels go on as they are.
+    ``kernels`` maps the number of a kernel to the kernel that combines its channels' deltas; other channels' deltas go unchanged.
     """
 
     channels: tuple[Channel, ...]
@@ -56,11 +56,14 @@ class Packer:
     late_output: bool = False
 
     def pack(
-        self, tables: dict[int, list[pa.Table]], spoken: Sequence[Message], source_message: Message | None
+        self, tables: dict[int, list[pa.Table]], stage_messages: Sequence[Message], source_message: Message | None
     ) -> list[Envelope]:
-        """The envelopes of one task: ``tables`` by channel number, progress as a stage or as source rows speak of it."""
+        """Return the envelopes of one task for its tables, by channel number, and its messages.
+
+        ``stage_messages`` are those of kernels of an earlier stage, ``source_message`` is that of source rows.
+        """
         envelopes: list[Envelope] = []
-        messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in spoken}
+        messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in stage_messages}
         if source_message is not None:
             messages[(source_message.relation, None)] = source_message
         for channel in self.channels:
@@ -79,7 +82,7 @@ class Packer:
         return envelopes
 
     def read_source(self, batches: Iterable[pa.Table]) -> tuple[list[pa.Table], Message | None, list[Envelope]]:
-        """Rows of a source that are events, what they say of its progress, and envelopes for rows that are none."""
+        """Return a source's rows that are events, a message about its progress, and envelopes for its invalid rows."""
         assert self.source is not None
         events: list[pa.Table] = []
         late: list[pa.Table] = []
@@ -104,7 +107,7 @@ class Packer:
         return events, message if any_rows else None, envelopes
 
     def _checked(self, batch: pa.Table) -> tuple[pa.Table, Any]:
-        """Source rows with ``__bad``, why each is no event, and which are none."""
+        """Return source rows with the reasons ``__bad``, and the mask of those that are no events."""
         assert self.source is not None
         if BAD not in batch.column_names:
             batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))
@@ -113,11 +116,11 @@ class Packer:
         return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
-        """Count rows that are no events in ``message``, and give them as the late output shows them, if there is one."""
+        """Count invalid rows in ``message``; return them as rows of the late output, if there is one."""
         assert self.source is not None
         if self.source.invalid == Invalid.FAIL:
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)
-            # what refuses a row at its source tells its lifetime in the reason, as the axis shows it
+            # the reason shows the row's lifetime in the form of the axis
             refuse_invalid(self.source.name, rows.column(BAD)[0].as_py(), (python_rows(first) or [{}])[0])
         key = f"{self.source.name}|invalid"
         message.invalid[key] = message.invalid.get(key, 0) + rows.num_rows
@@ -128,7 +131,7 @@ class Packer:
         return [late_rows(self.source.name, reason, table, None) for reason, table in refused]
 
     def _read_progress(self, batch: pa.Table, message: Message) -> None:
-        """Take the greatest start, and the CTI that the source makes of it and of the CTIs among its items, into ``message``."""
+        """Add a batch's greatest start to ``message``, and the CTI by its starts and by the CTIs among its items."""
         assert self.source is not None
         items, progress = self.source.items, self.source.progress
         ctis, starts = items.ctis_of(batch), items.starts_of(batch)
@@ -148,19 +151,19 @@ class Packer:
 def _announce(
     channel: Channel, endpoints: list[Endpoint] | None, messages: dict[tuple[str, int | None], Message]
 ) -> None:
-    """Add what a kernel announces of a channel's deltas to a message of the channel's relation."""
+    """Add the endpoints that a kernel announces for a channel's deltas to a message about the channel's relation."""
     if endpoints is None:
         return
     message = next((m for (relation, _), m in messages.items() if relation == channel.relation), None)
     if message is None:
-        # a stage's own words are in another task: only the note travels, its c and W add nothing
+        # another task has the stage's progress: this message carries only the note
         message = Message(channel.relation, sender=NOTES_ONLY)
         messages[(channel.relation, NOTES_ONLY)] = message
     message.notes.setdefault(channel.number, []).append(endpoints)
 
 
 def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
-    """Source rows and which are no events, where those that start after ``last`` are none either."""
+    """Return source rows and the mask of invalid ones, with starts after ``last`` invalid as well."""
     is_far = pc.and_(pc.invert(is_bad), pc.fill_null(pc.greater(batch.column(LE), last), False))
     if not pc.any(is_far).as_py():
         return batch, is_bad
@@ -169,13 +172,13 @@ def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
 
 
 def _marks(batch: pa.Table, items: Items) -> dict[str, Any]:
-    """Return the columns by which items are told apart."""
+    """Return the columns that distinguish items."""
     return {name: batch.column(name) for name in items.columns}
 
 
 def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The rows that passed the filters, in the columns a port takes."""
+    """Return the rows that passed the filters, with the columns that a port reads."""
     if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
         batch = batch.filter(batch.column(KEEP))
-    # rebuilt, for tables of several sources are put together and must agree in what they say of NULLs
+    # rebuilt, because tables of several sources are concatenated and must have fields of equal nullability
     return pa.table({n: batch.column(n) for n in columns})

@@ -1,7 +1,7 @@
 """The Spark host: one generic stateful processor for every stage, and the map sides before and after it.
 
 Everything here runs on executors. Rows between stages are envelopes: ``__to int, __channel int, __body binary``.
-The runtime travels by value: nothing in it may import streamq when it is called, for an executor need not have it.
+The runtime is pickled by value: no function of it may import streamq when called, because executors need not have streamq.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ENVELOPE_DDL = "__to int, __channel int, __body binary"
 ENVELOPE = pa.schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())])
 
 FLUSH_ROWS = 1 << 18
-"""Source rows a map-side task combines at a time: bounds its memory, costs nothing in what it sends."""
+"""The number of source rows that a map-side task combines at a time: it bounds memory, and does not change the result."""
 
 STATE = "baskets"
 
@@ -46,7 +46,7 @@ class MapStateStore:
         return bool(self.state.containsKey((key,)))
 
     def get(self, key: str) -> bytes | None:
-        """The chunk, or None."""
+        """Return the chunk, or None."""
         value = self.state.getValue((key,))
         return None if value is None else bytes(value[0])
 
@@ -60,13 +60,13 @@ class MapStateStore:
 
 
 DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
-"""The module that runs in the process which asks a stage, as a query starts, what state it has."""
+"""The main module of the process in which PySpark, as a query starts, asks a stage for its state."""
 
 
 def hush_driver_worker() -> None:
-    """Have PySpark's process that asks a stage for its state print no more lines; it has no setting for that.
+    """Silence PySpark's process that asks a stage for its state; PySpark has no setting for that.
 
-    What goes wrong there is not printed: it is sent to Spark, or stands on the standard error.
+    Errors there are not printed: Spark gets them, or they are on the standard error.
     """
     main = sys.modules["__main__"]
     if getattr(main.__spec__, "name", "") == DRIVER_WORKER:
@@ -74,11 +74,11 @@ def hush_driver_worker() -> None:
 
 
 def make_processor(stage: Stage, identity: Identity) -> Any:
-    """A StatefulProcessor that hosts a stage of the query with that identity.
+    """Return a StatefulProcessor that hosts a stage of the query with that identity.
 
-    Made by a function: its class must not be imported before a session is set up. It holds the stage packed: as a query
-    starts, Spark makes a processor in a new Python only to ask what state it has, which would cost the imports of all that
-    stages need.
+    The class is defined inside a function, because it must not be imported before a session is set up. It holds the stage packed:
+    as a query starts, Spark makes a processor in a new Python process only to ask for its state, and unpacking would import all
+    that stages need.
     """
     from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
     from pyspark.sql.types import BinaryType, StringType, StructField, StructType
@@ -105,7 +105,7 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """A stage over one bucket's envelopes as Spark gives them, and over its state, which must be of that identity."""
+    """Return the function that runs a stage in Spark, on one bucket's envelopes and on state of that identity."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -133,7 +133,7 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
 
 
 def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
-    """Envelopes as rows, a few at a time: bodies may be large."""
+    """Yield envelopes as record batches of a few rows, because bodies may be large."""
     for at in range(0, len(envelopes), 64):
         part = envelopes[at : at + 64]
         yield pa.record_batch(
@@ -142,13 +142,13 @@ def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
 
 
 class WideRowLayout:
-    """How a wide row holds what several channels take: each channel's columns under their own names, or inside a struct."""
+    """The layout of wide rows, which hold several channels' columns: under their own names, or inside a struct."""
 
     def __init__(self, columns: dict[int, tuple[str | None, tuple[str, ...]]]):
         self.columns = columns
 
     def take(self, batch: pa.Table) -> dict[int, pa.Table]:
-        """The rows that passed, by channel."""
+        """Return the rows that passed the filters, by channel."""
         tables_by_channel = {}
         for number, (struct, columns) in self.columns.items():
             rows = batch
@@ -164,7 +164,7 @@ class WideRowLayout:
 def source_packer(
     packer: Packer, lanes: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The map side over a source's rows, for ``mapInArrow``."""
+    """Return the map side over a source's rows, for ``mapInArrow``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         combined: dict[int, list[pa.Table]] = {}
@@ -206,9 +206,11 @@ def source_packer(
 def control_packer(
     sources: dict[str, str], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Control rows ``source string (NULL: all), cti bigint, until bigint, idle_before bigint`` as progress for every bucket.
+    """Return the function that turns control rows into progress for every bucket.
 
-    ``sources`` leads from a source's name to its relation.
+    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name to
+    its
+    relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -252,9 +254,10 @@ def _broadcast(messages: list[Message], buckets: int) -> Iterator[pa.RecordBatch
 def opener(
     relations: dict[int, tuple[str | None, pa.Schema]], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Opens a stage's raw outputs into columns (under a struct where the stage makes several relations); the rest passes.
+    """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
-    ``schema`` is the wide row: an envelope's columns, then the relations' columns.
+    A relation's columns lie under a struct if the stage has several relations. ``schema`` is the wide row: an envelope's columns,
+    then the relations' columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -293,13 +296,15 @@ def _wide(
 def stage_packer(
     packer: Packer, lanes: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The map side between two stages: rows of opened outputs into envelopes, progress to every bucket, the rest passes."""
+    """Return the map side between two stages: it packs rows of opened outputs, sends progress to every bucket, and passes the
+    rest.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import pyarrow.compute as pc
 
         tables: dict[int, list[pa.Table]] = {}
-        spoken: list[Message] = []
+        stage_messages: list[Message] = []
         for batch in batches:
             table = pa.Table.from_batches([batch])
             opened = pc.less_equal(table.column("__channel"), OUTPUTS)
@@ -307,7 +312,7 @@ def stage_packer(
             passed: list[Envelope] = []
             for row in rest.to_pylist():
                 if row["__channel"] == SPOKEN:
-                    spoken += decode_messages(row["__body"])
+                    stage_messages += decode_messages(row["__body"])
                 else:
                     passed.append((row["__to"], row["__channel"], row["__body"]))
             yield from envelope_batches(passed)
@@ -315,7 +320,7 @@ def stage_packer(
                 for number, rows in lanes.take(table.filter(opened)).items():
                     if rows.num_rows:
                         tables.setdefault(number, []).append(rows)
-        yield from envelope_batches(packer.pack(tables, spoken, None))
+        yield from envelope_batches(packer.pack(tables, stage_messages, None))
 
     return packed(run)
 
@@ -323,7 +328,7 @@ def stage_packer(
 def result_opener(
     relations: dict[int, tuple[str | None, pa.Schema]], passed: set[int], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Opens what leaves the last stage: results of its kernels, results that passed through, late rows, totals.
+    """Return the function that opens the last stage's envelopes: results, late rows and totals.
 
     ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__total_key``, ``__total``, then the relations' columns.
     """
@@ -346,12 +351,12 @@ def result_opener(
                     yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
                 elif channel == TOTALS:
                     totals = json.loads(body.as_py())
-                    made = {
+                    columns = {
                         "__channel": pa.array([TOTALS] * len(totals), pa.int32()),
                         "__total_key": pa.array(list(totals)),
                         "__total": pa.array(list(totals.values()), pa.int64()),
                     }
-                    yield _row(schema, len(totals), made)
+                    yield _row(schema, len(totals), columns)
 
     return packed(run)
 

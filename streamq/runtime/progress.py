@@ -1,4 +1,4 @@
-"""Progress as data: what a source or a stage says of its c and W, and how a stage keeps it from batch to batch."""
+"""Progress as data: the messages in which sources and stages report c and W, and the clocks that a stage keeps of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass
 class LevelProgress:
-    """c and W of a relation as they count at the level of consistency, and the CTI that a source has promised itself."""
+    """A relation's c and W as they count at the level of consistency, and the CTI that the source has promised."""
 
     c: int
     w: int
@@ -28,15 +28,17 @@ class LevelProgress:
 
 
 NOTES_ONLY = -1
-"""The sender of a message that carries notes and says nothing of c and W."""
+"""The sender of a message that carries only notes, and no c or W."""
 
 
 @dataclass
 class Message:
-    """What one task (or bucket ``sender``) says of a relation: CTI, greatest LE, and notes for the channels that read it.
+    """A progress report of a relation by one task (or bucket ``sender``): CTI, greatest LE, and notes for the channels that read
+    it.
 
-    starts: of a source, those of its rows; reach: how far it has come, where c and W do not say so; parts: what its policy takes
-    of its rows besides; idle_before: parts last heard of before this round are idle.
+    starts: a summary of the starts of a source's rows; reach: the greatest instant reached, if c and W do not tell it; parts:
+    what
+    the source's policy has read from the task's rows; idle_before: parts last active before this round are idle.
     """
 
     relation: str
@@ -53,12 +55,12 @@ class Message:
 
     @property
     def finite_c(self) -> int:
-        """Its CTI, unless that is the end of the input."""
+        """The CTI; MINUS_INFINITY if it is the end of the input."""
         return self.c if self.c != INFINITY else MINUS_INFINITY
 
     @property
     def furthest(self) -> int:
-        """Of a source, the greatest start and finite CTI that it speaks of."""
+        """The greatest start or finite CTI that the message reports."""
         return max(self.reach, self.w, self.finite_c)
 
     @staticmethod
@@ -69,7 +71,7 @@ class Message:
 
 
 def merge_messages(a: Message, b: Message) -> Message:
-    """Return what two tasks, or two parts of a task's rows, say of one source."""
+    """Return one message for two messages about one source, from two tasks or from two parts of a task's rows."""
     return Message(
         relation=a.relation,
         c=max(a.c, b.c),
@@ -91,20 +93,21 @@ def clock_messages(policies: Mapping[str, ProgressPolicy], now: int) -> list[Mes
 
 
 def encode_messages(messages: Iterable[Message]) -> bytes:
-    """Messages as an envelope's body."""
+    """Return messages as an envelope's body."""
     return json.dumps(list(messages), default=vars, separators=(",", ":")).encode()
 
 
 def decode_messages(body: bytes) -> list[Message]:
-    """The messages of an envelope."""
+    """Return the messages in an envelope's body."""
     return [Message.from_json(m) for m in json.loads(body)]
 
 
 class RelationClock:
-    """A relation's c and W as a bucket knows them; kept in ``values`` (JSON-like, in the state store).
+    """A relation's c and W as a bucket knows them, kept in ``values`` (JSON-like, in the state store).
 
-    A source's c is the greatest that any task has said, or that its ``policy`` makes of what all have said; that of a stage
-    (policy None) is the least over its buckets, ``senders`` of them. Neither goes back.
+    A source's c is the greatest that a task has sent, or the one its ``policy`` derives from all tasks; a stage's c (policy None)
+    is
+    the least over its buckets, ``senders`` of them. Neither decreases.
     """
 
     def __init__(self, values: dict[str, Any], relation: str, senders: int, policy: ProgressPolicy | None):
@@ -124,12 +127,12 @@ class RelationClock:
 
     @property
     def promise(self) -> int:
-        """The greatest finite CTI that has arrived, or that it has once no part of it is waited for."""
+        """The greatest finite CTI that has arrived, or that the policy would give if it waited for no part of the source."""
         return int(self.held["promise"])
 
     @property
     def reach(self) -> int:
-        """The greatest start and finite CTI that have arrived, at whatever level of consistency."""
+        """The greatest start or finite CTI that has arrived, whatever the level of consistency."""
         return int(self.held["reach"])
 
     def reach_at_least(self, t: int) -> None:
@@ -138,17 +141,17 @@ class RelationClock:
 
     @property
     def until(self) -> int | None:
-        """The bound on windows of lifetimes without an end, if whoever ended the stream gave one."""
+        """The bound on windows of endless lifetimes, if the call that ended the stream gave one."""
         return None if self.held["until"] is None else int(self.held["until"])
 
     @property
     def pace(self) -> LevelProgress:
-        """What c and W count as: of a source as the level of consistency has it, of a stage as they are."""
+        """The c and W that count: a source's at the level of consistency, a stage's own."""
         pace = self._pace
         return LevelProgress(self.c, self.w, MINUS_INFINITY) if pace is None else pace
 
     def set_pace(self, pace: LevelProgress) -> None:
-        """Set a source's pace; nothing of it goes back."""
+        """Set a source's pace; none of its instants decreases."""
         before = self._pace or pace
         c, w, promised = max(before.c, pace.c), max(before.w, pace.w), max(before.promised, pace.promised)
         self.held["pace"] = {"c": c, "w": w, "promised": promised}
@@ -159,14 +162,14 @@ class RelationClock:
         return None if pace is None else LevelProgress(**pace)
 
     def hear(self, message: Message) -> None:
-        """Take in what a task or bucket says."""
+        """Update the clock by a message."""
         if message.sender == NOTES_ONLY:
             return
         if message.until is not None:
             self.held["until"] = message.until
         self.held["w"] = max(self.held["w"], message.w)
         self.held["promise"] = max(self.promise, message.finite_c)
-        # the c and W that a stage speaks of are those of the level of consistency
+        # a stage's c and W are those of the level of consistency
         self.reach_at_least(message.reach if self.policy is None else message.furthest)
         if self.policy is not None:
             self.held["c"] = max(self.held["c"], message.c)
@@ -179,7 +182,7 @@ class RelationClock:
             self.held["c"] = max(self.held["c"], min(by.values()))
 
     def take_promise(self) -> None:
-        """Take the CTI that a source's policy makes of all that it keeps, once every task of a micro-batch has been heard."""
+        """Update c by the state of the source's policy, once all messages of a micro-batch have arrived."""
         assert self.policy is not None
         if self.policy.columns:
             state = self.held.setdefault("parts", {})

@@ -1,4 +1,4 @@
-"""What the steps of a path make of the progress of those who move along it: of c and of W."""
+"""Progress maps: how the steps of a path change the CTI and the watermark."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ class ProgressMap(Protocol):
     """A step that moves lifetimes."""
 
     def apply(self, t: int) -> int:
-        """Where it puts an instant between the ends of the axis."""
+        """Return the instant that the step gives for an instant between the ends of the axis."""
 
 
 @dataclass(frozen=True)
 class ProgressShift:
-    """Moved by ``by`` ticks, kept on the axis."""
+    """A shift by ``by`` ticks, kept on the axis."""
 
     by: int = 0
 
     def apply(self, t: int) -> int:
-        """``t + by``."""
+        """Return ``t + by``."""
         return max(MINUS_INFINITY + 1, min(INFINITY - 1, saturating_add(t, self.by)))
 
 
 def map_progress(t: int, steps: Sequence[ProgressMap]) -> int:
-    """An instant of progress after the steps of a path; one that has not spoken, or has ended, stays so."""
+    """Return an instant of progress after the steps of a path; both ends of the axis stay as they are."""
     for step in steps:
         if t in (INFINITY, MINUS_INFINITY):
             return t

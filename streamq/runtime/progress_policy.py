@@ -1,4 +1,4 @@
-"""The progress of a source: what its items say of its CTI, what of that is kept, and who speaks for it while it is silent."""
+"""Progress policies of sources: the CTI that items give, the state kept for it, and the CTI while the source is silent."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 class ProgressPolicy(ABC):
-    """A way in which a source makes progress: a frozen dataclass, which plans hold and which ships to executors.
+    """A rule by which a source makes progress: a frozen dataclass that plans hold and that ships to executors.
 
-    Instants and lengths of application time are in ticks. By default a source has no progress but what others say of it.
+    Instants and lengths of application time are in ticks. By default a source's items make no progress.
     """
 
     name: ClassVar[str]
@@ -23,14 +23,14 @@ class ProgressPolicy(ABC):
 
     @property
     def leader(self) -> str | None:
-        """Return the table of the source whose progress it has instead of its own; None: it has its own."""
+        """Return the table of the source whose progress this source follows; None: it has its own."""
         return None
 
     @property
     def allowed_silence(self) -> int | None:
-        """Return for how many microseconds by the clock it may bring no row; None: for ever.
+        """Return the number of microseconds by the clock for which the source may bring no rows; None: any number.
 
-        After that it has the progress of those that bring some.
+        After that it has the progress of the sources that bring some.
         """
         return None
 
@@ -41,20 +41,23 @@ class ProgressPolicy(ABC):
 
     @property
     def carried_columns(self) -> dict[str, str]:
-        """Return by their names what those columns are called beside a source's items, where steps do not change them."""
+        """Return the carried columns of a source's items that hold the columns ``part`` reads, by the columns' names.
+
+        Steps do not change carried columns.
+        """
         return {name: f"__progress{number}" for number, name in enumerate(self.columns)}
 
     # a micro-batch
 
     def cti_of_start(self, start: Number, arithmetic: Arithmetic) -> Number | None:
-        """Return the CTI that the greatest start of a source makes, an integer or a column; None: starts make none.
+        """Return the CTI for a source's greatest start, an integer or a column; None: starts give no CTI.
 
-        If the policy reads columns, the source has it only once no part of it is waited for: until then the state says its CTI.
+        A policy that reads columns has this CTI only when it waits for no part of the source; otherwise its state gives the CTI.
         """
         return None
 
     def cti_of_item(self, cti: Number) -> Number | None:
-        """Return the CTI that the greatest one among its items makes; None: CTIs among items do not count."""
+        """Return the CTI for the greatest CTI among the source's items; None: the policy ignores them."""
         return None
 
     def cti_of_now(self, now: int) -> int | None:
@@ -67,56 +70,58 @@ class ProgressPolicy(ABC):
         return self.cti_of_now(0) is not None
 
     def latest_start(self, now: int) -> int | None:
-        """Return the greatest start that an event may have at a time of day, in microseconds since 1970; None: any."""
+        """Return the greatest start allowed at a time of day, in microseconds since 1970; None: any start is."""
         return None
 
     # state
 
     def cti_at_rest(self, start: int) -> int:
-        """Return the CTI of the greatest start among sources once all of them are silent: by default no delay is waited for."""
+        """Return the CTI for the greatest start among all sources once they all are silent; by default without a delay."""
         return start
 
     def part(self, items: pa.Table) -> Any:
-        """Return what a task's items that start events say beside their greatest start, as JSON has it.
+        """Return, as JSON, what the policy reads from a task's items that start events, beside their greatest start.
 
-        They have ``__le`` and the columns in ``columns``; a policy that has none is not asked.
+        ``items`` has ``__le`` and the columns in ``columns``; a policy without columns is not called.
         """
         raise NotImplementedError(f"{type(self).__name__} reads no columns")
 
     def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
-        """Put what ``part`` has returned in the tasks of a micro-batch into the state.
+        """Add the parts that ``part`` has returned in the tasks of a micro-batch to the state.
 
-        The state goes from micro-batch to micro-batch as JSON. It is called once a micro-batch, with no parts where the source
-        has brought nothing. Micro-batches with parts are its rounds, numbered from 1 on: what was last heard of before the round
-        ``idle_before`` is idle, as somebody with a clock says, who knows of rounds by ``readings``; 0: nothing is.
+        The state goes from micro-batch to micro-batch as JSON. ``keep`` is called once a micro-batch, with no parts if the source
+        brought
+        nothing. A micro-batch with parts is a round, numbered from 1. A part last active before the round ``idle_before`` is
+        idle; a
+        listener with a clock sets it, by ``readings``; 0: no part is idle.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 
     def cti_of_state(self, state: Mapping[str, Any]) -> int:
-        """Return the CTI by all that is kept, once every task of a micro-batch has been heard."""
+        """Return the CTI by the state, after every task of a micro-batch has reported."""
         return MINUS_INFINITY
 
     def greatest_cti(self, state: Mapping[str, Any]) -> int:
-        """Return the CTI by all that is kept if no part of the source is waited for: how far its progress has come."""
+        """Return the CTI by the state if the policy waited for no part of the source."""
         return MINUS_INFINITY
 
     def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
-        """Return what is reported of the parts of a source: ``round`` to ``straggler_cti`` of ``SourceReadings``, by name."""
+        """Return the readings of the source's parts by name: ``round`` to ``straggler_cti`` of ``SourceReadings``."""
         return {}
 
-    # what is said of it
+    # descriptions
 
     @abstractmethod
     def shown(self, axis: str) -> str:
-        """Return it as explain shows it: ``generate(delay=5 minutes)``."""
+        """Return the policy as explain shows it: ``generate(delay=5 minutes)``."""
 
     @property
     def lag(self) -> int:
-        """Return by how much its CTI stays behind its greatest start, at least; INFINITY: starts make none."""
+        """Return the least distance of the CTI behind the greatest start; INFINITY: starts give no CTI."""
         return INFINITY
 
     def start_for(self, cti: int) -> int | None:
-        """Return the least start that makes its CTI as great as ``cti``; None: no start does."""
+        """Return the least start that raises the CTI to ``cti``; None: no start does."""
         return None
 
     def now_for(self, cti: int) -> int | None:
@@ -124,7 +129,7 @@ class ProgressPolicy(ABC):
         return None
 
     def lengths(self, axis: str) -> str:
-        """Return the lengths by which ``start_for`` goes: ``delay 5 minutes``; nothing if there are none."""
+        """Return the lengths that ``start_for`` counts with, as text: ``delay 5 minutes``; "" if there are none."""
         return ""
 
     def clock_lengths(self, axis: str) -> str:
@@ -133,10 +138,10 @@ class ProgressPolicy(ABC):
 
     @abstractmethod
     def remedy(self, leader: str) -> str:
-        """Return what would take in rows that are mostly late; ``leader`` is the name of its leader, if it has one."""
+        """Return the advice for a source whose rows are mostly late; ``leader`` is the name of its leader, if any."""
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return it for a plan whose tables have other names."""
+        """Return the policy for a plan with other table names."""
         return self
 
 

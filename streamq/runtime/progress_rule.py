@@ -1,10 +1,10 @@
-"""What an operator promises: the CTI that it sends on, and the progress that lets its rows go.
+"""Progress rules: the CTI that an operator sends on, and the progress that lets its rows go.
 
 The rules of all operators: docs/language.md, "Progress, finality, state, cost".
 
-Every kernel and evaluator gives one ``ProgressRule``. Explain shows it, and ``why()`` reads from it what a query waits for; of
-it executors need only the ``Release``, by which the kernel ``recompute`` reports its rows. So kernels and evaluators import
-this module where they give their rule, on the driver, and do not take it along.
+Every kernel and evaluator has one ``ProgressRule``. Explain shows it, and ``why()`` derives from it what a query waits for.
+Executors need only its ``Release``, by which the kernel ``recompute`` sends its rows. So kernels and evaluators import this
+module inside the property that returns the rule, on the driver, and do not ship it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Cti(StrEnum):
-    """The CTI that an operator sends on, once its inputs have promised c together; the value is how explain says it."""
+    """The CTI that an operator sends on, once its inputs have promised c together; the value is its text in explain."""
 
     INPUT = "c"
     EARLIEST_WINDOW = "start of the earliest window not final"
@@ -35,12 +35,12 @@ class Cti(StrEnum):
     OPEN_END = "the least start of such a row, at most c"
 
     def shown(self, inputs: int = 1) -> str:
-        """The rule as explain shows it; of several inputs c is the least."""
+        """Return the rule as explain shows it; with several inputs c is the least of theirs."""
         return f"{self}, the least over the inputs" if self is Cti.INPUT and inputs > 1 else str(self)
 
 
 class EndlessRow(StrEnum):
-    """What lets a row go that is part of something without an end."""
+    """What lets a row go if a lifetime without an end contributes to it."""
 
     ITS_END = "its end"
     A_CUT = "a row of the other input that cuts it"
@@ -48,7 +48,7 @@ class EndlessRow(StrEnum):
 
 
 class NoRowReason(StrEnum):
-    """The reason why no row may come though progress would let one go; the value is how ``run.why()`` says it."""
+    """The reason why no row may come though progress would let one go; the value is its text in ``run.why()``."""
 
     OF_MODULE = "rows come only if the module gives some"
     OF_MATCH = "rows come only if the events until then complete a match"
@@ -56,9 +56,9 @@ class NoRowReason(StrEnum):
 
 @dataclass(frozen=True)
 class MissingRows:
-    """What a window of ``n`` waits for when no progress can close it: the missing rows.
+    """The rows that a window of ``n`` rows or instants still needs, when no progress alone can close it.
 
-    distinct: which instants are counted, "start" or "end"; "": rows are; grouped: whether each group has windows of its own.
+    distinct: the instants that are counted, "start" or "end", or "" if rows are counted; grouped: each group has its own windows.
     """
 
     n: int
@@ -68,20 +68,20 @@ class MissingRows:
 
 @dataclass(frozen=True)
 class ProgressRule:
-    """What a kernel or an evaluator promises, and which progress lets its rows go.
+    """The CTI that a kernel or an evaluator sends on, and the progress that lets its rows go.
 
     cti: the CTI that it sends on.
-    final: when a row can no longer change, for the CTI; None: the kernel hands every row on as it makes it.
-    early: when a row goes that may still be taken back, for the watermark; None: it waits until it is final.
-    windows: whether the rows are windows, of which all members count; else each row goes by its own lifetime.
-    grid: the windows, where they lie on a grid and are reported one by one.
-    waits_for_members: whether a window is final only once its members are settled, too.
-    wanted: the rows that a window of so many waits for, beside progress.
-    endless: what lets rows go that have no end.
-    sorts: whether rows that wait lie in the basket of what the level of consistency holds back, in order of time.
-    may_be_empty: whether nothing comes of the next window if all its members have been taken back.
-    subtracts: whether rows of the second input take away from rows of the first.
-    may_be_none: what decides whether any row comes when progress lets it go; None: one is known to.
+    final: when the CTI makes a row final; None: the kernel sends every row at once.
+    early: when the watermark sends a row that may still be taken back; None: rows wait until they are final.
+    windows: the rows are windows, and all members of one count; else each row goes by its own lifetime.
+    grid: the grid of the windows, if they lie on one and are reported one by one.
+    waits_for_members: a window is final only once its members are settled, too.
+    wanted: the rows that a count window waits for, beside progress.
+    endless: what lets rows without an end go.
+    sorts: waiting rows lie in the basket of rows that the level of consistency holds back, in order of time.
+    may_be_empty: the next window has no row if all its members have been taken back.
+    subtracts: rows of the second input subtract from rows of the first.
+    may_be_none: the reason why progress may let no row go; None: there is always a row.
     """
 
     cti: Cti = Cti.INPUT
@@ -99,22 +99,22 @@ class ProgressRule:
 
     @property
     def holds(self) -> bool:
-        """Whether rows wait for progress; else they go on as they are made."""
+        """True if rows wait for progress; else they are sent at once."""
         return self.final is not None
 
     @property
     def sends_window_start(self) -> bool:
-        """Whether the CTI is the start of a window of a grid."""
+        """True if the CTI is the start of a window of a grid."""
         return self.grid is not None and self.cti is Cti.EARLIEST_WINDOW
 
     @property
     def follows_input(self) -> bool:
-        """Whether the input's CTI alone decides how far the CTI sent on has come at least; else the rows do, too."""
+        """True if the input's CTI alone is a lower bound of the CTI sent on; else the rows in state count, too."""
         return self.cti in (Cti.INPUT, Cti.LEFT_BEHIND) or (self.sends_window_start and not self.waits_for_members)
 
     @property
     def final_rows(self) -> str:
-        """Which rows are final, as explain shows it."""
+        """The final rows, as explain describes them."""
         if self.final is None:
             return "rows of final events"
         if not self.windows:
@@ -123,15 +123,15 @@ class ProgressRule:
         return f"{ended}, once their members are settled" if self.waits_for_members else ended
 
     def when_final(self) -> ProgressRule:
-        """The same rule where every row waits until it is final, whatever the level of consistency."""
+        """Return the rule with every row waiting until it is final, whatever the level of consistency."""
         return replace(self, early=None)
 
     def at_once(self) -> ProgressRule:
-        """The same rule where no row waits: each is told as soon as it is there, and corrected until it is final."""
+        """Return the rule with no row waiting: each is sent at once, and corrected until it is final."""
         return replace(self, early=Release.AT_ONCE) if self.holds else self
 
 
 AT_ONCE = ProgressRule()
-"""Rows are handed on as they are made, and so is c."""
+"""Rows are sent at once, and c is passed on unchanged."""
 SETTLED = ProgressRule(final=Release.PAST_END, early=Release.PAST_START)
-"""Rows are final once they are settled, and reported once they have started; nothing reaches back, so c goes on as it is."""
+"""Rows are final once settled, and sent once started; none changes before its start, so c is passed on unchanged."""

@@ -1,7 +1,7 @@
-"""What a stage reports of itself in every micro-batch, as plain numbers and texts: readings of its sources and of its kernels.
+"""Readings: the plain numbers and texts that a stage reports about its sources and kernels in every micro-batch.
 
-Each reading is a running total or an instant, so that the latest one is enough. All of them are read off what the stage has in
-its hands anyway. Spark observes each as a column called ``reading|relation``.
+Each reading is a running total or an instant, so that the latest one is enough. All of them come from values that the stage
+has at hand. Spark observes each as a column called ``reading|relation``.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ ARRIVED = "arrived"
 
 
 class CombineRule(StrEnum):
-    """How the readings of several buckets become one."""
+    """The way in which the readings of several buckets become one."""
 
     MAX = "max"
-    """All buckets read the same, or one reads for all."""
+    """All buckets report the same value, or only one reports it."""
     MIN = "min"
-    """The bucket that is furthest behind counts."""
+    """The bucket that is furthest behind decides."""
     SUM = "sum"
-    """Each bucket reads of its own rows."""
+    """Each bucket reports its own rows."""
 
 
 _FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {
@@ -58,7 +58,7 @@ def _reading(combine: CombineRule, **others: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReadings:
-    """What a stage reports of a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks."""
+    """A stage's report about a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks."""
 
     cti: int | None = _reading(CombineRule.MAX)
     watermark: int | None = _reading(CombineRule.MAX)
@@ -67,43 +67,43 @@ class SourceReadings:
     heard_at: int | None = _reading(CombineRule.MAX)
     """The time of day at which it last brought events."""
     rows: int | None = _reading(CombineRule.MAX)
-    """Rows read so far, those that are late, that filters drop and that are no events included."""
+    """Rows read so far, including late and invalid rows and those that filters drop."""
     new_rows: int | None = _reading(CombineRule.MAX)
     """Rows read in this micro-batch."""
     least_start: int | None = _reading(CombineRule.MIN)
     middle_start: int | None = _reading(CombineRule.MAX)
     """A start in the middle of the last rows."""
     round: int | None = _reading(CombineRule.MAX, of_parts=True)
-    """The number of the last micro-batch in which a policy that keeps parts of it apart has heard of one, from 1 on."""
+    """The number of the last round, a micro-batch with rows of some part, from 1; only for policies that keep parts apart."""
     quiet_round: int | None = _reading(CombineRule.MIN, of_parts=True)
-    """The round in which the part was last heard of that has been silent for longest."""
+    """The round in which the part that has been silent for longest last had rows."""
     straggler: str | None = _reading(CombineRule.MAX, of_parts=True, is_text=True)
-    """The part that holds its CTI back, as people call it."""
+    """The part that holds the CTI back, as users name it."""
     straggler_cti: int | None = _reading(CombineRule.MAX, of_parts=True)
-    """The CTI that this part makes."""
+    """The CTI of this part alone."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelReadings:
-    """What a stage reports of a kernel; None: nothing yet. Rows are totals since the checkpoint began, unless they say now."""
+    """A stage's report about a kernel; None: nothing yet. Rows count since the checkpoint began, except those ``_now``."""
 
     output_cti: int | None = _reading(CombineRule.MIN)
     due: int | None = _reading(CombineRule.MIN)
     """The least progress that lets the next of its rows go; None where none waits."""
     inserted: int | None = _reading(CombineRule.SUM)
-    """Rows it has put out."""
+    """Rows it has inserted."""
     inserted_now: int | None = _reading(CombineRule.SUM)
-    """Rows it has put out in this micro-batch."""
+    """Rows it has inserted in this micro-batch."""
     retracted: int | None = _reading(CombineRule.SUM)
-    """Rows it has taken back."""
+    """Rows it has retracted."""
     state_rows: int | None = _reading(CombineRule.SUM)
     state_bytes: int | None = _reading(CombineRule.SUM)
     held_rows: int | None = _reading(CombineRule.SUM)
     """Rows that the level of consistency holds back before or behind it."""
     held_from: int | None = _reading(CombineRule.MIN)
-    """The least start of those."""
+    """The least start of the rows held back."""
     arrived: Mapping[int, int] = field(default_factory=dict)
-    """By port, the deltas that have reached it, combined ones where the map side combines."""
+    """By port, the deltas that have reached it, counted after the map side has combined them."""
 
 
 _COMBINE: Mapping[str, CombineRule] = {
@@ -150,7 +150,7 @@ class Readings:
 
     @staticmethod
     def from_columns(columns: Mapping[str, Any]) -> Readings:
-        """Return the readings that stand in columns ``reading|relation``."""
+        """Return the readings in columns ``reading|relation``."""
         by_source: dict[str, dict[str, Any]] = {}
         by_kernel: dict[str, dict[str, int]] = {}
         arrived: dict[str, dict[int, int]] = {}
@@ -185,7 +185,7 @@ def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Rea
 
 
 def combine_of(column: str) -> CombineRule:
-    """Return how a column's values of several buckets become one."""
+    """Return the rule that combines a column's values of several buckets."""
     return _COMBINE[column.partition("|")[0].partition(" ")[0]]
 
 
@@ -197,7 +197,7 @@ def is_text(column: str) -> bool:
 def columns_of(
     sources: Iterable[str], ports: Mapping[str, Iterable[int]], parted: Container[str] = frozenset()
 ) -> list[str]:
-    """Return all columns that stages over these sources, and with these ports of kernels, by kernel, can have.
+    """Return all reading columns that stages over these sources, and over kernels with these ports, can have.
 
     ``parted`` are the sources whose progress policies keep parts of them apart.
     """
@@ -275,7 +275,7 @@ def kernel_columns(
 
 
 def count_weights(table: pa.Table | None) -> tuple[int, int]:
-    """Return how many rows some deltas put in, and how many they take back."""
+    """Return the number of rows that deltas insert, and the number that they retract."""
     if table is None or not table.num_rows:
         return 0, 0
     # a CTI travels as an empty lifetime

@@ -15,11 +15,10 @@ from streamq.time import INFINITY
 
 
 class Release(Enum):
-    """What lets a row go, by CTI or by watermark: the column of the lifetime's end that counts, and whether progress must be
-    a tick past it. AT_ONCE: any row goes as soon as it is there.
+    """The progress, CTI or watermark, that lets a row go: a lifetime column, and if progress must be a tick past it.
 
-    PAST_START: the row has started. PAST_END: it is settled. AT_END: its window has ended. Of a window whose row is a point at
-    the window's end the row's start is that end: AT_WINDOW_END, PAST_WINDOW_END.
+    AT_ONCE: any row goes at once. PAST_START: the row has started. PAST_END: it is settled. AT_END: its window has ended.
+    AT_WINDOW_END, PAST_WINDOW_END: the same for rows that are points at their window's end, so that their start is that end.
     """
 
     PAST_START = (LE, True, "start")
@@ -31,25 +30,25 @@ class Release(Enum):
 
     @property
     def past(self) -> bool:
-        """Whether progress must be past that end, not just at it."""
+        """True if progress must be past the instant, not just at it."""
         return self.value[1]
 
     @property
     def by_start(self) -> bool:
-        """Whether rows go by where they start, not by where they (or their windows) end."""
+        """True if rows go by their start, not by their end or their window's end."""
         return self.value[2] == "start"
 
     def lets_go(self, rows: pa.Table, progress: int) -> Mask:
-        """Which rows go at this CTI, or at this watermark; at the end of the input all do."""
+        """Mark the rows that go at this CTI or watermark; at the end of the input all do."""
         if progress == INFINITY or self is Release.AT_ONCE:
             return np.ones(rows.num_rows, bool)
         at = ints(rows, self.value[0])
         return at < progress if self.past else at <= progress
 
     def dues(self, rows: pa.Table) -> Ints:
-        """The least progress that lets each of these rows go; INFINITY: the end of the input."""
+        """Return the least progress that lets each of these rows go; INFINITY: the end of the input."""
         return saturating(ints(rows, self.value[0]), int(self.past))
 
     def due(self, rows: pa.Table) -> int | None:
-        """The least progress that lets one of these rows go; INFINITY: the end of the input; None: there is no row."""
+        """Return the least progress that lets one of these rows go; INFINITY: the end of the input; None: there is no row."""
         return int(self.dues(rows).min()) if rows.num_rows else None

@@ -1,4 +1,4 @@
-"""A stage: the kernels of one link of the chain, hosted bucket by bucket. The same code runs in Spark and in-process.
+"""A stage: the kernels of one link of the chain, run bucket by bucket. The same code runs in Spark and in-process.
 
 Envelopes (``runtime.envelope``) come in and go out; an envelope for a later stage passes through unchanged.
 """
@@ -46,7 +46,7 @@ class _BucketRun:
     """The CTI and watermark that each relation has sent."""
 
     before: dict[str, LevelProgress]
-    """Those as they count at the level of consistency, before this micro-batch."""
+    """Each relation's progress as it counts at the level of consistency, before this micro-batch."""
 
     now: dict[str, LevelProgress]
     """The same, after the messages of this micro-batch."""
@@ -64,7 +64,7 @@ class _BucketRun:
     """Rows for the late output."""
 
     def count(self, totals: Totals) -> None:
-        """Add the counts, and the rows for the late output, of items that were late, invalid or delivered again."""
+        """Add the counts of late, invalid and repeated items, and their rows for the late output."""
         for key, n in totals.counts.items():
             self.totals[key] = self.totals.get(key, 0) + n
         self.late += totals.rows
@@ -81,9 +81,10 @@ class Stage:
     channels: tuple[Channel, ...]
 
     sources: Mapping[str, ProgressPolicy]
-    """The source relations of the whole query, and how each makes progress. A source's CTI is the greatest that any of its tasks
-    has sent, or that its policy makes of what all have said; that of any other relation is the least over the buckets of the
-    stage that writes it."""
+    """The source relations of the whole query, and how each makes progress.
+
+    A source's CTI is the greatest that one of its tasks has sent, or the one its policy derives from all tasks; the CTI of a
+    kernel's relation is the least over the buckets of its stage."""
 
     later: frozenset[str]
     """The relations whose progress later stages need."""
@@ -98,7 +99,7 @@ class Stage:
     """The source that a source has its progress from, where that is another, by relation."""
 
     buckets_behind: int | None = None
-    """How many buckets the next stage has; None: as many."""
+    """The number of buckets of the next stage; None: as many as this one."""
 
     @property
     def inputs(self) -> set[str]:
@@ -106,7 +107,7 @@ class Stage:
         return {r for h in self.hosted for r in h.inputs}
 
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
-        """Run one micro-batch of one bucket: every kernel advances once. Returns the envelopes that go on.
+        """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
         ``wall`` is the time of day in milliseconds since 1970.
         """
@@ -126,18 +127,18 @@ class Stage:
         for_later = [
             replace(m, invalid={}) if m.relation in inputs else m for m in messages if m.relation in self.later
         ]
-        # every bucket hears the same, and hands it on to the one behind it
+        # every bucket gets the same messages, and passes them on to the bucket of its number in the next stage
         if for_later and (self.buckets_behind is None or bucket < self.buckets_behind):
             out.append((bucket, PROGRESS, encode_messages(for_later)))
-        turn = self._begin_turn(bucket, baskets, tables, messages)
+        run = self._begin_run(bucket, baskets, tables, messages)
         for hosted in self.hosted:
-            out += self._advance(hosted, turn)
-        if turn.late and self.late_output:
-            out.append((bucket, LATE, encode(concat(turn.late))))
-        if turn.totals:
-            out.append((bucket, TOTALS, json.dumps(turn.totals).encode()))
-        readings = self._readings(turn, wall)
-        # a run that has not had a micro-batch of its own finds them here
+            out += self._advance(hosted, run)
+        if run.late and self.late_output:
+            out.append((bucket, LATE, encode(concat(run.late))))
+        if run.totals:
+            out.append((bucket, TOTALS, json.dumps(run.totals).encode()))
+        readings = self._readings(run, wall)
+        # a restarted run reads them here before its first micro-batch
         baskets.values[f"{LATEST}{self.number}"] = readings
         out.append((bucket, READINGS, json.dumps(readings, separators=(",", ":")).encode()))
         baskets.flush()
@@ -145,82 +146,82 @@ class Stage:
 
     # progress
 
-    def _begin_turn(
+    def _begin_run(
         self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
     ) -> _BucketRun:
-        """Update the clocks by a micro-batch's messages; return the turn with the progress before and after them."""
+        """Update the clocks by a micro-batch's messages; return the bucket's run with the progress before and after them."""
         inputs = self.inputs
-        # what counts as a source's progress can depend on the others'
+        # a source's progress at a level can depend on the other sources
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(f"clocks{self.number}", {})
         clocks = {r: RelationClock(state, r, self.buckets, self.sources.get(r)) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(f"totals{self.number}", {})
-        turn = _BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
+        run = _BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
             if message.relation not in clocks:
                 continue
             clocks[message.relation].hear(message)
             for number, note in message.notes.items():
-                turn.notes.setdefault(number, []).extend(note)
-            # every bucket hears it, one counts it
+                run.notes.setdefault(number, []).extend(note)
+            # every bucket gets the message, only bucket 0 counts its rows
             if bucket == 0 and message.relation in inputs:
-                turn.count(Totals(message.invalid))
+                run.count(Totals(message.invalid))
         if reads_sources:
             self._pace(clocks)
-        turn.now = {r: clock.pace for r, clock in clocks.items()}
-        return turn
+        run.now = {r: clock.pace for r, clock in clocks.items()}
+        return run
 
     def _pace(self, clocks: Mapping[str, RelationClock]) -> None:
-        """Set the CTI and watermark that each source counts as having at the level of consistency."""
+        """Set the CTI and watermark of each source as they count at the level of consistency."""
         for r in self.sources:
             clocks[r].take_promise()
         own_progress = {r: (clocks[r].c, clocks[r].w) for r in self.sources}
         for r, pace in progress_at_level(self.consistency, own_progress, self.follows).items():
             clocks[r].set_pace(pace)
         for r, other in self.follows.items():
-            # another's CTIs are its own, but for the one that ends it
+            # it shares the leader's CTIs, except the CTI that ends the leader
             clocks[r].reach_at_least(clocks[other].promise)
 
     # kernels
 
-    def _advance(self, hosted: HostedKernel, turn: _BucketRun) -> list[Envelope]:
+    def _advance(self, hosted: HostedKernel, run: _BucketRun) -> list[Envelope]:
         """Have one kernel process what its channels brought; return its deltas and its progress as envelopes."""
         totals = Totals()
-        arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, turn, totals)) is not None]
+        arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
-            Announcement(channel.judge, *_progress_along(channel, turn.before[channel.relation]), endpoints)
+            Announcement(channel.judge, *_progress_along(channel, run.before[channel.relation]), endpoints)
             for channel in hosted.channels
-            for endpoints in turn.notes.get(channel.number, ())
+            for endpoints in run.notes.get(channel.number, ())
         ]
-        clock = _clock(hosted, turn, tuple(notes))
-        output = hosted.kernel.advance(turn.baskets.scoped(hosted.name), arrivals, clock)
-        w = max(map_progress(turn.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
+        clock = _clock(hosted, run, tuple(notes))
+        output = hosted.kernel.advance(run.baskets.scoped(hosted.name), arrivals, clock)
+        w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
-            scope = turn.baskets.scoped(held_scope)
+            scope = run.baskets.scoped(held_scope)
             output.table = self._hold_back(scope, output.table, (clock.c, w), hosted.aligns, key)
-        turn.outputs.append((hosted, arrivals, output))
-        turn.count(totals)
-        turn.count(output.totals)
+        run.outputs.append((hosted, arrivals, output))
+        run.count(totals)
+        run.count(output.totals)
         out: list[Envelope] = []
         if output.table is not None and output.table.num_rows:
-            out.append((turn.bucket, output_number(hosted.number), encode(unit_weights(output.table))))
-        message = Message(hosted.name, output.c, w, turn.bucket, until=clock.until, reach=clock.reach)
-        return [*out, (turn.bucket, SPOKEN, encode_messages([message]))]
+            out.append((run.bucket, output_number(hosted.number), encode(unit_weights(output.table))))
+        message = Message(hosted.name, output.c, w, run.bucket, until=clock.until, reach=clock.reach)
+        return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
 
-    def _arrival(self, hosted: HostedKernel, channel: Channel, turn: _BucketRun, totals: Totals) -> Arrival | None:
+    def _arrival(self, hosted: HostedKernel, channel: Channel, run: _BucketRun, totals: Totals) -> Arrival | None:
         """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel."""
-        before, now = turn.before[channel.relation], turn.now[channel.relation]
-        table = concat(turn.tables[channel.number]) if channel.number in turn.tables else None
+        before, now = run.before[channel.relation], run.now[channel.relation]
+        table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
         if hosted.aligns_before(channel):
             if table is not None:
                 arrival = Arrival(channel.port, table, judge, *_progress_along(channel, before))
                 table = weighted_events(arrival, totals)
             progress = (map_progress(now.c, channel.progress_maps), map_progress(now.w, channel.progress_maps))
-            table = self._hold_back(turn.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
+            table = self._hold_back(run.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
             judge = None
         if table is None:
             return None
@@ -234,38 +235,38 @@ class Stage:
         at: AlignAt,
         key: Sequence[str] = (),
     ) -> pa.Table | None:
-        """Hold back judged events that are not due at the level of consistency; return those that are, earlier ones included.
+        """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
 
         ``progress`` is the CTI and the watermark at that level.
         """
         c, w = progress
         if self.consistency.block == 0:
-            # a run before this one, at another level, may have held some back
+            # an earlier run, at another level, may have held rows back
             return align(scope, table, INFINITY, w, at, key) if scope.bins("held") else table
         return align(scope, table, c, w, at, key)
 
     # readings
 
-    def _readings(self, turn: _BucketRun, wall: int) -> dict[str, Reading]:
+    def _readings(self, run: _BucketRun, wall: int) -> dict[str, Reading]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
-        # every bucket hears the same of the sources, so one of them reports it
-        tallies: dict[str, dict[str, int]] = turn.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
+        # every bucket gets the same messages of sources, so one bucket reports them
+        tallies: dict[str, dict[str, int]] = run.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
         columns: dict[str, Reading] = {}
-        for source in sorted(self.inputs.intersection(self.sources)) if turn.bucket == 0 else ():
-            messages = [message for message in turn.messages if message.relation == source]
+        for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
+            messages = [message for message in run.messages if message.relation == source]
             columns |= source_columns(
                 source,
                 tallies.setdefault(source, {}),
-                cti=turn.clocks[source].pace.promised,
-                watermark=turn.clocks[source].w,
-                has_moved=turn.clocks[source].pace.promised != turn.before[source].promised,
+                cti=run.clocks[source].pace.promised,
+                watermark=run.clocks[source].w,
+                has_moved=run.clocks[source].pace.promised != run.before[source].promised,
                 starts=reduce(merge_summaries, (message.starts for message in messages), None),
                 refused=sum(sum(message.invalid.values()) for message in messages),
                 now=wall,
-                of_parts=self.sources[source].readings(turn.clocks[source].held.get("parts", {})),
+                of_parts=self.sources[source].readings(run.clocks[source].held.get("parts", {})),
             )
-        for hosted, arrivals, output in turn.outputs:
-            scopes = [turn.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
+        for hosted, arrivals, output in run.outputs:
+            scopes = [run.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
             sizes = [s.size() for s in scopes]
             moved = (0, *hosted.held_scopes.values())
             backlogs = [backlog(s, by) for s, by in zip(scopes, moved, strict=True)]
@@ -275,13 +276,13 @@ class Stage:
 
 
 def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
-    """Return the CTI by which a channel's rows are late, and the one that its source has sent, both moved as the rows are."""
+    """Return the CTI by which a channel's rows are late, and the one its source has sent, both moved as the rows are."""
     return map_progress(pace.counted, channel.progress_maps), map_progress(pace.promised, channel.progress_maps)
 
 
-def _clock(hosted: HostedKernel, turn: _BucketRun, notes: tuple[Announcement, ...]) -> Clock:
+def _clock(hosted: HostedKernel, run: _BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
-    before, now, clocks = turn.before, turn.now, turn.clocks
+    before, now, clocks = run.before, run.now, run.clocks
     channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]
     by_port_before, by_port = (_by_port(hosted, paces) for paces in (before, now))
     c_before, c = min(by_port_before), min(by_port)

@@ -1,6 +1,7 @@
-"""Computes expressions of events as they come, and sets aside those for which a user's function fails.
+"""Kernel of expressions that may fail: computes them for events as they come, and sets aside events whose user function fails.
 
-State: none; over events that may be taken back those that have failed, until they are settled.
+State: none; if events may be taken back, those that have failed, until they are settled.
+
 Cost: a call for each event.
 """
 
@@ -28,18 +29,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AttemptKernel(UncombinedKernel):
-    """A kernel of one evaluator of events; sets_aside: there is a late output, which takes what fails."""
+    """A kernel that computes expressions of single events; sets_aside: a late output exists and takes the events that fail."""
 
     evaluator: AttemptEvaluator
     sets_aside: bool = False
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events go on as they come."""
+        """Events are sent as they come."""
         return self.evaluator.progress_rule
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """The events that do not fail, with their columns."""
+        """Send the events that do not fail, with their columns."""
         totals = Totals()
         retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)
         tables = [weighted_events(arrival, totals) for arrival in arrivals]
@@ -47,7 +48,7 @@ class AttemptKernel(UncombinedKernel):
         if tables:
             rows, failed = self.evaluator.attempted(concat(tables), is_taken=self.sets_aside)
         if retracts or state.bins("rows"):
-            # an event that has failed may be taken back until it is settled
+            # a failed event is counted only once it is settled, because until then it may be taken back
             failures = [Arrival(0, failed)] if failed is not None else []
             failed = SettleKernel().advance(state, failures, clock).table
         if failed is not None and failed.num_rows:

@@ -1,9 +1,9 @@
-"""Runs windows of modules on a stream: only windows that are sent and have changed are called, and what fails may be set aside.
+"""Kernel of windows with user modules: it calls only windows that are sent and have changed, and may set aside failing ones.
 
 A window that fails is set aside once, when it is final: until then its members may change.
 
-State: as of ``recompute``, and the calls of open windows: a digest of their members, the result, and the state of a module that
-has one. Cost: as of ``recompute``, with a hash a member and window, and a call for each window that is sent and has changed.
+State: as of ``recompute``, and the calls of open windows: a digest of their members, the result, and the module's state, if any.
+Cost: as of ``recompute``, a hash per member and window, and a call for each window that is sent and has changed.
 """
 
 from __future__ import annotations
@@ -31,21 +31,21 @@ from streamq.runtime.user_code.member_changes import CallMemory
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"
-"""The basket of what is remembered of calls."""
+"""The basket of remembered calls."""
 
 
 @dataclass(frozen=True)
 class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
-    """A kernel of windows with a module among their reductions."""
+    """A kernel of windows of which at least one reduction is a user's module."""
 
     sets_aside: bool = False
-    """True if windows whose calls fail may be set aside: there is a late output."""
+    """True if windows whose calls fail are set aside; a late output exists then."""
 
     time_bound_by: str = ""
-    """The operator of a user's own that has promised rows that are final by their own lifetimes, not by windows; "": none."""
+    """The name of the user's time_bound operator, whose rows are final by their own lifetimes, not by windows; "": none."""
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Advance as ``recompute`` does; at the end of the input forget the calls, too."""
+        """Advance as ``recompute`` does; at the end of the input also drop the remembered calls."""
         output = super().advance(state, arrivals, clock)
         if clock.c == INFINITY:
             state.drop(CALLS, BIN)
@@ -61,6 +61,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
+        """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call."""
         deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)
@@ -79,7 +80,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         return delta
 
     def _check_promise(self, delta: pa.Table, c: int) -> None:
-        """Raise ModuleFailed where rows of an operator have changed before c, which it has promised not to do."""
+        """Raise ModuleFailed if rows of a time_bound operator have changed before c, against its promise."""
         rows = self.own_rows(delta)
         rows = with_column(rows, RE, np.minimum(ints(rows, RE), c))
         changed = net_deltas(rows.filter(pa.array(ints(rows, LE) < c)))
@@ -90,9 +91,10 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
             raise ModuleFailed(sentence(self.time_bound_by, "it breaks its promise to be time_bound", what))
 
     def own_rows(self, delta: pa.Table) -> pa.Table:
-        """Return the rows in lists of them with their own lifetimes: groups, columns, LE, RE and the weights of the lists.
+        """Return the rows within a delta's lists of rows, each with its own lifetime: groups, columns, LE, RE and the list's
+        weight.
 
-        How many members a window has is no part of them.
+        The number of members of the window is left out.
         """
         (name,) = [r.column.name for r in self.evaluator.reductions]
         lists = delta.column(name).combine_chunks()

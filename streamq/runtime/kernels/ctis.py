@@ -1,8 +1,9 @@
-"""The result of a query in the one bucket that hears of all others: its rows as they are, and its CTI when it has moved.
+"""Kernel that adds CTIs to a result: it runs in one bucket, passes rows on, and adds a row for the CTI when that has moved.
 
-The CTI is an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it lies at infinity.
-In order of time, a row waits until the CTI has passed its sync time.
-State: rows that wait; where expressions read ends that may still move, the lifetimes behind them, until they are settled.
+The CTI is an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it is at infinity. In order
+of time, a row waits until the CTI has passed its sync time.
+
+State: waiting rows; if expressions read ends that may still move, the lifetimes behind them, until they are settled.
 """
 
 from __future__ import annotations
@@ -25,14 +26,16 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 ROWS, OPEN = 0, 1
-"""Ports: rows of the result, and the lifetimes of which expressions read the ends."""
+"""Ports: rows of the result, and the lifetimes whose ends expressions read."""
 
 
 @dataclass(frozen=True)
 class CtisKernel(UncombinedKernel):
-    """payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches.
+    """Parameters.
 
-    reads_ends: whether expressions read ends that may still move, so that the port OPEN takes the lifetimes behind them.
+    payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches; reads_ends: expressions read
+    ends
+    that may still move, so the port OPEN receives the lifetimes behind them.
     """
 
     payload: pa.Schema
@@ -41,7 +44,7 @@ class CtisKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """In order of time, a row goes once the CTI is past its start; else as it comes."""
+        """In order of time, a row is sent once the CTI is past its start; otherwise at once."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
         from streamq.runtime.release import Release
 
@@ -49,11 +52,11 @@ class CtisKernel(UncombinedKernel):
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """What arrives, then the CTI."""
+        """Send the rows that are due, then the CTI if it has moved."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
         if self.in_order or state.bins("held"):
-            # another level may have held some
+            # an earlier run at another level may have held rows back
             due_rows = align(
                 state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
             )
@@ -64,14 +67,14 @@ class CtisKernel(UncombinedKernel):
         return Output(concat(tables) if tables else None, cti)
 
     def _promise(self, schema: pa.Schema | None, cti: int) -> pa.Table:
-        """A row of the schema of those beside it: they become one table."""
+        """Return a row for the CTI, with the schema of the other rows, because they become one table."""
         wanted = schema or pa.schema([*self.payload, *((name, pa.int64()) for name in (LE, RE, WEIGHT))])
         row = {LE: cti, RE: cti, WEIGHT: 1}
         columns = [pa.array([row[f.name]]) if f.name in row else pa.nulls(1, f.type) for f in wanted]
         return pa.table(columns, schema=wanted)
 
     def _cti(self, state: KernelBaskets, fresh: list[pa.Table], c: int) -> int:
-        """The least start of a row whose end is read and may still move, at most c."""
+        """Return the least start of a row whose end is read and may still move, at most c."""
         held = state.read_all("open")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:

@@ -1,14 +1,12 @@
-"""Edges into deltas: per key, the edges that can still matter are kept; a batch's effect is the difference of lifetimes.
+"""Kernel of edge events: turns edges into deltas, the difference of lifetimes before and after a micro-batch.
 
-An edge that comes again, equal as a whole to one that is held, is left out before it is judged: key, instant and edge name it.
+An edge that is delivered again, equal to one in state, is dropped before it is judged: key, instant and edge identify it. A late
+edge takes its place in its key's chain by its own time, and acts from c on: an event lives until the first instant at which an
+edge after its start acts. If a start was dropped, the end that belongs to it is dropped, too.
 
-A late edge stands in its chain where its own time puts it, and acts from c on: an event lives until the first instant at
-which an edge after its start acts. A start that was dropped takes the end that belongs to it with it.
-
-State: per key its open start and every edge at or after c; its last edge, where a late one may still act, for it decides
-whether that one has an effect; and of what was dropped the last edge, until its end has come. Cost: a sort of the keys a batch
-touches. CTI: c; if the edge that closes an event brings its payload, the least open start, for that changes what was said from
-there on.
+State: per key its open start and every edge at or after c; its last edge, if a late one may still act, because it decides if that
+one has an effect; and the last dropped edge, until its end has come. Cost: a sort of the keys in a micro-batch. CTI: c; if the
+edge that closes an event brings its payload, the least open start, because the payload changes from there on.
 """
 
 from __future__ import annotations
@@ -44,27 +42,30 @@ if TYPE_CHECKING:
 
 TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
-"""True for an edge that was dropped; such a start is held, for the end that belongs to it goes with it."""
+"""True for a dropped edge; a dropped start stays in state, because the end that belongs to it is dropped, too."""
 SINCE = "__since"
-"""From when on an edge acts: its time, or the c that it came behind."""
+"""The instant from which an edge acts: its time, or, if it is late, the c at which it came."""
 
 
 @dataclass(frozen=True)
 class EdgesKernel(UncombinedKernel):
-    """key: the columns that make a chain; from_end: a closed event carries the end row's payload."""
+    """Parameters.
+
+    key: the columns whose values identify a chain; from_end: a closed event has the end row's payload.
+    """
 
     key: tuple[str, ...]
     from_end: bool
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events go on as they come; the edge that closes one may change what it brought from its start on."""
+        """Events are sent as they come; with payloads from ends, a closing edge may change an event from its start on."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
 
         return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Lifetimes after this batch less lifetimes before it, as deltas."""
+        """Send the deltas from the lifetimes before this micro-batch to those after it."""
         totals = Totals()
         judge = remembered_judge(state, arrivals)
         held = state.read_all("edges")
@@ -87,13 +88,13 @@ class EdgesKernel(UncombinedKernel):
         self._keep(state, edges, chains, judge, clock, totals)
         cti = clock.c
         if self.from_end and cti != INFINITY:
-            # the edge that closes an event brings another payload, from its start on
+            # the edge that closes an event changes its payload from its start on
             cti = int(chains.since[chains.open_at(cti)].min(initial=cti))
         deltas = net_deltas(concat([before, after]))
         return Output(deltas if deltas.num_rows else None, cti, totals)
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
-        """By key, time, ends before starts; among ties what was there first, then by payload."""
+        """Sort edges by key, time, ends before starts, edges in state before new ones, and payload; also number their keys."""
         number, _ = codes(edges, self.key)
         rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
         opens = edges.column(OPENS).to_numpy()
@@ -101,12 +102,14 @@ class EdgesKernel(UncombinedKernel):
         return edges.take(pa.array(order)), old[order], number[order]
 
     def _ties(self, edges: pa.Table, number: Ints) -> Mask:
+        """Mark the edges equal in key, time and kind to the edge before them."""
         time, opens = ints(edges, LE), edges.column(OPENS).to_numpy()
         tie = np.zeros(len(time), bool)
         tie[1:] = (number[1:] == number[:-1]) & (time[1:] == time[:-1]) & (opens[1:] == opens[:-1])
         return tie
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
+        """Return the lifetimes of the events of ordered edges, as deltas of one weight."""
         chains = _Chains.from_edges(edges, number)
         starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
@@ -118,15 +121,15 @@ class EdgesKernel(UncombinedKernel):
         return weighted(events, weight)
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
-        """Count the late edges of this micro-batch: those that change something from c on are adjusted, the others dropped."""
+        """Count the late edges of this micro-batch: as adjusted if they change the history from c on, else as dropped."""
         late = fresh & (chains.since > chains.time)
         if not late.any():
             return
-        # an end needs an event that goes on
+        # an end acts only on an event that has not ended
         goes_on = chains.after_start & (~fresh | (chains.since < chains.since.max()))[chains.before]
         acts = chains.chained & (chains.until > chains.since) & (chains.opens | goes_on)
         if self.from_end:
-            # where another edge ends the event at the same instant, what this one brings is its payload
+            # if another edge ends the event at the same instant, this edge still sets its payload
             acts |= ~chains.opens & chains.closes
         for mask, reason in ((late & ~acts, CountReason.DROPPED), (late & acts, CountReason.ADJUSTED)):
             count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
@@ -134,16 +137,16 @@ class EdgesKernel(UncombinedKernel):
     def _keep(
         self, state: KernelBaskets, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
     ) -> None:
-        """Keep what can still matter; an end that no start can reach any more is no event."""
+        """Keep the edges that can still matter; count ends that no start can reach any more as invalid."""
         c, counted_before, counted = clock.c, max(clock.c_before, clock.counted_before), max(clock.c, clock.counted)
         promised = min(counted, clock.promised)
         time, opens = chains.time, chains.opens
-        # the others were counted before, or as late
+        # earlier ones were counted before, later ones are late
         over = (time < counted) & (time >= counted_before) & (chains.since == time)
         lost = over & chains.chained & ~opens & ~chains.after_start
-        # the event that it would end is gone before it has begun to act: it goes with its start
+        # another edge has ended the event before this one acts
         is_idle = over & chains.chained & ~opens & chains.after_start & ~chains.closes
-        # its start may still come by the source's own word: it is late by the level
+        # the source's CTI still allows its start: the edge is late by the level only
         late = (over & chains.orphaned) | (lost & (time >= promised)) | is_idle
         count_late(edges, late, CountReason.DROPPED, judge, None, totals)
         count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
@@ -153,18 +156,18 @@ class EdgesKernel(UncombinedKernel):
             return
         ghost = chains.ghost | (chains.orphaned & (time < c))
         is_open = chains.open_at(c)
-        # what comes late acts if it belongs between its key's last edge and c
+        # a late edge acts if its time is between its key's last edge and c
         acts_from = judge.late.acts_from(promised)
         last = chains.last(chains.chained & (time < c)) & (time >= acts_from)
         dropped = chains.last(time < c) & ghost & (opens | np.isin(chains.number, chains.number[is_open]))
         closing = chains.chained & ~opens & (chains.since >= c)
         is_needed = (time >= c) | is_open | closing | last | dropped
-        # it takes no start that is dropped from the end that belongs to it
+        # an invalid end must not be the end of a start that is dropped later
         is_needed &= ~(lost & ~late & (time < acts_from))
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
-        """The edges that say something new; of those of one key and instant that differ the first one is one."""
+        """Remove repeated edges; of conflicting edges at one key and instant keep the first."""
         table = arrival.table
         whose = [*self.key, LE, OPENS]
         repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])
@@ -173,7 +176,7 @@ class EdgesKernel(UncombinedKernel):
         return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
 
     def _judged(self, arrival: Arrival) -> pa.Table:
-        """Edges with whether they were dropped, and from when on they act."""
+        """Return edges with two columns: GHOST, true if dropped as late, and SINCE, the instant from which the edge acts."""
         table, judge, time = arrival.table, arrival.judge, ints(arrival.table, LE)
         if judge is None:
             return with_column(with_column(table, GHOST, np.zeros(len(time), bool)), SINCE, time)
@@ -184,10 +187,10 @@ class EdgesKernel(UncombinedKernel):
 
 @dataclass(frozen=True)
 class _Chains:
-    """Edges by key and time, as arrays; ``number`` numbers the keys.
+    """Edges by key and time, as arrays; ``number`` is the number of the key.
 
-    chained: those that make chains; orphaned: ends that do not, for the start that they belong to was dropped. Of an edge of
-    a chain ``before`` is the position of the one before it, ``closed_by`` of that after it which acts first; -1: none.
+    chained: edges that are part of a chain; orphaned: ends that are not, because their start was dropped. For an edge of a chain
+    ``before`` is the position of the edge before it, and ``closed_by`` that of the later edge that acts first; -1: none.
     """
 
     number: Ints
@@ -202,11 +205,11 @@ class _Chains:
 
     @staticmethod
     def from_edges(edges: pa.Table, number: Ints) -> _Chains:
-        """Chains of edges in order."""
+        """Return the chains of ordered edges."""
         time, since = ints(edges, LE), ints(edges, SINCE)
         opens, ghost = edges.column(OPENS).to_numpy(), edges.column(GHOST).to_numpy()
         orphaned = np.zeros(len(number), bool)
-        # what was dropped acts from c on only, too
+        # a dropped edge, too, would act from c on only
         behind = (number[1:] == number[:-1]) & (since[1:] >= since[:-1])
         orphaned[1:] = behind & ghost[:-1] & opens[:-1] & ~ghost[1:] & ~opens[1:]
         chained = ~ghost & ~orphaned
@@ -214,7 +217,7 @@ class _Chains:
         follows = np.flatnonzero(number[at[1:]] == number[at[:-1]])
         before = np.full(len(number), -1)
         before[at[follows + 1]] = at[follows]
-        # of what acts at one instant an end comes first: an event that it ends has its payload
+        # at one instant ends act first, so that the ended event has their payload
         order = np.lexsort((opens[at], since[at]))
         rank = np.empty(len(at), np.int64)
         rank[order] = np.arange(len(at))
@@ -236,12 +239,12 @@ class _Chains:
 
     @property
     def until(self) -> Ints:
-        """Until when what an edge of a chain begins goes on."""
+        """The instants until which the events that edges start go on."""
         return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
 
     @property
     def closes(self) -> Mask:
-        """The edges that end an event."""
+        """Mark the edges that end an event."""
         of = self.closed_by[self.opens & self.chained & (self.until > self.since)]
         closes = np.zeros(len(self.number), bool)
         closes[of[of >= 0]] = True
@@ -249,15 +252,15 @@ class _Chains:
 
     @property
     def after_start(self) -> Mask:
-        """The edges of chains that follow a start."""
+        """Mark the chained edges that follow a start."""
         return (self.before >= 0) & self.opens[self.before]
 
     def open_at(self, c: int) -> Mask:
-        """The starts whose event does not end before c."""
+        """Mark the starts whose event does not end before c."""
         return self.opens & self.chained & (self.until >= c)
 
     def last(self, of: Mask) -> Mask:
-        """The last of each key among some edges."""
+        """Mark the last edge of each key among the edges in ``of``."""
         is_last = np.zeros(len(of), bool)
         at = np.flatnonzero(of)
         is_last[at[np.append(self.number[at][1:] != self.number[at][:-1], True)[: len(at)]]] = True

@@ -1,7 +1,7 @@
-"""Inner join of two streams, bilinear: what is new on one side with what the other side holds, and with what is new there.
+"""Kernel of the inner join of two streams: it joins each side's new events with the other side's held and new events.
 
-State: each side's events, in bins of time by length of life, so that a micro-batch reads only the bins that its events can
-overlap; a bin goes as a whole once all in it has ended. Cost: the pairs of what is new, and the bins they come from.
+State: each side's events, in bins of time by length of life, so that a micro-batch reads only bins that its events can overlap; a
+bin is dropped once all its events have ended. Cost: the pairs of new events, and the bins they are read from.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InnerJoinKernel(UncombinedKernel):
-    """evaluator: which pairs; inputs: the columns of each side beside its lifetimes; result: those of a pair."""
+    """Parameters.
+
+    evaluator: the pair condition; inputs: each side's columns beside lifetimes; result: the columns of a pair.
+    """
 
     evaluator: JoinEvaluator
     inputs: tuple[pa.Schema, pa.Schema]
@@ -35,15 +38,15 @@ class InnerJoinKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Pairs go on as they are made."""
+        """Pairs are sent at once."""
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """The pairs that the micro-batch makes and takes back."""
+        """Send the pairs that the micro-batch adds and retracts."""
         totals = Totals()
-        fresh = [self._taken(arrivals, port, totals) for port in (0, 1)]
+        fresh = [self._new_deltas(arrivals, port, totals) for port in (0, 1)]
         out = []
         if fresh[0] is not None or fresh[1] is not None:
             held = [self._overlapping(state, 1 - port, fresh[port]) for port in (0, 1)]
@@ -61,12 +64,14 @@ class InnerJoinKernel(UncombinedKernel):
         table = net_deltas(concat(out)) if out else None
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
 
-    def _taken(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
+    def _new_deltas(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
+        """Return a port's new deltas, without those dropped as late."""
         columns = [*self.inputs[port].names, LE, RE, WEIGHT]
         tables = [t.select(columns) for a in arrivals if a.port == port and (t := weighted_events(a, totals)).num_rows]
         return concat(tables) if tables else None
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:
+        """Return the deltas of the pairs of two sides; a pair's weight is the product of its events' weights."""
         at, of = self.evaluator.pairs(left, right)
         if not len(at):
             return []
@@ -75,7 +80,7 @@ class InnerJoinKernel(UncombinedKernel):
         return [with_column(pairs.select([*self.result, LE, RE]), WEIGHT, weight)]
 
     def _overlapping(self, state: KernelBaskets, port: int, fresh: pa.Table | None) -> pa.Table | None:
-        """What a side holds in the bins that some fresh event of the other side can overlap."""
+        """Return the events that a side holds in the bins that a new event of the other side can overlap."""
         if fresh is None:
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)

@@ -1,7 +1,8 @@
-"""Ingress of an insert-only source: leaves out what is delivered again, judges lateness where c is kept; a pass over the batch.
+"""Ingress kernel of an insert-only source: drops repeated rows and judges lateness, in a pass over the micro-batch.
 
-State: none; where events have ids, the rows taken, until they are settled. They lie in bins by start, of which a micro-batch
-reads those that its own rows start in, and which go whole once c has passed them: none is rewritten because another one came.
+State: none; if events have ids, the rows so far, until they are settled. They lie in bins by start; a micro-batch reads the bins
+in
+which its own rows start, and a bin is dropped once c has passed its rows. No bin is rewritten for a new row.
 """
 
 from __future__ import annotations
@@ -33,9 +34,11 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class InsertIngressKernel(UncombinedKernel):
-    """points: the source declares points, so RE = LE + 1; round_to: the grid of windows whose ends c is rounded down to.
+    """Parameters.
 
-    ids: the columns that, with its start, tell an event from all others, if rows may be delivered again.
+    points: the source declares points, so RE = LE + 1; round_to: the grid of windows to whose ends c is rounded down; ids: the
+    columns
+    that with its start identify an event, if rows may be delivered again.
     """
 
     points: bool
@@ -44,13 +47,13 @@ class InsertIngressKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events go on as they come."""
+        """Events are sent as they come."""
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """The events that are on time, and what the policy leaves of the others."""
+        """Send the events that are on time, and late ones as the policy adjusts them."""
         totals = Totals()
         c = clock.c
         grid = self.round_to
@@ -65,7 +68,7 @@ class InsertIngressKernel(UncombinedKernel):
         return Output(concat(out) if out else None, clock.c, totals)
 
     def _once(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
-        """The rows that say something new; they are held, be they late or not, until c has passed their ends."""
+        """Remove repeated and conflicting rows; hold the others, late or not, until c has passed their ends."""
         table, judge = with_ends(arrival.table), arrival.judge
         assert judge is not None
         whose = [*self.ids, LE]
@@ -74,14 +77,14 @@ class InsertIngressKernel(UncombinedKernel):
         count_duplicates(table.filter(pa.array(repeated)), judge, totals)
         count_invalid(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)
         new = table.filter(pa.array(~(repeated | contrary)))
-        # what c has passed is late when it comes again, and nothing of it is left
+        # a row that has ended before c would be late, and dropped, if it came again
         open_still = pc.greater_equal(new.column(RE), c)
         if c != INFINITY:
             hold(state, ROWS, new.filter(open_still), lambda rows: rows.filter(pc.greater_equal(rows.column(RE), c)))
         return new
 
     def _held(self, state: KernelBaskets, table: pa.Table) -> pa.Table | None:
-        """The rows held that start where some of these do."""
+        """Return the held rows that start at the start of one of these rows."""
         le = np.unique(ints(table, LE))
         tables = []
         for bin in state.bins(ROWS):

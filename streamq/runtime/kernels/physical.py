@@ -1,11 +1,13 @@
-"""Physical rows into deltas: retractions are matched with the lifetimes they name, late ones translated.
+"""Kernel of physical streams: turns inserts and retractions into deltas; late retractions act from c on.
 
-State: every live event until it is settled, as the source sees it (start, end) and as it was passed on; retractions whose
-insert has not come yet. A late retraction of an end that c has passed adds an event of its own, which starts at c; where
-that is dropped all that follows is dropped with it, whether or not the event is still in state. With ids, an event alive or
-deleted until all finite ends that it ever had are settled, and the retractions applied to it: whatever comes again on time
-is known then, and what comes later is late. Cost: inserts are columnar; a retraction costs a look-up among the rows that
-share its start, or its id.
+State: every live event until it is settled, as the source sees it (start, end) and as it was sent; retractions whose insert has
+not come yet. A late retraction of an end that c has passed adds an event of its own, which starts at c; if that is dropped, all
+retractions that follow are dropped with it, even if the event is still in state. With ids, an event, alive or deleted, stays
+until
+all finite ends that it ever had are settled, with the retractions applied to it: so a repetition that is on time is recognized,
+and a later one is late.
+
+Cost: inserts are columnar; a retraction costs a look-up among the rows that share its start, or its id.
 """
 
 from __future__ import annotations
@@ -53,20 +55,25 @@ _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
 @dataclass(frozen=True)
 class PhysicalKernel(UncombinedKernel):
-    """payload: the payload columns in order; id: the column that names an event, if the stream has ids."""
+    """Parameters.
+
+    payload: the payload columns in order; id: the column that identifies an event, if the stream has ids.
+    """
 
     payload: tuple[str, ...]
     id: str | None
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events go on as they come."""
+        """Events are sent as they come."""
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Inserts, then retractions as often as they find their event; others wait as long as it may still come on time."""
+        """Apply inserts, then retractions as long as they match an event; others wait while their event may
+        still come on time.
+        """
         totals = Totals()
         batch = SourceBatch(
             remembered_judge(state, arrivals),
@@ -97,7 +104,7 @@ class PhysicalKernel(UncombinedKernel):
     # inserts
 
     def _once(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """With ids, the inserts of events that are not known: one is known while it lives, or could come again on time."""
+        """Remove inserts of known events, if there are ids: those alive, or that could come again on time."""
         if self.id is None:
             return table
         held = state.read_all(LIVE)
@@ -110,7 +117,7 @@ class PhysicalKernel(UncombinedKernel):
         return table.filter(pa.array(~(repeated | contrary)))
 
     def _inserted(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """New live rows; those behind c dropped or cut, as the policy says."""
+        """Return new live rows for inserts; those behind c are dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
         verdict = batch.judged(table, le)
@@ -122,7 +129,7 @@ class PhysicalKernel(UncombinedKernel):
         return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
     def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
-        """New live rows, inserted with the ends ``first``; what there is of them is passed on."""
+        """Return new live rows, inserted with the ends ``first``, and send the part of them that has effect."""
         live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
             le, re = ints(table, LE), ints(table, RE)
@@ -133,6 +140,7 @@ class PhysicalKernel(UncombinedKernel):
         return live
 
     def _delta(self, live: pa.Table, weight: int) -> pa.Table:
+        """Return the lifetimes sent for live rows as deltas of one weight."""
         delta = live.select(list(self.payload))
         delta = with_column(with_column(delta, LE, ints(live, OWN_LE)), RE, ints(live, OWN_RE))
         return weighted(delta, weight)
@@ -142,7 +150,7 @@ class PhysicalKernel(UncombinedKernel):
     def _retract(
         self, state: KernelBaskets, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: SourceBatch
     ) -> None:
-        """Move ends; ``waited`` is how many of the moves have waited, the others are new."""
+        """Move ends; the first ``waited`` moves have waited in state, the others are new."""
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
         (rows,) = self._by_event(moves)
@@ -161,7 +169,7 @@ class PhysicalKernel(UncombinedKernel):
     def _matched(
         self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
     ) -> tuple[list[pa.Table], Moves]:
-        """Live rows moved, and the moves that are left over."""
+        """Return the live rows with their ends moved, and the moves that match none."""
         live = concat(every)
         near = is_matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
@@ -176,7 +184,7 @@ class PhysicalKernel(UncombinedKernel):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
         self._emit(candidates, before, matched.lifetimes, batch.out)
-        # with ids what has been deleted is known for a while
+        # with ids deleted events stay for a while, to recognize repetitions
         live_places = [i for i, row in enumerate(rows) if row[RE] > row[LE] or self.id is not None]
         left = candidates.take(pa.array(live_places, pa.int64()))
         for name in (RE, OWN_LE, OWN_RE, *([MOST] if self.id is not None else [])):
@@ -184,7 +192,7 @@ class PhysicalKernel(UncombinedKernel):
         return [rest, left] if live_places else [rest], open_moves
 
     def _not_again(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
-        """The moves that do not repeat one which was applied to their event, now or earlier."""
+        """Return the moves that do not repeat a move applied to their event, now or earlier."""
         assert self.id is not None
         names = [self.id, RE, NEW_END]
         moves = matched.moves
@@ -200,11 +208,11 @@ class PhysicalKernel(UncombinedKernel):
         return [(number, move) for number, move in open_moves if number not in again]
 
     def _by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
-        """The rows without their payload, with the number of the event that they speak of: by its id, or by all that it is."""
+        """Return each table's rows without payload, with the number of their event: by its id, or by start and payload."""
         return chains_by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
     def _emit(self, candidates: pa.Table, before: list[Lifetimes], after: list[Lifetimes], out: list[pa.Table]) -> None:
-        """What was passed on of the live rows is taken back, and passed on as it is now."""
+        """Send the difference between the lifetimes sent before and those of now."""
         for weight, old, new in ((-1, before, after), (1, after, before)):
             changed = lifetimes_without(old, new)
             if changed:
@@ -212,14 +220,14 @@ class PhysicalKernel(UncombinedKernel):
                 table = with_column(with_column(candidates.take(at), OWN_LE, starts), OWN_RE, ends)
                 out.append(self._delta(table, weight))
 
-    # what matches nothing: late, waiting, and forgetting
+    # moves without a match: late ones, waiting ones, settled ones
 
     def _late(
         self, state: KernelBaskets, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
-        """The moves that are left once those that came late are judged, and the live rows of where they lead.
+        """Judge late moves; return the moves that are left, and new live rows for the ends to which late ones lead.
 
-        An event that ended before c may be settled and forgotten: of one whose end is moved from there nothing else need come.
+        An event that ended before c may be settled and forgotten: a retraction of such an end starts an event of its own.
         """
         late_moves = [number for number, move in open_moves if number >= waited and move[BEHIND]]
         if not late_moves:
@@ -229,7 +237,7 @@ class PhysicalKernel(UncombinedKernel):
         acts = batch.judged(rows, np.minimum(re, new)).acts
         begins, waits = (re < batch.c) & (new >= batch.c), acts & (re >= batch.c)
         if self.id is not None:
-            # the same word once more repeats the first
+            # an equal retraction in the same micro-batch repeats the first
             again, _ = repetitions(rows, None, [self.id, RE, NEW_END], [])
             waits, begins = waits | (begins & again), begins & ~again
         batch.count(rows, ~begins & ~waits, CountReason.DROPPED)
@@ -238,7 +246,7 @@ class PhysicalKernel(UncombinedKernel):
         return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
     def _begun(self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch) -> pa.Table | None:
-        """New live rows of where retractions lead whose inserts are not known; passed on is what they add from ``c`` on."""
+        """Return new live rows for retractions without a known insert, and send what they add from ``c`` on."""
         if not moves.num_rows:
             return None
         if self.id is not None:
@@ -251,15 +259,16 @@ class PhysicalKernel(UncombinedKernel):
         return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
     def _wait(self, state: KernelBaskets, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
-        """Keep retractions whose event, or the one before them in its chain, may still come, or waits itself.
+        """Keep retractions whose event, or whose preceding retraction, may still come or waits itself.
 
-        What makes an event that ends where such a retraction starts from has that end in its sync time: c past it, none can.
+        An item that gives an event the end that a retraction moves has that end in its sync time: once c is past it, none can
+        come.
         """
         if not open_moves:
             return
         rows = moves.take(pa.array([number for number, _ in open_moves]))
         lost = self._unreachable(rows, batch.c_now)
-        # what its source could still have sent in time is no error of the source: it is late by the level, which adjusts
+        # an item that the source's CTI still allows is no error: it is late by the level, which adjusts it
         by_level = lost & ~self._unreachable(rows, batch.promised_now)
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
@@ -272,7 +281,7 @@ class PhysicalKernel(UncombinedKernel):
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
-        """Which moves no event can reach any more once the CTI is c: none that is still to come ends where they begin."""
+        """Mark the moves that no event can reach once the CTI is c: no item still to come ends where they begin."""
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
@@ -280,6 +289,7 @@ class PhysicalKernel(UncombinedKernel):
         return is_cut_off(rows, lost)
 
     def _settle(self, state: KernelBaskets, clock: Clock) -> None:
+        """Drop the settled events from state, with the retractions applied to them."""
         if clock.c == clock.c_before:
             return
         live = state.read_all(LIVE)
@@ -287,7 +297,7 @@ class PhysicalKernel(UncombinedKernel):
             return
         end = np.maximum(ints(live, RE), ints(live, RE if self.id is None else MOST))
         own_end = ints(live, OWN_RE)
-        # how a dropped event goes on can come on time for its source, though late by the level
+        # a retraction of a dropped event may be on time for its source, though late by the level
         over = np.where(own_end == DROPPED, min(clock.c, clock.promised), clock.c)
         unsettled = live.filter(pa.array((np.maximum(end, own_end) >= over) & (clock.c != INFINITY)))
         if unsettled.num_rows == live.num_rows:

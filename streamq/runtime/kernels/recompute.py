@@ -1,8 +1,9 @@
-"""Runs any evaluator on a stream: recompute the rows that may still change, send the difference to those sent before.
+"""Kernel that runs any evaluator: it recomputes the rows that may still change, and sends the difference to those sent before.
 
-State: the events the evaluator still needs, with weights, and the rows sent that are not settled. A micro-batch appends to both
-a chunk of what is new; what is no longer needed is removed when there are many chunks, or much of it.
-Cost: a micro-batch evaluates all events that are in the state of a bucket.
+State: the events that the evaluator still needs, with weights, and the sent rows that are not settled. A micro-batch appends a
+chunk of new rows to both; unneeded rows are removed when a basket has many chunks, or when most of its rows are unneeded.
+
+Cost: a micro-batch evaluates all events in the state of a bucket.
 """
 
 from __future__ import annotations
@@ -47,13 +48,13 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     result: tuple[str, ...]
 
     final: bool = False
-    """Whether a row is sent only once it is final; else already when the watermark reaches it (``early_release``)."""
+    """True if a row is sent only once it is final; else it is sent when the watermark reaches it (``early_release``)."""
 
     early: bool = False
-    """Whether a row that is not final is sent as soon as it is there, before the watermark reaches it."""
+    """True if a row that is not final is sent at once, before the watermark reaches it."""
 
     bound: Bound = Bound.NONE
-    """Which windows (or pieces) of lifetimes without an end are sent once the input has ended."""
+    """The bound on windows (or pieces) of endless lifetimes once the input has ended."""
 
     pointwise: tuple[int, ...] = ()
     """The ports whose events the evaluator sees as points at their starts."""
@@ -71,13 +72,13 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     """When the watermark sends a row that is not final yet, by the row's lifetime; None: it sends no row."""
 
     def __post_init__(self) -> None:
-        # executors need no more of the rule than this
+        # executors need no other parts of the rule
         object.__setattr__(self, "final_release", self.progress_rule.final)
         object.__setattr__(self, "early_release", self.progress_rule.early)
 
     @property
     def _sends_at_once(self) -> bool:
-        """Whether rows are sent before the watermark reaches them."""
+        """True if rows are sent before the watermark reaches them."""
         return self.early_release is Release.AT_ONCE
 
     @property
@@ -89,7 +90,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return rule.at_once() if self.early else rule
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the endpoints of these deltas; None where no windows need a bound at the end of the stream."""
+        """Return the endpoints of these deltas; None if no windows need a bound at the end of the stream."""
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
         table = with_weights(with_ends(table))
@@ -136,7 +137,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
         state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
         if LAST_END in rows.column_names:
-            # windows that wait for members may end before c
+            # a window may end before c while it waits for members
             state.values["open"] = int(ints(rows, RE)[self._is_open(rows, clock.c)].min(initial=INFINITY))
         if clock.c == INFINITY:
             for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
@@ -155,7 +156,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
-        """The evaluator's rows; a kernel that keeps more than events overrides it. ``fresh``: the deltas of this micro-batch."""
+        """Return the evaluator's rows; kernels with more state override it. ``fresh``: the deltas of this micro-batch."""
         return self.evaluator.rows(histories, open_since(clock, state), upto)
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
@@ -169,11 +170,11 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return int(dues.min())
 
     def _reported_columns(self, rows: pa.Table) -> list[str]:
-        """Return the names of what is kept of rows that have been sent."""
+        """Return the columns that state keeps of the rows that have been sent."""
         return [*self.result, LE, RE, *([LAST_END] if LAST_END in rows.column_names else [])]
 
     def _is_sent(self, rows: pa.Table, clock: Clock) -> Mask:
-        """Mark the rows that have been sent after a micro-batch, by it or by one before, and could change in it."""
+        """Mark the rows that are sent after this micro-batch and could change in it."""
         return self._is_open(rows, clock.c_before) & self._is_reached(rows, clock)
 
     def _is_reached(self, rows: pa.Table, clock: Clock) -> Mask:
@@ -187,18 +188,19 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
         """Mark the rows that may still change at CTI ``c``.
 
-        A row that is final is not one of them, even if its floats, added up in another order, now come out differently.
+        A final row is not marked, even if its floats, added up in another order, now come out differently.
         """
         return ((ints(rows, RE) >= c) | waits_for_members(rows, c)) & ~self._is_final(rows, c)
 
-    # taking in
+    # reading
 
     def _upto(self, state: KernelBaskets, clock: Clock) -> int:
-        """Return the instant before which windows (or pieces) of lifetimes without an end start in this micro-batch.
+        """Return the instant before which windows (or pieces) of endless lifetimes must start to be included in this micro-batch.
 
-        That is one tick past the progress so far (``clock.m``); once the input has ended, and as if it had where rows are sent at
-        once, the bound of all of them (``runtime.endpoints``); INFINITY for operators that need no bound. Adds the endpoints
-        announced to the state.
+        That is one tick past the progress so far (``clock.m``). Once the input has ended, and always if rows are sent at once, it
+        is the
+        bound of all windows (``runtime.endpoints``). INFINITY: the operator needs no bound. Announced endpoints are added to the
+        state.
         """
         if self.bound is Bound.NONE:
             return INFINITY
@@ -210,7 +212,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     # keeping and forgetting
 
     def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
-        """Return the deltas from the rows sent before to ``reported``, of the rows that could still change at ``c_before``."""
+        """Return the deltas from the rows sent before to ``reported``, among rows that could still change at ``c_before``."""
         new = weighted(reported, 1)
         old = state.read("reported", BIN)
         if old is None:
@@ -227,9 +229,9 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         change: pa.Table,
         c: int,
     ) -> None:
-        """Append the new events and the change of the rows sent to the state.
+        """Append the new events, and the change of the rows sent, to the state.
 
-        Where a basket has too many chunks, or has grown by what is settled, rewrite it without the rows that no longer matter.
+        If a basket has too many chunks, or too many settled events, rewrite it without the rows that no longer matter.
         """
         crowded = any(
             state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
@@ -253,25 +255,25 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             state.replace("reported", BIN, net_deltas(reported.filter(pa.array(still_changes))))
 
     def _outgrown(self, state: KernelBaskets, port: int, history: pa.Table, c: int) -> bool:
-        """Whether a history has doubled since it was rewritten, and half of its events are settled."""
+        """Return True if a history has doubled since it was rewritten, and half of its events are settled."""
         least = max(self.compact_above, 2 * int(state.values.get(f"kept{port}", 0)))
         return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
 
 
 def open_since(clock: Clock, state: KernelBaskets) -> int:
-    """Return the instant after which rows end that could still change before a micro-batch."""
+    """Return an instant such that rows that could change in a micro-batch end after it."""
     if clock.c_before in (INFINITY, MINUS_INFINITY):
         return clock.c_before
     return min(clock.c_before, int(state.values.get("open", INFINITY))) - 1
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
-    """Mark the rows that a release lets go at this progress; without a release, none."""
+    """Mark the rows that a release lets go at this progress; none if there is no release."""
     return np.zeros(rows.num_rows, bool) if release is None else release.lets_go(rows, progress)
 
 
 def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Add deltas up to a history: each event stands in it as often as its weights add up to."""
+    """Return deltas added up to a history: each event occurs in it as often as its weights add up to."""
     whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
     if not tables:
         return whole.empty_table()

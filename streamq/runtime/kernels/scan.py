@@ -1,8 +1,9 @@
-"""Runs a module that goes from event to event on a stream: from the state before c on, again where events come in between.
+"""Kernel that calls a module event by event: from the state before c on, again from there if events come in between.
 
-State: of each group the state over all events before c, as long as the module needs it, and the events since. Where rows wait
-until they are final, each event is stepped over once, and in its place; else what has started is gone over again in every
-micro-batch that brings something.
+State: each group's state after all events before c, as long as the module needs it, and the events since. If rows wait until they
+are final, the module is called once for each event, in order; otherwise every micro-batch with new events repeats the calls for
+all events since c that have started.
+
 Cost: a sort of the events since c, a call for each of those that have started, and a look at the states of a bucket's groups.
 """
 
@@ -25,15 +26,15 @@ from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
 
 STATES, STATES_AT = "states", "states_at"
-"""The basket of the groups' states, and the name of the instant that they are kept at: all before it is in them."""
+"""The basket of the groups' states, and the name of their instant: they include all events before it."""
 
 
 @dataclass(frozen=True)
 class ScanKernel(RecomputeKernel[ScanEvaluator]):
-    """A kernel of an evaluator that goes on from states."""
+    """A kernel of an evaluator that continues from states."""
 
     sets_aside: bool = False
-    """Whether events whose steps fail may be set aside: there is a late output. Each is, once it starts before c."""
+    """True if events whose steps fail are set aside, each once it starts before c; a late output exists then."""
 
     def _evaluated(
         self,
@@ -45,6 +46,7 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
+        """Return the rows of the started events since c, and store the groups' states at c."""
         states_at = state.values.get(STATES_AT, MINUS_INFINITY)
         events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
@@ -62,12 +64,12 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         return rows
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
-        """The progress past the first event that has not been stepped over: whether it has rows nobody knows before."""
+        """Return the progress past the first event that has not been called; its rows are unknown before the call."""
         events = self.evaluator.passing(histories[0])
         return Release.PAST_START.due(events.filter(pa.array(ints(events, LE) >= self._reached(clock))))
 
     def _reached(self, clock: Clock) -> int:
-        """Return the progress before which events are stepped over."""
+        """Return the progress before which the module is called for events."""
         if self.final:
             return clock.c
         return INFINITY if self.early else clock.m

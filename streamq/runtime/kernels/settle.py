@@ -1,6 +1,6 @@
-"""Rows of a stream whose ends may still move: a row is passed on once it is settled, and never taken back.
+"""Kernel that holds rows whose ends may still move: a row is sent once it is settled, and never retracted.
 
-State: rows not yet settled. Cost: a group by of those a batch touches.
+State: rows not yet settled. Cost: a group by of those in a micro-batch.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SettleKernel(UncombinedKernel):
-    """No parameters: a row is its lifetime and payload."""
+    """A kernel without parameters: a row is its lifetime and payload."""
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """A row goes once it is settled, at every level of consistency."""
+        """A row is sent once it is settled, at every level of consistency."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
         from streamq.runtime.release import Release
 
         return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """The rows with ``RE < c`` (all, at the end of the stream)."""
+        """Send the rows with ``RE < c``; at the end of the stream, all."""
         fresh = [a.table for a in arrivals]
         held = state.read_all("rows")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]

@@ -1,8 +1,8 @@
-"""Windows on a grid, incrementally: partial results per range of windows, merged into a window when it is reported.
+"""Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
-State: partial results binned by their last window, so that a bin goes as a whole; where input may be taken back, values with
-weights instead of merged results (a minimum or a float sum cannot be taken back out). Cost: a micro-batch adds its own
-partials; a reported window merges the partials it spans, or, over long ranges, log2 of them (dyadic nodes).
+State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
+weights instead of merged results (a minimum or a float sum cannot be subtracted). Cost: a micro-batch adds its own partials; a
+reported window merges the partials that it spans, or, over long ranges, log2 of them (dyadic nodes).
 """
 
 from __future__ import annotations
@@ -39,13 +39,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowAggregateKernel:
-    """Parameters only.
+    """Parameters.
 
-    points: declared points, no ``__re``; merges: input is insert-only, so partial results may be merged for good;
-    combines: partial results are made on the map side; infinite: lifetimes may never end; reads_end: an argument reads an
-    end that may still move, so a window waits for its members to settle; final: report windows once they are final, else at
-    the watermark; early: report them as soon as they have a member;
-    explode_rows: copies of partials beyond which ranges are cut into dyadic nodes.
+    points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good; combines:
+    partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end that may
+    still
+    move, so a window waits until its members are settled; final: windows are reported once they are final, else at the watermark;
+    early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials beyond which ranges
+    are
+    cut into dyadic nodes.
     """
 
     keys: tuple[str, ...]
@@ -62,7 +64,7 @@ class WindowAggregateKernel:
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Windows are reported one by one, at their ends; final ones wait for members whose ends are read, too."""
+        """Windows are reported one by one, at their ends; final ones also wait for members whose ends are read."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
         from streamq.runtime.release import Release
 
@@ -82,12 +84,12 @@ class WindowAggregateKernel:
     # map side
 
     def combine(self, port: int, table: pa.Table) -> pa.Table:
-        """Partial results of the events: one row a key and range of windows, if they are combined there."""
+        """Return partial results of the events; one row per key and range of windows, if they are combined on the map side."""
         partials = self._partials(table)
         return self._held.merged(partials) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """The greatest finite endpoints, as window numbers: what bounds the windows reported at the end of the stream."""
+        """Return the greatest finite endpoints as window numbers; they bound the windows reported at the end of the stream."""
         if not self.infinite or table.num_rows == 0:
             return None
         table = with_weights(table)
@@ -96,7 +98,7 @@ class WindowAggregateKernel:
         low = first_ending_after(self.window, le, ARRAYS)
         last = last_starting_before(self.window, endpoint(le, re, ARRAYS), ARRAYS)
         rows = pa.table({"low": low, "last": last, "endless": endless.astype(np.int64), "w": table.column(WEIGHT)})
-        # the first window goes along, for the late are left out where c is known
+        # the first window is included, because late partials are dropped where c is known
         if self.merges:
             weights = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
         else:
@@ -106,7 +108,7 @@ class WindowAggregateKernel:
     # one bucket, one micro-batch
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Take in partials, report the windows that the watermark (or, in final mode, the CTI) has reached."""
+        """Add partials, and report the windows that the watermark (or, in final mode, the CTI) has reached."""
         totals = Totals()
         grid = self.window
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
@@ -118,7 +120,7 @@ class WindowAggregateKernel:
         if self.final:
             report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else last_of_all
         elif self.early:
-            # every window is corrected from the start: none is reported for the first time at its end
+            # every window is reported by corrections, none at its end
             report_from, report_to = INFINITY, MINUS_INFINITY
         else:
             report_from = grid.first_ending_after(clock.m_before)
@@ -161,9 +163,10 @@ class WindowAggregateKernel:
             due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
         return Output(self._deltas(out), self._start(least), totals, due)
 
-    # taking in
+    # partial results
 
     def _partials(self, table: pa.Table) -> pa.Table:
+        """Return the partial results of a table's events, one row an event, with the range of windows it lies in."""
         table = with_weights(unit_weights(table))
         low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
@@ -180,9 +183,9 @@ class WindowAggregateKernel:
         return partials
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
-        """The arrival's partials without (or, adjusted, with what is left of) those behind the source's CTI.
+        """Return the arrival's partials without late ones, or with the part of them that the policy adjusts.
 
-        The CTI counts as rounded down to a window's end, so that a partial result is late as a whole or not at all.
+        The CTI is rounded down to a window's end, so that a partial result is late as a whole or not at all.
         """
         table, judge = arrival.table, arrival.judge
         if judge is None or arrival.c == MINUS_INFINITY:
@@ -209,9 +212,9 @@ class WindowAggregateKernel:
         return with_column(table, LO, verdict.acting_from(ints(table, LO))).filter(pa.array(~is_gone))
 
     def _first_left(self, c: int) -> int:
-        """The window that begins where c is rounded down to: what of a late event is left lies in it, or it had ended before.
+        """Return the window that begins at c rounded down: the part of a late event after c lies in it, or is empty.
 
-        Where windows do not begin at the ends of others rows are judged apart, before they are put together.
+        If windows do not begin where others end, rows are judged one by one, before they are combined.
         """
         return self.window.first_ending_after(c) + self.window.size // self.window.hop - 1
 
@@ -236,7 +239,7 @@ class WindowAggregateKernel:
     # windows
 
     def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials."""
+        """Return the results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials."""
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         inside = low <= high
         if not inside.any():
@@ -254,7 +257,7 @@ class WindowAggregateKernel:
 
     @property
     def place(self) -> Callable[[pa.Table], RowWindow]:
-        """Tell errors where the window of a row lies, and its group."""
+        """The function that gives errors the window of a row, and its group."""
         return row_windows(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
@@ -262,7 +265,7 @@ class WindowAggregateKernel:
         return [] if windows is None else [weighted(windows, 1)]
 
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
-        """The already reported, not yet final windows that new partials change: keys and ``__i``."""
+        """Return the reported, not yet final windows that new partials change: keys and ``__i``."""
         low, high = ints(new, LO), ints(new, HI)
         low = np.maximum(low, first)
         high = np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last)
@@ -280,10 +283,11 @@ class WindowAggregateKernel:
     def _touched_early(
         self, state: KernelBaskets, new: pa.Table | None, first: int, last_of_all: int
     ) -> pa.Table | None:
-        """The windows, from ``first`` on, that change where all with members are told: keys and ``__i``.
+        """Return the windows, from ``first`` on, that change if windows are reported at once: keys and ``__i``.
 
-        Those are the windows of new partials, and of lifetimes without an end those by which the last one, ``last_of_all``, has
-        moved. INFINITY: there are no such lifetimes.
+        These are the windows of new partials, and for endless lifetimes the windows by which the last one, ``last_of_all``, has
+        moved.
+        ``last_of_all`` INFINITY: there are no endless lifetimes.
         """
         last_before = state.values.get("last", MINUS_INFINITY)
         last_now = last_of_all if last_of_all != INFINITY else MINUS_INFINITY
@@ -294,7 +298,7 @@ class WindowAggregateKernel:
         if endless is not None:
             touched.append(self._touched(endless, max(first, least + 1), last))
         if last_of_all < INFINITY:
-            # the end of the input may bound windows that have been told
+            # the end of the input may remove windows that have been reported
             touched += self._reported.behind(state, last_of_all)
         some = [windows for windows in touched if windows is not None]
         return group(concat(some), [*self.keys, INDEX], {}) if some else None
@@ -302,9 +306,9 @@ class WindowAggregateKernel:
     def _corrected(
         self, state: KernelBaskets, everything: pa.Table, dirty: pa.Table, last_of_all: int
     ) -> list[pa.Table]:
-        """Rows taken back and rows put in their place, for the windows in ``dirty``; unchanged ones cancel out.
+        """Return retractions and their replacements for the windows in ``dirty``; unchanged rows cancel out.
 
-        Where windows are told early, lifetimes without an end have none behind ``last_of_all``.
+        If windows are reported early, endless lifetimes have none after ``last_of_all``.
         """
         index = ints(dirty, INDEX)
         first, last = int(index.min()), int(index.max())
@@ -328,7 +332,7 @@ class WindowAggregateKernel:
         open_before: int,
         report_to: int,
     ) -> list[pa.Table]:
-        """The rows of windows that were not final before and are now."""
+        """Return the rows of windows that were not final before and are now."""
         rows = self._rows(partials, least_open(before, open_before), report_to)
         if not rows:
             return []
