@@ -1,4 +1,4 @@
-"""Casts by Spark's ANSI rules on Arrow arrays: what does not fit is an error, never NULL.
+"""Casts by Spark's ANSI rules on Arrow arrays: a value that does not fit is an error, never NULL.
 
 Left to Spark: double and float to string or decimal, because the digits depend on its Java; string to float; string to
 timestamp.
@@ -34,7 +34,7 @@ from streamq.runtime.arrow_types import (
 
 SECOND, DAY = 1_000_000, 86_400_000_000
 _QUOTIENT = Context(prec=200)
-"""More digits than tell a quotient of 38 by 38 digits from what is rounded otherwise."""
+"""Enough digits to round a quotient of two 38-digit numbers correctly."""
 _WIDE = Context(prec=100)
 _BLANK = "".join(map(chr, range(33))) + "\x7f"
 _REAL = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
@@ -53,7 +53,7 @@ Numbers = (*INTEGRAL, *FLOATING)
 
 
 def cast(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    """The values in another type; faults where they do not fit. ``can_cast(kind, to)`` holds."""
+    """Return the values in another type, and faults for those that do not fit; ``can_cast(kind, to)`` must hold."""
     if kind == to:
         return array, []
     if isinstance(kind, t.NullType):
@@ -64,12 +64,12 @@ def cast(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def can_cast(kind: DataType, to: DataType) -> bool:
-    """Whether a cast gives Spark's answer here."""
+    """Return True if a cast here gives Spark's answer."""
     return kind == to or isinstance(kind, t.NullType) or _cast(kind, to) is not None
 
 
 def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
-    """The cast of one type to another."""
+    """Return the function that casts one type to another; None if Spark is needed."""
     plain = t.StringType()
     match kind, to:
         case (t.BooleanType(), _) if isinstance(to, Numbers):
@@ -120,6 +120,7 @@ def _text(text: str, to: DataType) -> str:
 
 
 def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """Cast an integral type to another; values beyond its range are faults."""
     values, empty, limit = to_numpy(array), is_null(array), 1 << BITS[type(to)] - 1
     if BITS[type(kind)] <= BITS[type(to)]:
         return array.cast(arrow_type(to)), []
@@ -130,7 +131,7 @@ def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def saturated(values: Any, bits: int) -> Any:
-    """Java's conversion of a double to an integral: truncated, NaN is 0, and what is beyond is the limit."""
+    """Convert doubles to integrals as Java does: truncated, NaN to 0, values beyond the range to its limit."""
     limit = 2.0 ** (bits - 1)
     with np.errstate(invalid="ignore"):
         inside = np.where(np.abs(values) < limit, values, 0.0).astype(np.int64)
@@ -138,6 +139,7 @@ def saturated(values: Any, bits: int) -> Any:
 
 
 def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """Cast floats to an integral type as Spark does, truncated; values beyond its range are faults."""
     values, empty, bits = to_numpy(array).astype(np.float64), is_null(array), BITS[type(to)]
     # As Spark compares: the greatest bigint as a double is 2**63, so 2**63 itself passes and becomes that bigint.
     low, high = float(-(1 << bits - 1)), float((1 << bits - 1) - 1)
@@ -165,7 +167,7 @@ def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def rescaled(value: Decimal, to: DataType) -> Decimal:
-    """The value with the digits of a decimal type, rounded half up; RowError where it does not fit."""
+    """Return the value with the digits of a decimal type, rounded half up; RowError if it does not fit."""
     assert isinstance(to, t.DecimalType)
     if value and value.adjusted() > 80:
         raise RowError
@@ -178,11 +180,13 @@ def rescaled(value: Decimal, to: DataType) -> Decimal:
 
 
 def quotient(left: Decimal, right: Decimal, to: DataType) -> Decimal:
-    """The quotient as Spark has it: rounded half up to 39 digits of fraction, then to a decimal type; RowError beyond that."""
+    """Return the quotient as Spark computes it: half up to 39 fractional digits, then to a decimal type, or RowError."""
     return rescaled(_QUOTIENT.divide(left, right).quantize(Decimal(1).scaleb(-39), ROUND_HALF_UP, _QUOTIENT), to)
 
 
 def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+    """Return the function that casts decimals to a type; None if Spark is needed."""
+
     def integral(value: Decimal) -> int:
         whole = int(value.to_integral_value(ROUND_DOWN))
         limit = 1 << BITS[type(to)] - 1
@@ -204,6 +208,8 @@ def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outc
 
 
 def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+    """Return the function that casts strings to a type; None if Spark is needed."""
+
     def integral(text: str) -> int:
         stripped = text.strip(_BLANK)
         limit = 1 << BITS[type(to)] - 1
@@ -245,6 +251,7 @@ def _dates(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def _real(text: str) -> float:
+    """Return the float of a text as Java parses it; RowError if it is none."""
     stripped = text.strip(_BLANK[:33])
     if match := _HEX.fullmatch(stripped):
         try:
@@ -259,6 +266,7 @@ def _real(text: str) -> float:
 
 
 def _days(text: str) -> int:
+    """Return the days since 1970 of a date as Spark parses it; RowError if it is none."""
     match = _DATE.fullmatch(text.strip(_BLANK))
     if not match:
         raise RowError
@@ -273,7 +281,7 @@ def _days(text: str) -> int:
 
 
 def days_of(year: int, month: int, day: int) -> int:
-    """Days since 1970-01-01 of a date of the proleptic Gregorian calendar, of any year."""
+    """Return the days since 1970-01-01 of a date of the proleptic Gregorian calendar, of any year."""
     year -= month <= 2
     era = year // 400
     of_era = year - era * 400

@@ -1,9 +1,8 @@
 """Expressions over Arrow arrays, without Spark and with Spark's answers.
 
-One pass from the leaves up, every shared part once: an array for each node and, beside it, the rows on which Spark
-would raise. A parent drops those rows it would not have asked for (a branch of CASE not taken, the right of an AND
-whose left is false), and what is left at the root is raised. So an error appears exactly where Spark's lazy
-evaluation would meet it.
+One pass from the leaves up, every shared part once, computes an array for each node, and the rows on which Spark would raise. A
+parent drops the faults of rows that it would not evaluate (a branch of CASE not taken, the right of an AND whose left is false);
+the faults left at the root are raised. So an error appears exactly where Spark's lazy evaluation would raise it.
 """
 
 from __future__ import annotations
@@ -50,10 +49,11 @@ _HINTS = {
 def evaluate(
     expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
 ) -> pa.Array:
-    """The values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
+    """Return the values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
 
-    ``columns`` are the payload's arrays by name, ``lifetime`` gives those of start, end and duration. Raises
-    StreamqError where Spark raises on one of the rows, NeedsSpark for what :func:`check_in_process` refuses.
+    ``columns`` are the payload's arrays by name; ``lifetime`` returns the array of start, end or duration. Raises StreamqError
+    where
+    Spark raises on one of the rows, NeedsSpark for an expression that :func:`check_in_process` refuses.
     """
     value = attempt(expr, schema, columns, lifetime, rows)
     if value.faults:
@@ -65,7 +65,7 @@ def evaluate(
 def attempt(
     expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
 ) -> Value:
-    """As :func:`evaluate`, but the rows on which Spark raises come back as faults, and are NULL or whatever else."""
+    """Evaluate as :func:`evaluate`, but return rows on which Spark raises as faults; their values are arbitrary."""
     kinds = _checked(expr, schema, "expression")
 
     def visit(node: Expr, parts: list[Value]) -> Value:
@@ -111,7 +111,7 @@ def check_in_process(expr: Expr, schema: Schema, verb: str) -> None:
 
 
 def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
-    """The type of every node, each of which can be evaluated here."""
+    """Return the type of every node; raise NeedsSpark if one cannot be evaluated here."""
     inferred = types(expr, schema, verb)
     checked: dict[str, DataType] = {}
 
@@ -134,7 +134,7 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
 
 
 def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[str, str] | None:
-    """What of a node needs Spark, and what to write instead; None where nothing does."""
+    """Return the part of a node that needs Spark, and what to write instead; None if it can be evaluated here."""
     match node:
         case Call(function=function):
             arrow = function.arrow
@@ -160,7 +160,7 @@ def _sample(kind: DataType) -> Value:
 
 
 def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
-    """The arguments in order, plain Python values as constants; those left out at the end (None) are not there."""
+    """Return the arguments in order, plain Python values as constants; those omitted at the end (None) are missing."""
     operands = []
     for argument, value in zip(given_arguments(node), node.arguments(parts), strict=False):
         if not isinstance(argument, Expr):
@@ -174,6 +174,7 @@ def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
 
 
 def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, rows: int) -> Value:
+    """Return the value of a call, with the faults of the operands on the rows that it evaluates."""
     operands = _operands(node, parts, rows)
     faults: list[Fault] = []
     if any(o.faults for o in operands):
@@ -185,6 +186,7 @@ def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, 
 
 
 def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
+    """Return the value of a CASE, with the faults of each part on the rows that evaluate it."""
     faults: list[Fault] = []
     rest = np.ones(rows, dtype=bool)
     branches: list[tuple[Mask, Value]] = []
@@ -203,7 +205,7 @@ def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
 
 
 def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
-    """The faults on the rows that are evaluated at all."""
+    """Return the faults on the rows that are evaluated at all."""
     if reached is None:
         return list(faults)
     restricted = (replace(f, rows=f.rows & reached) for f in faults)
@@ -211,7 +213,7 @@ def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
 
 
 def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """The faults with a message that shows the expression; those of a class of their own say all themselves."""
+    """Return the faults with a message that shows the expression; faults with an own error class have complete messages."""
     if not faults:
         return ()
     shown = show_to_user(node)
@@ -224,7 +226,7 @@ def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
 
 
 def _plain(array: Any, kind: DataType) -> pa.Array:
-    """A column in the one Arrow type of its Spark type, in one piece."""
+    """Return a column in one piece, in the one Arrow type for its Spark type."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
         array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

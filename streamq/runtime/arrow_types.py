@@ -1,4 +1,4 @@
-"""Spark's types in Arrow, and arrays in NumPy: what the in-process expressions are computed on."""
+"""Spark's types in Arrow, and conversions between Arrow and NumPy, for in-process expressions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ OUT_OF_RANGE = "[NUMERIC_VALUE_OUT_OF_RANGE] a value does not fit {to}"
 
 
 def arrow_type(kind: DataType) -> pa.DataType:
-    """The Arrow type of a Spark type; raises NeedsSpark for one that has none here."""
+    """Return the Arrow type of a Spark type; raise NeedsSpark if there is none."""
     match kind:
         case t.DecimalType():
             return pa.decimal128(kind.precision, kind.scale)
@@ -53,7 +53,7 @@ def arrow_type(kind: DataType) -> pa.DataType:
 
 
 Outcome = tuple[pa.Array, Sequence[Fault]]
-"""The result of a function, and the rows on which it has none, for Spark raises there."""
+"""The result of a function, and the rows on which it has none because Spark raises there."""
 
 
 class RowError(Exception):
@@ -61,31 +61,31 @@ class RowError(Exception):
 
 
 def is_null(array: pa.Array) -> Mask:
-    """Where the array is NULL."""
+    """Mark the NULLs of an array."""
     return array.is_null().to_numpy(zero_copy_only=False)
 
 
 def is_valid(array: pa.Array) -> Mask:
-    """Where the array is not NULL."""
+    """Mark the values of an array that are not NULL."""
     return array.is_valid().to_numpy(zero_copy_only=False)
 
 
 def is_true(array: pa.Array) -> Mask:
-    """Where a boolean array is true, neither false nor NULL."""
+    """Mark the values of a boolean array that are true, neither false nor NULL."""
     if pa.types.is_null(array.type):
         return np.zeros(len(array), dtype=bool)
     return pc.fill_null(array, False).to_numpy(zero_copy_only=False)
 
 
 def to_numpy(array: pa.Array) -> Any:
-    """Numbers, or the ticks and days of times, as a NumPy array, with zero for NULL."""
+    """Return numbers, or the ticks and days of times, as a NumPy array, with zero for NULL."""
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int32() if pa.types.is_date32(array.type) else pa.int64())
     return (array.fill_null(0) if array.null_count else array).to_numpy(zero_copy_only=False)
 
 
 def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
-    """The reverse of :func:`to_numpy`, NULL where ``empty``."""
+    """Reverse :func:`to_numpy`, with NULL where ``empty``."""
     to = arrow_type(kind)
     if pa.types.is_temporal(to):
         plain = pa.int32() if pa.types.is_date32(to) else pa.int64()
@@ -94,7 +94,7 @@ def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
 
 
 def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa.Array) -> Outcome:
-    """A function of Python values, row by row; NULL where an operand is NULL, a fault where it raises RowError."""
+    """Apply a function of Python values row by row; NULL if an operand is NULL, a fault where it raises RowError."""
     out: list[Any] = []
     bad: list[int] = []
     for row in zip(*(a.to_pylist() for a in arrays), strict=True):
@@ -112,12 +112,12 @@ def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa
 
 
 def fault_list(rows: Mask, text: str) -> list[Fault]:
-    """The fault, or none if there are no such rows."""
+    """Return the fault on these rows as a list; an empty one if there are none."""
     return [Fault(rows, text)] if rows.any() else []
 
 
 def constant_array(value: Any, kind: DataType, rows: int) -> pa.Array:
-    """A constant as an array; a datetime without a zone is UTC."""
+    """Return a constant as an array; a datetime without a zone is UTC."""
     if value is None:
         return pa.nulls(rows, arrow_type(kind))
     if isinstance(value, dt.datetime) and value.tzinfo is None:

@@ -1,4 +1,4 @@
-"""Pickles of streamq's own functions and classes without what only readers of their code use: a quarter less to load."""
+"""Pickles of streamq's functions and classes without docstrings, annotations and the like: a quarter less to load."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ PACKAGE = __name__.partition(".")[0]
 def dumps(value: Any) -> bytes:
     """Return the pickle of a value; streamq's own code in it has no docstrings, annotations and abstract methods.
 
-    Instances of its frozen dataclasses can be assigned to, and those of any have the ``repr`` of an object. Code of others, a
-    user's aggregates for example, is as it was written.
+    In the copy, frozen dataclasses can be assigned to, and dataclasses have the ``repr`` of an object. Other code, such as a
+    user's
+    aggregates, is pickled unchanged.
     """
     with io.BytesIO() as file:
         _BareCodePickler(file).dump(value)
@@ -25,13 +26,15 @@ def dumps(value: Any) -> bytes:
 
 
 class _BareCodePickler(CloudPickler):
-    """Takes out of what cloudpickle says of a function or class: ``(make, arguments, (fields, more fields), ...)``."""
+    """A pickler that strips cloudpickle's reductions of functions and classes: ``(make, arguments, (fields,
+    more fields), ...)``.
+    """
 
     def reducer_override(self, obj: Any) -> Any:
         if isinstance(obj, ModuleType):
             reduction: Any = self.dispatch_table[ModuleType](obj)
             make, (name, *held) = reduction
-            # of one that workers import there is only the name
+            # a module that workers import is pickled as its name only
             return make, (name, *map(_without_streamq, held))
         reduced = super().reducer_override(obj)
         if not isinstance(reduced, tuple) or str(getattr(obj, "__module__", "")).partition(".")[0] != PACKAGE:
@@ -44,9 +47,9 @@ class _BareCodePickler(CloudPickler):
 
 
 def _without_streamq(names: dict[str, Any]) -> dict[str, Any]:
-    """Return the names of a user's file without streamq itself, and with the plain code of what decorators made.
+    """Return the names of a user's file without streamq itself, and with decorated modules replaced by their plain code.
 
-    Such a module of streamq's holds what belongs to this process alone, and workers need not have streamq.
+    A decorated module of streamq belongs to this process alone, and workers need not have streamq.
     """
     held = {name: v for name, v in names.items() if not (isinstance(v, ModuleType) and v.__name__ == PACKAGE)}
     return {name: SimpleNamespace(code=v.code) if isinstance(v, CallableModule) else v for name, v in held.items()}
@@ -60,8 +63,8 @@ def _without_docstring(function: FunctionType) -> Any:
 
 
 def _fields_of_its_own(fields: dict[str, Any], code: Any, names: dict[str, Any]) -> dict[str, Any]:
-    """A function's fields but for docstring, annotations and what it has as soon as it is made of its code."""
-    made = {
+    """Return a function's fields without docstring, annotations and those that follow from its code."""
+    defaults = {
         "__name__": code.co_name,
         "__qualname__": code.co_qualname,
         "__module__": names.get("__name__"),
@@ -69,11 +72,11 @@ def _fields_of_its_own(fields: dict[str, Any], code: Any, names: dict[str, Any])
         "__kwdefaults__": None,
     }
     for_readers = ("__doc__", "__annotations__")
-    return {k: v for k, v in fields.items() if k not in for_readers and (k not in made or made[k] != v)}
+    return {k: v for k, v in fields.items() if k not in for_readers and (k not in defaults or defaults[k] != v)}
 
 
 def _is_for_readers(name: str, value: Any) -> bool:
-    """Whether a class works without a field: docstring, annotations, an abstract method, a dataclass's ``repr`` or guard."""
+    """Return True if a class works without a field: docstring, annotations, abstract method, dataclass ``repr`` or guard."""
     if name in ("__doc__", "__annotations__") or getattr(value, "__isabstractmethod__", False):
         return True
     if name not in ("__repr__", "__setattr__", "__delattr__"):

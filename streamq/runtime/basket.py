@@ -1,7 +1,7 @@
 """Baskets: a kernel's state, as named columnar buffers cut into bins of Arrow chunks (DataCell, section 2).
 
-A chunk is appended, never rewritten because of what came later; a bin with many chunks is compacted when it is read anyway;
-a bin is dropped as a whole once progress has passed it.
+A chunk is appended, and later rows never rewrite it; a bin with many chunks is compacted when it is read; a bin is dropped as a
+whole once progress has passed it.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import pyarrow as pa
 from streamq.runtime.columnar import concat, decode_small, encode_small
 
 COMPACT_AT = 8
-"""Chunks in a bin from which on reading it rewrites it; a bin of full chunks may have twice as many beside them."""
+"""The number of chunks from which reading a bin rewrites it, beside full chunks, of which it may have more."""
 CHUNK_BYTES = 1 << 20
-"""A chunk is cut into several beyond about this size: one huge state value is slow to move."""
+"""The size above which a chunk is cut into several, because huge state values are slow to move."""
 
 
 def grain(least: int, most: int, bins: int) -> int:
@@ -28,7 +28,7 @@ def grain(least: int, most: int, bins: int) -> int:
 
 
 class Store(Protocol):
-    """Where chunks live: a dict in-process, Spark's MapState on a cluster."""
+    """A store of chunks: a dict in-process, Spark's MapState on a cluster."""
 
     def __contains__(self, key: str) -> bool: ...
 
@@ -60,7 +60,7 @@ class DictStore:
 
 @dataclass(eq=False, repr=False)
 class Bin:
-    """What is counted of a bin as its chunks are written: how many there are, their rows and their bytes."""
+    """The counts of a bin, kept as its chunks are written: chunks, rows and bytes."""
 
     chunks: int = 0
     rows: int = 0
@@ -68,13 +68,13 @@ class Bin:
 
 
 class Baskets:
-    """The baskets of one bucket; ``values`` holds small JSON-like things beside them. ``flush`` makes changes durable."""
+    """The baskets of one bucket; ``values`` holds small JSON-like values beside them. ``flush`` makes changes durable."""
 
     MANIFEST = "manifest"
 
     def __init__(self, store: Store):
         self.store = store
-        # Spark logs a warning where a value is asked for that is not there
+        # Spark logs a warning when a missing value is read
         body = store.get(self.MANIFEST) if self.MANIFEST in store else None
         manifest = json.loads(body) if body else {"values": {}, "bins": {}}
         self.values: dict[str, Any] = manifest["values"]
@@ -83,11 +83,11 @@ class Baskets:
         }
 
     def scoped(self, prefix: str) -> KernelBaskets:
-        """The baskets of one kernel of the stage."""
+        """Return the baskets of one kernel of the stage."""
         return KernelBaskets(self, prefix)
 
     def bins(self, basket: str) -> list[str]:
-        """The bins that hold something, oldest first."""
+        """Return the bins that are not empty, oldest first."""
         return list(self._bins.get(basket, {}))
 
     def append(self, basket: str, bin: str, table: pa.Table) -> None:
@@ -104,16 +104,16 @@ class Baskets:
         filled.rows += table.num_rows
 
     def chunks(self, basket: str, bin: str) -> int:
-        """How many chunks a bin has."""
+        """Return the number of chunks of a bin."""
         return self._bins.get(basket, {}).get(bin, Bin()).chunks
 
     def size(self, prefix: str) -> tuple[int, int]:
-        """Rows and bytes of the baskets whose names begin so: what was counted when they were written, nothing is read."""
+        """Return rows and bytes of the baskets with this prefix, as counted when written; no chunk is read."""
         every = [b for name, bins in self._bins.items() if name.startswith(prefix) for b in bins.values()]
         return sum(b.rows for b in every), sum(b.bytes for b in every)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
-        """The rows of a bin."""
+        """Return the rows of a bin."""
         chunks = []
         for seq in range(self.chunks(basket, bin)):
             body = self.store.get(f"{basket}/{bin}/{seq}")
@@ -123,19 +123,19 @@ class Baskets:
         return concat(chunks) if chunks else None
 
     def drop(self, basket: str, bin: str) -> None:
-        """Forget a bin."""
+        """Remove a bin."""
         for seq in range(self._bins.get(basket, {}).pop(bin, Bin()).chunks):
             self.store.remove(f"{basket}/{bin}/{seq}")
         if not self._bins.get(basket, True):
             del self._bins[basket]
 
     def replace(self, basket: str, bin: str, table: pa.Table) -> None:
-        """The rows of a bin, anew."""
+        """Replace the rows of a bin."""
         self.drop(basket, bin)
         self.append(basket, bin, table)
 
     def flush(self) -> None:
-        """Write the manifest: the last act of a micro-batch."""
+        """Write the manifest, as the last step of a micro-batch."""
         text = json.dumps({"values": self.values, "bins": self._bins}, default=vars, separators=(",", ":"))
         self.store.put(self.MANIFEST, text.encode())
 
@@ -148,11 +148,11 @@ class KernelBaskets:
         self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
 
     def size(self, basket: str = "") -> tuple[int, int]:
-        """Rows and bytes of a basket, or of all."""
+        """Return rows and bytes of a basket, or of all."""
         return self.baskets.size(f"{self.prefix}.{basket}")
 
     def bins(self, basket: str) -> list[str]:
-        """The bins of a basket."""
+        """Return the bins of a basket."""
         return self.baskets.bins(f"{self.prefix}.{basket}")
 
     def append(self, basket: str, bin: str, table: pa.Table) -> None:
@@ -160,15 +160,15 @@ class KernelBaskets:
         self.baskets.append(f"{self.prefix}.{basket}", bin, table)
 
     def drop(self, basket: str, bin: str) -> None:
-        """Forget a bin."""
+        """Remove a bin."""
         self.baskets.drop(f"{self.prefix}.{basket}", bin)
 
     def replace(self, basket: str, bin: str, table: pa.Table) -> None:
-        """The rows of a bin, anew."""
+        """Replace the rows of a bin."""
         self.baskets.replace(f"{self.prefix}.{basket}", bin, table)
 
     def read(self, basket: str, bin: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
-        """The rows of a bin; one with many chunks is rewritten by ``compact`` on the way."""
+        """Return the rows of a bin; if it has many chunks, rewrite it by ``compact``."""
         name = f"{self.prefix}.{basket}"
         table = self.baskets.read(name, bin)
         if table is not None and compact is not None and self.crowded(basket, bin, table, COMPACT_AT - 1):
@@ -177,14 +177,14 @@ class KernelBaskets:
         return table
 
     def chunks(self, basket: str, bin: str) -> int:
-        """How many chunks a bin has."""
+        """Return the number of chunks of a bin."""
         return self.baskets.chunks(f"{self.prefix}.{basket}", bin)
 
     def crowded(self, basket: str, bin: str, table: pa.Table, most: int) -> bool:
-        """Whether a bin has more than ``most`` chunks, and so many more than its rows need that rewriting them pays."""
+        """Return True if a bin has more than ``most`` chunks, and enough more than its rows need for rewriting to pay."""
         return self.chunks(basket, bin) > most + 3 * (table.nbytes // CHUNK_BYTES)
 
     def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
-        """The rows of all bins of a basket."""
+        """Return the rows of all bins of a basket."""
         tables = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]
         return concat(tables) if tables else None

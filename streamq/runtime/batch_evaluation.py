@@ -1,4 +1,4 @@
-"""An evaluator as a function for Spark's ``applyInArrow``: the whole result over the whole histories of one bucket."""
+"""Batch form of an evaluator, for Spark's ``applyInArrow``: the whole result over the whole histories of one bucket."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamq.runtime.lateness import LATE_SCHEMA, QuarantineRows
 from streamq.time import MINUS_INFINITY
 
 BUCKET, PORT, UNTIL = "__bucket", "__port", "__until"
-"""The bucket of an event, the number of its input, and the bound on windows without number, the same in every row."""
+"""Columns of an event: its bucket, its input's number, and the bound on endless windows, the same in every row."""
 
 ASIDE = "__aside"
 """The column of the rows that modules have set aside, as in the late output; NULL in rows of the result."""
@@ -22,15 +22,15 @@ ASIDE_TYPE = pa.struct(list(LATE_SCHEMA))
 
 
 def port_column(number: int) -> str:
-    """The struct that holds an input's columns."""
+    """Return the name of the struct that holds an input's columns."""
     return f"__port{number}"
 
 
 @dataclass(frozen=True)
 class BatchEvaluation:
-    """``evaluator`` over the events of a bucket: inputs with columns as in ``inputs``, a result as in ``result``.
+    """An ``evaluator`` over the events of a bucket, with the columns of its ``inputs`` and of its ``result``.
 
-    sets_aside: events that modules fail for come behind the result, in ``__aside``.
+    sets_aside: events for which modules fail follow the result, in ``__aside``.
     """
 
     evaluator: Any
@@ -39,7 +39,7 @@ class BatchEvaluation:
     sets_aside: bool = False
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """The result over the events of one bucket, with ``__port`` and ``__until``."""
+        """Return the result over the events of one bucket, which have ``__port`` and ``__until``."""
         histories = [self._history(events, number) for number in range(len(self.inputs))]
         until = events.column(UNTIL)[0].as_py()
         if not self.sets_aside:

@@ -1,7 +1,7 @@
-"""Bins of events by length of life and start: what a micro-batch does not meet is not read, and bins go whole once they are over.
+"""Bins of events by length of life and start, so that a micro-batch reads few of them, and past bins are dropped as a whole.
 
-A bin ``class.cell`` holds lifetimes of one length class, a power of two, with starts in one cell of that width. So few bins
-hold whatever is alive, however long some of it lives.
+A bin ``class.cell`` holds lifetimes of one length class, a power of two, with starts in one cell of that width. So few bins hold
+all live events, however long some of them live.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from streamq.time import INFINITY, MINUS_INFINITY
 ENDLESS = "inf"
 """The bin of lifetimes that never end."""
 CELLS = 16
-"""Bins that the starts of the first micro-batch with more than one are spread over: the least width of a bin."""
+"""The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
 MOST = 4 * CELLS
-"""Bins of the least width beyond which it is doubled: each costs, whatever it holds."""
+"""The number of bins above which the least width is doubled, because each bin has a cost of its own."""
 
 Compact = Callable[[pa.Table], pa.Table]
 
 
 def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -> None:
-    """Append events to their bins; one with many chunks is rewritten by ``compact``."""
+    """Append events to their bins; a bin with many chunks is rewritten by ``compact``."""
     if not table.num_rows:
         return
     width = _width(state, ints(table, LE))
@@ -43,7 +43,7 @@ def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -
 
 
 def bin_reach(bin: str) -> tuple[int, int]:
-    """The least start and (exclusive) greatest end of the events a bin can hold."""
+    """Return the least start and (exclusive) greatest end of the events a bin can hold."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY
     start, width = int(bin.partition(".")[2]) << _class(bin), 1 << _class(bin)
@@ -51,7 +51,7 @@ def bin_reach(bin: str) -> tuple[int, int]:
 
 
 def bin_starts(bin: str) -> tuple[int, int]:
-    """The least and the (exclusive) greatest start of the events a bin can hold."""
+    """Return the least and the (exclusive) greatest start of the events a bin can hold."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY
     start = int(bin.partition(".")[2]) << _class(bin)
@@ -59,7 +59,7 @@ def bin_starts(bin: str) -> tuple[int, int]:
 
 
 def in_bins(starts: Ints, widths: Ints) -> Iterator[tuple[str, Mask]]:
-    """Yield the bins that starts lie in, where each is put into a bin of its width, with the mask of those in it."""
+    """Yield the bins of starts, for a width of bin per start, with the mask of the starts in each."""
     bins, number = np.unique(np.stack([widths, starts >> widths], axis=1), axis=0, return_inverse=True)
     for n, (width, cell) in enumerate(bins):
         yield f"{width}.{cell}", number.reshape(-1) == n
@@ -82,12 +82,13 @@ def _width(state: KernelBaskets, le: Ints) -> int:
         least, most = int(le.min()), int(le.max())
         width = grain(least, most, CELLS)
         if most > least:
-            # events of one instant say nothing of how dense the stream is
+            # events of one instant do not show how dense the stream is
             state.values["grain"] = width
     return int(width)
 
 
 def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int, compact: Compact) -> None:
+    """Append events to bins by start and length, of a least width."""
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():

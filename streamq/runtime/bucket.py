@@ -1,7 +1,7 @@
-"""Buckets: which group a row's state lives in, ``hash(keys) mod B``. Spark and the in-process host share it.
+"""Buckets: ``hash(keys) mod B``, the part of a stage in which a row's state lies. Spark and the in-process host share it.
 
-A value's hash says nothing but the value: whatever stands beside it, in whatever layout of Arrow, in every process and on every
-machine. State lies where it puts it, so another hash is another version of checkpoints.
+A hash depends on the value alone, not on other columns, Arrow's layout, the process or the machine. State lies in the bucket
+that it gives, so another hash needs another version of checkpoints.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from streamq.runtime.values import Ints, list_members, plain_array, sortable
 Hashes = np.ndarray[Any, np.dtype[np.uint64]]
 
 NOTHING = np.uint64(0x9E3779B97F4A7C15)
-"""The hash of NULL; and the step that tells a list's places apart."""
+"""The hash of NULL, and the factor that distinguishes a list's places."""
 
 
 def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
-    """The bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
+    """Return the bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
     row_hashes = combine_hashes([hashes(table.column(name)) for name in hashed])
@@ -29,7 +29,7 @@ def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
 
 
 def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
-    """A number for each value, equal for values that are equal (:mod:`streamq.runtime.values`); not yet mixed."""
+    """Return a number for each value, equal for equal values (:mod:`streamq.runtime.values`); not yet mixed."""
     array = plain_array(column)
     value_hashes = _hashes(array)
     if array.null_count:
@@ -38,7 +38,7 @@ def hashes(column: pa.Array | pa.ChunkedArray) -> Hashes:
 
 
 def _hashes(array: pa.Array) -> Hashes:
-    """The hashes of an array; of a NULL it may be anything."""
+    """Return the hashes of an array; those of NULLs are arbitrary."""
     kind = array.type
     if pa.types.is_struct(kind):
         return combine_hashes([np.ones(len(array), np.uint64), *(hashes(part) for part in array.flatten())])
@@ -72,7 +72,7 @@ _OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.
 
 
 def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
-    """The hashes of runs of bytes, eight at a time, the first one the lowest on every machine."""
+    """Return the hashes of runs of bytes, read eight at a time in little-endian order on every machine."""
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
     if first == last:
         return np.zeros(max(len(offsets) - 1, 0), np.uint64)
@@ -82,20 +82,20 @@ def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
     count = (length + 7) >> 3
     place, owner = _places(count)
     start = start[owner] + 8 * place
-    # of the last eight what belongs to the next run is cut off
+    # the last eight bytes may reach into the next run: mask those off
     beyond = np.maximum(8 - (length[owner] - 8 * place), 0).astype(np.uint64) * np.uint64(8)
     low = np.uint64(0xFFFFFFFFFFFFFFFF) >> beyond
     return _summed(_placed(words[start] & low, place), np.concatenate([[0], np.cumsum(count)])) + length.view(np.uint64)
 
 
 def _in_places(items: Hashes, offsets: Ints) -> Hashes:
-    """The hashes of lists of items."""
+    """Return the hashes of lists of items."""
     place, _ = _places(np.diff(offsets))
     return _summed(_placed(items, place), offsets)
 
 
 def _places(count: Ints) -> tuple[Ints, Ints]:
-    """For each member of runs of so many its place in its run, and the run's number."""
+    """Return, for each member of runs of these lengths, its place in its run and the run's number."""
     owner = np.repeat(np.arange(len(count)), count)
     return np.arange(len(owner)) - (np.cumsum(count) - count)[owner], owner
 
@@ -105,13 +105,13 @@ def _placed(items: Hashes, place: Ints) -> Hashes:
 
 
 def _summed(items: Hashes, offsets: Ints) -> Hashes:
-    """The sum of each run's hashes, modulo 2^64, and how many there are."""
+    """Return the sum of each run's hashes and its length, modulo 2^64."""
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items)])
     return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
 
 
 def combine_hashes(parts: Sequence[Hashes]) -> Hashes:
-    """The hashes of values side by side."""
+    """Return the hashes of tuples of values from the hashes of their parts."""
     combined = np.zeros(len(parts[0]), np.uint64)
     for part in parts:
         combined = _mixed(combined * np.uint64(31) + part)

@@ -1,1 +1,1 @@
-"""Operators as pure functions of histories, in Arrow and numpy: what the kernel ``recompute`` hosts."""
+"""Evaluators: operators as pure functions of histories, in Arrow and numpy, hosted by the kernel ``recompute``."""

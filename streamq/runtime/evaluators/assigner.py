@@ -1,6 +1,6 @@
-"""Window assigners: which windows each event lies in, as ranges of the windows that a group numbers.
+"""Window assigners: they give the windows that each event lies in, as ranges of windows numbered per group.
 
-Each kind of windows has its own, in its room in ``streamq/windows``; executors get nothing else of it.
+Each kind of windows has its own, in its room in ``streamq/windows``; executors get no other part of the kind.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Events (by row), the windows ``low .. high`` of ``owner`` each lies in, and where those windows are.
+    """Events (by row), the windows ``low .. high`` of ``owner`` in which each lies, and a function that gives their lifetimes.
 
-    An owner is whatever numbers its own windows; an event may occur under several.
+    An owner has its own numbering of windows; an event may occur under several owners.
     """
 
     event: Ints
@@ -33,44 +33,44 @@ class Ranges:
     where: Callable[[Ints, Ints], tuple[Ints, Ints]]
 
     def some(self) -> Ranges:
-        """Without empty ranges."""
+        """Return the ranges that are not empty."""
         is_some = self.low <= self.high
         return Ranges(self.event[is_some], self.owner[is_some], self.low[is_some], self.high[is_some], self.where)
 
 
 class Assigner(ABC):
-    """Assigns the events of groups ``g`` to windows of one kind."""
+    """The assignment of the events of groups ``g`` to windows of one kind."""
 
     is_piecewise: bool = False
-    """True where windows are the pieces between changes: a change leaves those before it as they are, and ends one of them."""
+    """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
 
     @property
     def grid(self) -> Grid | None:
-        """The grid on which the windows lie, if they do: then they are reported one by one."""
+        """The grid of the windows, which are then reported one by one; None: they lie on no grid."""
         return None
 
     @property
     def cti(self) -> Cti:
-        """The CTI rule of results that live on their windows, where corrections would cost progress."""
+        """The CTI rule of results that live on their windows, if corrections would hold back progress."""
         from streamq.runtime.progress_rule import Cti
 
         return Cti.EARLIEST_WINDOW
 
     def wanted(self, *, grouped: bool) -> MissingRows | None:
-        """The rows that a window waits for when no progress can close it; None: progress closes it."""
+        """Return the rows that a window waits for when no progress can close it; None: progress closes it."""
         return None
 
     @abstractmethod
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Every event's windows that end after ``since``, as far as those are bounded by ``upto``; ranges may be empty."""
+        """Return each event's windows that end after ``since``, bounded by ``upto`` if endless; ranges may be empty."""
 
     @abstractmethod
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
-        """Mark the events of which windows that end at or after c - 1 are made."""
+        """Mark the events in windows that end at or after c - 1."""
 
     @abstractmethod
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the least start of a window that is not final at c, of those that are (``rows``) and those to come."""
+        """Return the least start of a window that is not final at c, among those in ``rows`` and those to come."""
 
 
 __all__ = ["Assigner", "Ranges"]

@@ -1,4 +1,4 @@
-"""Expressions of each event, and the events for which a user's function in them fails; the evaluator of expressions decides."""
+"""Evaluator of expressions that may fail: computes them for each event, and separates the events whose user function fails."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 MODULE, REASON = "__module", "__reason"
-"""Beside an event that has failed: the module, and what went wrong."""
+"""The columns of a failed event for the module and the reason."""
 
 
 @dataclass(frozen=True)
 class AttemptEvaluator:
-    """``columns`` of each event beside its payload, which ``schema`` types; axis: the type of instants."""
+    """Adds ``columns`` to each event; ``schema`` types the payload that they read; axis: the type of instants."""
 
     schema: Schema
     columns: tuple[tuple[str, Expr], ...]
@@ -37,26 +37,26 @@ class AttemptEvaluator:
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """Each event stands for itself."""
+        """The start: each event is evaluated by itself, so any grouping will do."""
         return ((LE,),)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Events go on as they come."""
+        """Events are sent as they come."""
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """No event."""
+        """Return no event."""
         return [np.zeros(inputs[0].num_rows, bool)]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """c."""
+        """Return c."""
         return min(progress)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """The events with their columns; ``aside`` takes those that fail."""
+        """Return the events with their columns; ``aside`` takes those that fail."""
         rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
         if aside is not None:
             set_events_aside(aside, failed)
@@ -65,7 +65,7 @@ class AttemptEvaluator:
     def attempted(self, events: pa.Table, *, is_taken: bool) -> tuple[pa.Table, pa.Table]:
         """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``.
 
-        Raises what else an expression raises, and, unless what fails ``is_taken``, ModuleFailed.
+        Raises the errors of expressions, and ModuleFailed unless ``is_taken``: something takes the events that fail.
         """
         payload = {name: events.column(name).combine_chunks() for name in self.schema.names}
         starts, ends = (events.column(name).combine_chunks() for name in (LE, RE))
@@ -86,13 +86,13 @@ class AttemptEvaluator:
             reason = fault.text.removeprefix(f"{fault.module}: it failed; ").removesuffix(".")
             modules[fault.rows], reasons[fault.rows] = fault.module, reason
         is_failed = pa.array(modules, pa.string()).is_valid()
-        told = events.append_column(MODULE, pa.array(modules, pa.string()))
-        told = told.append_column(REASON, pa.array(reasons, pa.string()))
-        return rows.filter(pc.invert(is_failed)), told.filter(is_failed)
+        with_reasons = events.append_column(MODULE, pa.array(modules, pa.string()))
+        with_reasons = with_reasons.append_column(REASON, pa.array(reasons, pa.string()))
+        return rows.filter(pc.invert(is_failed)), with_reasons.filter(is_failed)
 
 
 def set_events_aside(aside: QuarantineRows, failed: pa.Table) -> None:
-    """Set aside events that have failed, one by one."""
+    """Add events that have failed to ``aside``, one by one."""
     modules, reasons = failed.column(MODULE).to_pylist(), failed.column(REASON).to_pylist()
     events = failed.drop_columns([MODULE, REASON])
     for i, (module, reason) in enumerate(zip(modules, reasons, strict=True)):

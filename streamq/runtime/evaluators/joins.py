@@ -1,4 +1,4 @@
-"""Operators over two streams: pairs of events that live at once, what they cover, and what an end cuts."""
+"""Evaluators over two streams: pairs of events that live at once, the lifetimes they cover, and lifetimes cut by other starts."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class JoinEvaluator(SettledProgress):
-    """Pairs with equal ``on`` columns and ``where``; semi and anti: the maximal parts with, and without, a partner.
+    """Pairs with equal ``on`` columns for which ``where`` holds; semi, anti: maximal parts of left lifetimes with, without a
+    partner.
 
-    left, right: the pair's columns of each side, under the pair's names. Semi and anti joins hand the left
-    ones on under the names in ``kept``.
+    left, right: each side's columns of the pair, under the pair's names. Semi and anti joins rename the left ones to ``kept``.
     """
 
     how: JoinKind
@@ -54,7 +54,7 @@ class JoinEvaluator(SettledProgress):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; an anti join takes away what has a partner."""
+        """Rows are final once they are settled; an anti join subtracts the right rows."""
         from streamq.runtime.progress_rule import SETTLED, Cti
 
         if self.how == JoinKind.INNER:
@@ -62,7 +62,7 @@ class JoinEvaluator(SettledProgress):
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """All rows lie within left events: none changes but within those that live on, and those still to come."""
+        """Return c, or the least instant from which a left event may still change: all rows lie within left events."""
         c, ours = min(progress), progress[0]
         if self.how == JoinKind.INNER:
             return c
@@ -70,7 +70,7 @@ class JoinEvaluator(SettledProgress):
         return min(ours, int(np.maximum(ints(left, LE)[ints(left, RE) > c], c).min(initial=ours)))
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Sorted starts find the pairs; their union per left event is what is covered."""
+        """Find the pairs in sorted starts, and the covered parts as their union per left event."""
         left, right = inputs
         at, of = self.pairs(left, right)
         if self.how == JoinKind.INNER:
@@ -89,7 +89,7 @@ class JoinEvaluator(SettledProgress):
         return concat([self.paired(left, right, at, of), part])
 
     def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
-        """Which rows of the two sides make a pair."""
+        """Return the pairs: row numbers on the left and on the right."""
         ours, theirs = matched_codes(left, right, self.on)
         at, of = overlapping_pairs(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
         if self.where is not None:
@@ -98,14 +98,14 @@ class JoinEvaluator(SettledProgress):
         return at, of
 
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
-        """The rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
+        """Return the rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
         pairs = pair_rows(left, right, self.left, self.right, at, of)
         start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
         end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
         return with_column(with_column(pairs, LE, start), RE, end)
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Events not settled; for parts of a left lifetime, settled right events within an unsettled left one as well."""
+        """Keep unsettled events; for parts of left lifetimes also settled right events that overlap an unsettled left one."""
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
         if self.how != JoinKind.INNER:
@@ -126,7 +126,7 @@ class JoinEvaluator(SettledProgress):
 def pair_rows(
     left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints
 ) -> pa.Table:
-    """Columns of rows of two tables side by side."""
+    """Return the columns of rows of two tables, side by side."""
     one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
     pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
     # a table without columns has no rows: a technical one keeps their number
@@ -135,7 +135,7 @@ def pair_rows(
 
 @dataclass(frozen=True)
 class WindowedJoinEvaluator:
-    """Every pair of members of one window of a grid, on the window; ``on``, ``where`` and names as in a join."""
+    """Every pair of members of one window of a grid, with the window as lifetime; ``on``, ``where`` and names as in a join."""
 
     window: Grid
     on: tuple[tuple[str, str], ...]
@@ -144,7 +144,7 @@ class WindowedJoinEvaluator:
     right: tuple[str, ...]
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Members copied into their windows, then an equality of window and keys."""
+        """Copy members into their windows, then pair by window and keys."""
         codes = matched_codes(inputs[0], inputs[1], self.on)
         sides: list[tuple[Ints, Ints, Ints]] = []
         for table, code in zip(inputs, codes, strict=True):
@@ -184,19 +184,19 @@ class WindowedJoinEvaluator:
         )
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Members of windows that end at or after c, and events that may still change."""
+        """Keep members of windows that end at or after c, and events that may still change."""
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """The start of the earliest window not final."""
+        """Return the start of the earliest window that is not final."""
         c = min(progress)
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
 
 
 @dataclass(frozen=True)
 class ExceptEvaluator(SettledProgress):
-    """Per payload the units of the left stream above those of the right one, over maximal intervals."""
+    """The units of the left stream above those of the right one, per payload, over maximal intervals."""
 
     names: tuple[str, ...]
 
@@ -207,13 +207,13 @@ class ExceptEvaluator(SettledProgress):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; the right stream takes away from the left one."""
+        """Rows are final once they are settled; the right stream subtracts from the left one."""
         from streamq.runtime.progress_rule import SETTLED
 
         return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """A sweep over the endpoints of each payload: the level ``max(0, l - r)``; a unit lives while it is below the level."""
+        """Sweep the endpoints of each payload: the level is ``max(0, l - r)``, and a unit lives while it is below the level."""
         both = concat([t.select([*self.names, LE, RE]) for t in inputs])
         n = both.num_rows
         sign = np.where(np.arange(n) < inputs[0].num_rows, 1, -1)
@@ -240,7 +240,7 @@ class ExceptEvaluator(SettledProgress):
         return with_column(with_column(units, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Per payload what ends at or after the earliest start of a row that is not settled."""
+        """Keep, per payload, the events that end at or after the earliest start of an unsettled row."""
         open_rows = rows.filter(pa.array(ints(rows, RE) >= c)).select([*self.names, LE])
         every = concat([*(t.select([*self.names, LE]) for t in inputs), open_rows])
         group = grouped_codes(every, self.names)
@@ -254,8 +254,9 @@ class ExceptEvaluator(SettledProgress):
 class ClipEvaluator(SettledProgress):
     """Events end at the first start, after their own, of an event of the other stream with equal ``on``.
 
-    ends_move: whether the ends of events may still move. If not, an event is done with where it was cut, even one without
-    an end; else it and the start that cuts it stay until its own end is settled.
+    ends_move: ends of events may still move. If not, an event is forgotten once it is cut, even without an end; else it stays,
+    with
+    the start that cuts it, until its own end is settled.
     """
 
     names: tuple[str, ...]
@@ -269,13 +270,13 @@ class ClipEvaluator(SettledProgress):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled; one without an end is cut by a row of the other stream."""
+        """Rows are final once they are settled; a row without an end is cut by a row of the other stream."""
         from streamq.runtime.progress_rule import SETTLED, EndlessRow
 
         return replace(SETTLED, endless=EndlessRow.A_CUT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """One search in sorted starts an event."""
+        """Search the sorted starts once per event."""
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
         has_key = theirs >= 0
@@ -283,7 +284,7 @@ class ClipEvaluator(SettledProgress):
         return with_column(left, RE, np.minimum(ints(left, RE), cut))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Left events not settled, starts inside them, and starts at or after c."""
+        """Keep unsettled left events, starts inside them, and starts at or after c."""
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
         open_now = ints(left if self.ends_move else rows, RE) >= c

@@ -1,7 +1,7 @@
-"""Aggregates and top_k over windows of every kind: what is made of the members of each window.
+"""Evaluators of aggregates and top_k over windows of every kind.
 
-Where the windows lie, and which events are their members, is said by the assigner of their kind. What is made of members is
-the same for all kinds: partial results merged over ranges of windows.
+The assigner of the kind gives the windows and their members. The aggregation is the same for all kinds: partial results merged
+over ranges of windows.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from streamq.runtime.user_code.member_changes import CallMemory
 
 OWNER, HEAD = "__owner", "__head"
-"""Columns of a window: who numbers it, and the first of its members."""
+"""Columns of a window: the owner of its number, and the first of its members."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """Each member's event (by row), window (by owner and number), and the window's interval."""
+    """The members of windows: each member's event (by row), window (by owner and number), and the window's interval."""
 
     event: Ints
     owner: Ints
@@ -52,12 +52,14 @@ class Membership:
 
 @dataclass(frozen=True)
 class _MemberEvaluator:
-    """What aggregates and top_k have in common: membership, stamps, progress.
+    """The membership, stamps and progress of aggregates and top_k.
 
     assigner: of the kind of windows; keys: the group's columns; clip: how members' lifetimes are cut before they are read;
-    sensitive: whether a row waits for its window to be final even where rows could be corrected at no cost to progress (a
-    time-sensitive result); waits_for_members: whether a window is final only once its members are settled, because their ends
-    are read and may move. Rows then have the column LAST_END.
+    sensitive: a
+    row waits for its window to be final even if corrections would not hold back progress (a time-sensitive result);
+    waits_for_members: a window is final only once its members are settled, because their ends are read and may move. Rows then
+    have
+    the column LAST_END.
     """
 
     assigner: Assigner
@@ -68,12 +70,13 @@ class _MemberEvaluator:
     waits_for_members: bool = field(default=False, kw_only=True)
 
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return the ranges of windows, not empty, in which events lie."""
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
         return self.assigner.ranges(grouped_codes(table, self.keys), table, since, upto).some()
 
     def _members(self, ranges: Ranges) -> Membership:
-        """Every event in each of its windows that is reported."""
+        """Return every event in each of its windows that is reported."""
         which, index = expand_ranges(ranges.low, ranges.high)
         event, owner = ranges.event[which], ranges.owner[which]
         start, end = ranges.where(owner, index)
@@ -83,9 +86,11 @@ class _MemberEvaluator:
         )
 
     def _reported(self, end: Ints) -> Mask:
+        """Mark the windows that are reported: with a point at the end as stamp, not those without an end."""
         return end < INFINITY if self.stamp == Stamp.POINT_AT_END else np.ones(len(end), bool)
 
     def _stamped(self, rows: pa.Table, start: Ints, end: Ints) -> pa.Table:
+        """Return rows with the lifetimes that the stamp gives them."""
         if self.stamp == Stamp.POINT_AT_END:
             start, end = end, end + 1
         return with_column(with_column(rows, LE, start), RE, end)
@@ -123,9 +128,10 @@ class _MemberEvaluator:
 
     @property
     def _sends_c(self) -> bool:
-        """Whether c goes on as it is.
+        """True if c is passed on unchanged.
 
-        It does of points at the end of windows, of pieces, whose corrections cost no progress, and by an operator's promise.
+        It is for points at the end of windows, for pieces, whose corrections do not hold back progress, and by an operator's
+        promise.
         """
         if self.stamp in (Stamp.POINT_AT_END, Stamp.TIME_BOUND):
             return True
@@ -142,7 +148,9 @@ class _MemberEvaluator:
         return self.assigner.cti
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """What windows are made of that may still be asked for; in groups with windows that wait for members, of all those."""
+        """Keep the events of windows that may still change, and in groups with windows that wait for members
+        all from there on.
+        """
         table = inputs[0]
         group = grouped_codes(table, self.keys)
         is_needed = self.assigner.needed(group, table, c)
@@ -155,7 +163,7 @@ class _MemberEvaluator:
         return [is_needed]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """What the rule says of these events."""
+        """Return the CTI by the progress rule."""
         (c,) = progress
         if c in (INFINITY, MINUS_INFINITY):
             return c
@@ -169,9 +177,9 @@ class _MemberEvaluator:
 
 @dataclass(frozen=True)
 class WindowEvaluator(_MemberEvaluator):
-    """One row a window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
+    """One row per window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
 
-    order: the payload, by which first, last and collected values go. payload: the columns of the events that are set aside.
+    order: the payload columns that order first, last and collected values; payload: the columns of events that are set aside.
     """
 
     partials: tuple[Partial, ...] = ()
@@ -181,7 +189,7 @@ class WindowEvaluator(_MemberEvaluator):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The rule of the windows; whether modules give rows for one is known once it is released."""
+        """The rule of the windows; if a module may give no row, that is known only once a window is released."""
         from streamq.runtime.progress_rule import NoRowReason
 
         rule = super().progress_rule
@@ -197,10 +205,11 @@ class WindowEvaluator(_MemberEvaluator):
         is_asked: Callable[[pa.Table], Mask] | None = None,
         aside: QuarantineRows | None = None,
     ) -> pa.Table:
-        """Partial results over ranges of windows; only what needs all members at once has them copied into every window.
+        """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
-        ``memory``: the calls of modules in micro-batches before, where there were some. ``is_asked`` marks, by lifetimes, the
-        rows that somebody reads: no module is called for others. ``aside`` takes the windows whose calls fail.
+        ``memory``: the module calls of earlier micro-batches, if any. ``is_asked`` marks, by lifetimes, the rows that somebody
+        reads; no
+        module is called for others. ``aside`` takes the windows whose calls fail.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -241,7 +250,7 @@ class WindowEvaluator(_MemberEvaluator):
         )
 
     def _in_order(self, table: pa.Table) -> pa.Table:
-        """Events in an order of their own where floats are added up: a window's sum is the same whoever came first."""
+        """Return events in a fixed order if floats are added up, so that a window's sum does not depend on arrival."""
         added = [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
@@ -251,6 +260,7 @@ class WindowEvaluator(_MemberEvaluator):
     def _spanned(
         self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
     ) -> RangedMembers:
+        """Return the members of windows as ranges of windows, for reductions."""
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order:
@@ -276,7 +286,7 @@ class WindowEvaluator(_MemberEvaluator):
 class TopKEvaluator(_MemberEvaluator):
     """The ``k`` members of each window with the greatest (or least) ``by``, their ``payload`` and rank.
 
-    row_number: the column of the place of each in its window, which broken ties give it; empty: none.
+    row_number: the column for the place of each in its window when ties are broken; empty: none.
     """
 
     k: int = 1
@@ -288,7 +298,7 @@ class TopKEvaluator(_MemberEvaluator):
     row_number: str = ""
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """A sort by window and value; SQL's RANK."""
+        """Sort by window and value, and rank as SQL's RANK."""
         table = inputs[0]
         members = self._members(self._ranges(table, since, upto))
         value = column_ranks(table, [self.by])[0][members.event].astype(np.int64)

@@ -1,4 +1,4 @@
-"""Aggregates without partial results over the members of windows, in Arrow: over ranges of windows, or over copies of members."""
+"""Reductions of the members of windows without partial results, in Arrow: over ranges of windows, or over copies of members."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streamq.runtime.values import column_ranks
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
-    """The result columns, a value a window. Members are copied into their windows only for what can't do without."""
+    """Return the result columns, a value per window; members are copied into their windows only for reductions that need it."""
     columns: dict[str, pa.Array] = {}
     copies: CopiedMembers | None = None
     for reduction in reductions:
@@ -29,6 +29,7 @@ def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str
 
 
 def _copied(members: RangedMembers) -> CopiedMembers:
+    """Return the members copied into their windows, with their order."""
     row, number = expand_ranges(members.first, members.last)
     order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
     rows = members.rows.take(pa.array(row))
@@ -36,5 +37,5 @@ def _copied(members: RangedMembers) -> CopiedMembers:
 
 
 def payload_order(table: pa.Table, names: Sequence[str], le: Ints, re: Ints) -> Ints:
-    """Rows in the order of (LE, payload, RE): what ordered aggregates go by."""
+    """Return row numbers in the order (LE, payload, RE), which ordered aggregates use."""
     return np.lexsort((re, *reversed(column_ranks(table, names)), le))

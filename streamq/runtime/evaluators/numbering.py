@@ -1,6 +1,7 @@
-"""Places of instants in their groups, in numpy: what windows of every kind are numbered by.
+"""Places of instants in their groups, in numpy; windows of every kind are numbered by them.
 
-``g`` are numbers of groups; ``group, at`` are the distinct pairs of a group and an instant, in order, and a place is an index of
+``g`` are numbers of groups; ``group, at`` are the distinct pairs of a group and an instant, in order, and a place is an index
+into
 these.
 """
 
@@ -13,7 +14,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """The distinct pairs, in order."""
+    """Return the distinct pairs, in order."""
     order = np.lexsort((at, g))
     g, at = g[order], at[order]
     new = is_new_pair(g, at)
@@ -21,7 +22,7 @@ def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 
 def distance_behind(t: Ints | int, mark: Ints) -> Ints:
-    """How far instants lie behind others, at most as long as the axis."""
+    """Return the distances from marks to instants, kept on the axis."""
     with np.errstate(over="ignore"):
         distance = t - mark
     distance = np.where((t >= mark) & ((distance < 0) | (distance == INFINITY)), INFINITY - 1, distance)
@@ -29,26 +30,26 @@ def distance_behind(t: Ints | int, mark: Ints) -> Ints:
 
 
 def is_new_pair(a: Ints, b: Ints) -> Mask:
-    """Where an ordered pair is another than the one before."""
+    """Mark the ordered pairs that differ from the pair before them."""
     new = np.ones(len(a), bool)
     new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     return new
 
 
 def find_places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
-    """Where each (g, t) stands among the ordered pairs, which hold it."""
+    """Return the place of each (g, t) among the ordered pairs, which contain it."""
     every = np.unique(at)
     m = len(every) + 1
     return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
 
 
 def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
-    """The first and last place of each group among ordered places."""
+    """Return the first and last place of each group among ordered places."""
     return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
 
 
 def first_place(group: Ints, wanted: Mask, g: Ints) -> Ints:
-    """The first wanted place of each group, behind its last if there is none."""
+    """Return the first wanted place of each group; one past its last if there is none."""
     first, last = group_bounds(group, g)
     places = np.flatnonzero(wanted)
     place = np.searchsorted(places, first)

@@ -1,4 +1,4 @@
-"""A condition on pairs of events; a module of its own, for it takes the evaluator of expressions to executors."""
+"""Conditions on pairs of events; a module of its own, because it ships the evaluator of expressions."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from streamq.runtime.values import Mask
 
 @dataclass(frozen=True)
 class PairCondition:
-    """``where`` over the columns of a pair, which ``pair`` types."""
+    """A condition ``where`` over the columns of a pair, whose schema is ``pair``."""
 
     where: Expr
     pair: Schema
 
     def holds(self, pairs: pa.Table) -> Mask:
-        """The pairs of which it is true, neither false nor NULL."""
+        """Mark the pairs for which it is true, neither false nor NULL."""
         if not pairs.num_rows:
             return np.zeros(0, bool)
         columns = {n: pairs.column(n).combine_chunks() for n in self.pair.names}

@@ -1,4 +1,4 @@
-"""A module over the events of each group, one after the other: the state after an event is what the next one is called with."""
+"""Evaluator that calls a module for the events of each group in turn, each with the state after the event before it."""
 
 from __future__ import annotations
 
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
 STATE = "__state"
-"""The column of states, as pickles, beside the keys of their groups."""
+"""The column of pickled states, beside the keys of their groups."""
 
 NEEDED_UNTIL = "__needed_until"
-"""Beside it, where the module tells: the last start of an event for which the state is needed."""
+"""The column of the last start of an event that needs the state, if the module knows it."""
 
 
 @dataclass(frozen=True)
 class ScanEvaluator:
-    """The rows that ``calling`` gives for each event, as points at the event's start.
+    """The rows that ``calling`` returns for each event, as points at the event's start.
 
-    keys: of the group; args: the columns of the values that it is called with; where: the column that says whether it is called
-    for an event at all; order: the payload, by which events of one start go; axis: the type of instants; open_ends: whether an
-    event is gone over before its end is known.
+    keys: of the group; args: the columns of the values it is called with; where: the column that is true for events it is called
+    for;
+    order: the payload, which orders events of one start; axis: the type of instants; open_ends: events are processed before their
+    ends are known.
     """
 
     keys: tuple[str, ...]
@@ -57,7 +58,7 @@ class ScanEvaluator:
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once nothing more can start where they do, and reported once they have started."""
+        """Rows are final once no other event can start at their start, and sent once they have started."""
         from streamq.runtime.progress_rule import NoRowReason, ProgressRule
         from streamq.runtime.release import Release
 
@@ -65,29 +66,31 @@ class ScanEvaluator:
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """The rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""
+        """Return the rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""
         return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Events from c on: who goes on from here keeps the states before."""
+        """Keep the events from c on; the kernel keeps the states before them."""
         return [ints(inputs[0], LE) >= c]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """c: what starts before it is known."""
+        """Return c: all events that start before it are known."""
         return min(progress)
 
     def passing(self, events: pa.Table) -> pa.Table:
-        """The events that the module is called for."""
+        """Return the events that the module is called for."""
         return events if self.where is None else events.filter(events.column(self.where))
 
     def go_on(
         self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
     ) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of events, and the states over all that start before c of the groups that have such events.
+        """Return the rows of events, and for each group with events that start before c the state after those.
 
-        ``states``: those that the groups go on from, over all that starts before the first of the events; of several of one group
-        the last. A group without a state begins anew. An event whose step fails leaves the state as it is; ``aside`` takes it if
-        it starts before c.
+        ``states`` are the groups' states after all events before the first of these; of several states of one group the last
+        counts. A
+        group without a state starts with the first one. An event whose step fails leaves the state unchanged; ``aside`` takes it
+        if it
+        starts before c.
         """
         events = self.passing(events)
         group, state_of = self._numbered(events, states)
@@ -101,18 +104,18 @@ class ScanEvaluator:
         return walk.result_rows(), walk.states()
 
     def latest(self, states: pa.Table, since: int) -> pa.Table:
-        """The last state of each group, where an event that starts at ``since`` or later can need it."""
+        """Return the last state of each group, if an event that starts at ``since`` or later can need it."""
         group, _ = codes(states, self.keys)
         last = states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
         return last if self.calling.needed_until is None else last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since))
 
     def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
-        """The number of each event's group, and the states by these numbers."""
+        """Return the group number of each event, and the states by group number."""
         if states is None:
             return codes(events, self.keys)[0], {}
         bodies = states.column(STATE).to_pylist()
         if not self.keys:
-            # of states that nobody needs any more none is left
+            # states that are no longer needed have been removed
             return np.zeros(events.num_rows, np.int64), dict.fromkeys([0], bodies[-1]) if bodies else {}
         both = concat([events.select(self.keys), states.select(self.keys)])
         number, _ = codes(both, self.keys)
@@ -120,7 +123,7 @@ class ScanEvaluator:
 
 
 class _ScanWalk:
-    """A walk over events in ``order``, group by group: the rows that they have, and the states before c."""
+    """A walk over events in ``order``, group by group, that collects their rows and the states before c."""
 
     def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
         self.scan, self.events, self.order = scan, events, order
@@ -138,7 +141,7 @@ class _ScanWalk:
         self.needed_until: list[int] = []
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
-        """Call the module for the events of one group, from the state of that pickle on; None: from its first state."""
+        """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state."""
         at = first
         try:
             state = self.scan.calling.initial() if body is None else pickle.loads(body)
@@ -152,20 +155,20 @@ class _ScanWalk:
                 at = end - 1
                 self._keep(first, state)
         except ModuleFailed:
-            # a function within a condition of streamq's own operators says itself what failed
+            # a user's function within a condition has its own error
             raise
         except FAILURES as error:
             is_taken = self.aside is not None
             raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
 
     def _after(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
-        """The state and the rows of a step; of one that fails, where that is set aside, the state before it, and no rows."""
+        """Return the state and rows of a step; if it fails and is set aside, the state before it and no rows."""
         if self.aside is None:
             return self.scan.calling.after(state, values)
         before = pickled(state)
         try:
             after, rows = self.scan.calling.after(state, values)
-            pickled(after)  # a state that cannot be kept fails here, wherever it is to be kept
+            pickled(after)  # a state that cannot be pickled fails here, even if it is not kept
             return after, rows
         except FAILURES as error:
             if self.is_before[at]:
@@ -173,6 +176,7 @@ class _ScanWalk:
             return pickle.loads(before), []
 
     def _set_aside(self, error: BaseException, at: int) -> None:
+        """Set aside an event whose step has failed."""
         assert self.aside is not None
         event = self.events.slice(int(self.order[at]), 1)
         if self.scan.open_ends:
@@ -196,7 +200,7 @@ class _ScanWalk:
             self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
-        """The rows of all groups."""
+        """Return the rows of all groups."""
         source = np.asarray(self.source, np.int64)
         shape, at = self.scan.calling.rows, pa.array(self.order[source])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
@@ -206,7 +210,7 @@ class _ScanWalk:
         return with_column(pa.table({**columns, LE: start}), RE, start + 1)
 
     def states(self) -> pa.Table:
-        """The states kept, beside the keys of their groups."""
+        """Return the states kept, with the keys of their groups."""
         at = pa.array(self.order[np.asarray(self.heads, np.int64)])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
         columns[STATE] = pa.array(self.bodies, pa.binary())
@@ -215,7 +219,7 @@ class _ScanWalk:
         return pa.table(columns)
 
     def _reason(self, error: BaseException, at: int) -> str:
-        """What went wrong, with which event of which group."""
+        """Return the reason of a failure, with the event and its group."""
         scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
 
         def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:

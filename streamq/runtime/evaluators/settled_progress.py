@@ -1,4 +1,4 @@
-"""What most evaluators promise: a row is final once it is settled, and c goes on as it is."""
+"""The progress of most evaluators: a row is final once it is settled, and c is passed on unchanged."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ if TYPE_CHECKING:
 
 
 class SettledProgress:
-    """The progress of an operator whose rows are final once they are settled, and that never reaches back."""
+    """The progress of an operator whose rows are final once settled, and that never changes rows before c."""
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """Rows are final once they are settled, and reported once they have started."""
+        """Rows are final once they are settled, and sent once they have started."""
         from streamq.runtime.progress_rule import SETTLED
 
         return SETTLED
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """c: what starts or changes before it is known."""
+        """Return c: all that starts or changes before it is known."""
         return min(progress)

@@ -1,4 +1,4 @@
-"""Operators over one stream that change lifetimes by what else is in it: signals, pieces, repetitions."""
+"""Evaluators over one stream that change lifetimes by other events in it: signals, pieces, repetitions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SignalEvaluator(SettledProgress):
-    """``[LE, next strictly later LE of equal keys)``."""
+    """Events end at the next strictly later LE of equal keys."""
 
     keys: tuple[str, ...]
 
@@ -41,13 +41,13 @@ class SignalEvaluator(SettledProgress):
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """One search in sorted starts an event."""
+        """Search the sorted starts once per event."""
         table = inputs[0]
         group, le = grouped_codes(table, self.keys), ints(table, LE)
         return with_column(table, RE, next_after(group, le, group, le))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """The last samples a key before c, and those from c on."""
+        """Keep each key's last samples before c, and those from c on."""
         table = inputs[0]
         group, le = grouped_codes(table, self.keys), ints(table, LE)
         least = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)
@@ -64,30 +64,30 @@ class ChopEvaluator(SettledProgress):
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """An event is cut by itself, so that events may be parted in any way: by their starts."""
+        """The start: each event is cut by itself, so any grouping will do."""
         return ((LE,),)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """An event copied into its cells, its lifetime cut to each."""
+        """Copy each event into its cells, and cut its lifetime to each."""
         table = inputs[0]
         le, re = ints(table, LE), ints(table, RE)
         low, high = grid_range(self.cells, table, since, upto)
         which, index = expand_ranges(low, high)
         start, end = grid_lifetimes(self.cells, index)
         begin, end = np.maximum(le[which], start), np.minimum(re[which], end)
-        # of a lifetime without an end only pieces that start before the bound
+        # endless lifetimes have only the pieces that start before the bound
         is_bounded = begin < upto
         pieces = table.take(pa.array(which[is_bounded]))
         return with_column(with_column(pieces, LE, begin[is_bounded]), RE, end[is_bounded])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Events not settled."""
+        """Keep unsettled events."""
         return [ints(inputs[0], RE) >= c]
 
 
 @dataclass(frozen=True)
 class DistinctIdsEvaluator(SettledProgress):
-    """An event goes if one of its ``ids`` started in ``[LE - within, LE)``, or at LE with a smaller (RE, payload)."""
+    """Drops an event if one of its ``ids`` started in ``[LE - within, LE)``, or at LE with a smaller (RE, payload)."""
 
     ids: tuple[str, ...]
     names: tuple[str, ...]
@@ -99,7 +99,7 @@ class DistinctIdsEvaluator(SettledProgress):
         return (self.ids,)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """One sort by id and (LE, RE, payload)."""
+        """Sort by id and (LE, RE, payload), and compare neighbours."""
         table = inputs[0]
         if not table.num_rows:
             return table
@@ -107,12 +107,12 @@ class DistinctIdsEvaluator(SettledProgress):
         order = np.lexsort((*reversed(column_ranks(table, self.names)), re, le, group))
         group, le = group[order], le[order]
         same = np.zeros(len(order), bool)
-        # the one before has the same or the greatest smaller start
+        # the event before has the same start, or the greatest smaller one
         same[1:] = (group[1:] == group[:-1]) & (le[:-1] >= _less(le[1:], self.within))
         return table.take(pa.array(np.sort(order[~same])))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Events not settled, and those within reach of one, or of what is still to come."""
+        """Keep unsettled events, and events within reach of those or of events to come."""
         table = inputs[0]
         group, le = grouped_codes(table, self.ids), ints(table, LE)
         least = np.full(int(group.max(initial=0)) + 1, c)

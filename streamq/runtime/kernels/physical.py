@@ -71,9 +71,7 @@ class PhysicalKernel(UncombinedKernel):
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Apply inserts, then retractions as long as they match an event; others wait while their event may
-        still come on time.
-        """
+        """Apply inserts, then the retractions that match an event; others wait while their event may still come on time."""
         totals = Totals()
         batch = SourceBatch(
             remembered_judge(state, arrivals),
