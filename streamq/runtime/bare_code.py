@@ -26,8 +26,9 @@ def dumps(value: Any) -> bytes:
 
 
 class _BareCodePickler(CloudPickler):
-    """A pickler that strips cloudpickle's reductions of functions and classes: ``(make, arguments, (fields,
-    more fields), ...)``.
+    """A pickler that strips cloudpickle's reductions of functions and classes.
+
+    A reduction is ``(make, arguments, (fields, more fields), ...)``.
     """
 
     def reducer_override(self, obj: Any) -> Any:

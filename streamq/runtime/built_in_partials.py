@@ -1,6 +1,6 @@
-"""The partial results of the built-in aggregates: what one event gives, how results merge, and what merged ones are worth.
+"""Partial results of the built-in aggregates: from one event, merged, and as final values.
 
-Each kind is a class that says all of it, in Arrow for windows over streams and in Spark for batches.
+Each kind is one class, with its Arrow form for windows over streams and its Spark form for batches.
 """
 
 from __future__ import annotations
@@ -36,13 +36,14 @@ if TYPE_CHECKING:
 
 
 def _one_if_there(value: Column) -> Column:
+    """Return 1 for a value and 0 for NULL."""
     from pyspark.sql import functions as F
 
     return F.when(value.isNotNull(), 1).otherwise(0).cast("bigint")
 
 
 class PartialCount(SummablePartial):
-    """How many values are not NULL."""
+    """The number of values that are not NULL."""
 
     title = "count"
 
@@ -51,13 +52,13 @@ class PartialCount(SummablePartial):
         return True
 
     def of_events(self, table: pa.Table) -> Values:
-        """1 or 0, times the weight."""
+        """Return 1 or 0, times the weight."""
         return {self.name: pc.multiply(rows_present(table, self.arg), table.column(COUNT))}
 
     of_weighted = of_events
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """They merge as they are."""
+        """Return the table unchanged: counts merge as they are."""
         return table
 
     @property
@@ -65,7 +66,7 @@ class PartialCount(SummablePartial):
         return {self.name: "sum"}
 
     def on_spark(self, value: Column) -> list[Column]:
-        """``count(value)``."""
+        """Return ``count(value)``."""
         from pyspark.sql import functions as F
 
         return [F.count(value).alias(self.name)]
@@ -77,12 +78,12 @@ class PartialCount(SummablePartial):
         return ((CountAlgebra(), (self.name,)),)
 
     def swept(self, value: Column) -> list[Column]:
-        """1 or 0."""
+        """Return 1 or 0."""
         return [_one_if_there(value).alias(self.name)]
 
 
 class PartialSum(SummablePartial):
-    """The sum of the values, and beside it how many there are: over none it is NULL."""
+    """The sum of the values, with their number: the sum of no values is NULL."""
 
     title = "sum"
 
@@ -96,7 +97,7 @@ class PartialSum(SummablePartial):
 
     @property
     def many(self) -> str:
-        """The column that says how many values there are."""
+        """The column of the number of values."""
         return f"{self.name}__n"
 
     @property
@@ -108,7 +109,7 @@ class PartialSum(SummablePartial):
         return {self.name: self.many}
 
     def of_events(self, table: pa.Table) -> Values:
-        """The value, and 1 or 0, times the weight."""
+        """Return the value, and 1 or 0, times the weight."""
         if self.exact:
             return {
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
@@ -117,7 +118,7 @@ class PartialSum(SummablePartial):
         return {self.name: table.column(self.arg), self.many: rows_present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """Exact sums change their sign with the weight."""
+        """Return exact values with the sign of the weight; other values unchanged."""
         if not self.exact:
             return super().of_weighted(table)
         columns = self.of_events(table)
@@ -126,7 +127,7 @@ class PartialSum(SummablePartial):
         return {**columns, self.name: values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Values times their weights."""
+        """Return the table with values times their weights."""
         if self.exact:
             return table
         values = alive_rows(table, self.name)
@@ -139,14 +140,14 @@ class PartialSum(SummablePartial):
         return {self.name: "sum", self.many: "sum"}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """NULL over no values; as narrow as its type."""
+        """Return the table with NULL for no values, and sums as narrow as their type."""
         kind = arrow_type(self.type)
         values = narrow_sums(table.column(self.name), kind)
         none = pc.equal(table.column(self.many), 0)
         return with_column(table, self.name, pc.if_else(none, pa.scalar(None, kind), values))
 
     def on_spark(self, value: Column) -> list[Column]:
-        """``sum(value)``, ``count(value)``."""
+        """Return ``sum(value)``, ``count(value)``."""
         from pyspark.sql import functions as F
 
         # the sum of a partial must have the type of the whole, or the sum of sums would widen again
@@ -159,30 +160,30 @@ class PartialSum(SummablePartial):
         return (SumAlgebra(isinstance(self.type, LongType)), (self.name,)), (CountAlgebra(), (self.many,))
 
     def swept(self, value: Column) -> list[Column]:
-        """The value or 0, and 1 or 0."""
+        """Return the value or 0, and 1 or 0."""
         from pyspark.sql import functions as F
 
         return [F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name), _one_if_there(value).alias(self.many)]
 
 
 class _Extreme(SparkPartial):
-    """The least or greatest value: of floats and intervals by numbers that stand for them, as Arrow orders those otherwise."""
+    """The least or greatest value; floats and intervals merge as sortable numbers, because Arrow's order differs from Spark's."""
 
     how: ClassVar[str]
 
     @property
     def stands_in(self) -> bool:
-        """Whether numbers stand for the values while they merge."""
+        """True if values merge as sortable numbers."""
         kind = arrow_type(self.type)
         return pa.types.is_floating(kind) or pa.types.is_duration(kind)
 
     def of_events(self, table: pa.Table) -> Values:
-        """The value, or its number."""
+        """Return the value, or its number."""
         values = table.column(self.arg)
         return {self.name: sortable(values) if self.stands_in else values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Values that are there, whatever their weight."""
+        """Return the table with the values of events that are there, whatever their weight."""
         values = alive_rows(table, self.name)
         return with_column(table, self.name, sortable(values) if self.stands_in else values)
 
@@ -191,18 +192,18 @@ class _Extreme(SparkPartial):
         return {self.name: self.how}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """The values behind their numbers."""
+        """Return the table with numbers turned back into values."""
         if not self.stands_in:
             return table
         return with_column(table, self.name, unsortable(table.column(self.name), arrow_type(self.type)))
 
     def on_spark(self, value: Column) -> list[Column]:
-        """Spark's aggregate of the same name."""
+        """Return Spark's aggregate of the same name."""
         return [self.whole(value).alias(self.name)]
 
     @classmethod
     def whole(cls, value: Column) -> Column:
-        """Spark's aggregate over all values."""
+        """Return Spark's aggregate over all values."""
         from pyspark.sql import functions as F
 
         return getattr(F, cls.how)(value)
@@ -227,17 +228,18 @@ class PartialMax(_Extreme):
 
 
 class _Deviations(MergeableColumns):
-    """How many values, their means, and sums of products of the deviations from them.
+    """The number of values, their means, and sums of products of the deviations from these.
 
     Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*): products
-    of deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
+    of
+    deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
     """
 
     means: ClassVar[tuple[str, ...]]
     products: ClassVar[Mapping[str, tuple[str, str]]]
 
     def part(self, of: str) -> str:
-        """The column of its number of values (n), of a mean or of a product."""
+        """Return the column of the number of values (n), of a mean or of a product."""
         return f"{self.name}__{of}"
 
     @property
@@ -250,7 +252,7 @@ class _Deviations(MergeableColumns):
         return {}
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """From the means' and the values' distances to one of them."""
+        """Return the merged parts, computed from distances to one of the means."""
         n = ints(table, self.part("n")).astype(np.float64)
         parts: dict[str, Any] = {}
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -258,7 +260,7 @@ class _Deviations(MergeableColumns):
             away = {}
             for name in self.means:
                 mean = table.column(self.part(name)).to_numpy()
-                # by their distance from one of them, so that equal means have no spread, not even by rounding
+                # sum distances to one of the means, so that equal means have no deviation, not even by rounding
                 near = np.zeros(len(total))
                 near[number[n > 0]] = np.where(np.isfinite(mean), mean, 0.0)[n > 0]
                 apart = _totals(number, n * (mean - near[number])) / np.maximum(total, 1)
@@ -272,12 +274,12 @@ class _Deviations(MergeableColumns):
 
 
 def _totals(number: Ints, values: Floats) -> Floats:
-    # of nothing at all, bincount makes integers
+    # bincount gives integers if there are no values
     return np.bincount(number, values).astype(np.float64)
 
 
 class PartialMoments(_Deviations, SparkPartial):
-    """Number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
+    """The number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
 
     title = "moments"
     means = ("mean",)
@@ -288,11 +290,11 @@ class PartialMoments(_Deviations, SparkPartial):
         return True
 
     def of_events(self, table: pa.Table) -> Values:
-        """The value itself, without deviation."""
+        """Return the value itself as mean, without deviation."""
         return self._single(table.column(self.arg), rows_present(table, self.arg))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """The values, as often as they are there."""
+        """Return the table with each value counted as often as it is there."""
         values = alive_rows(table, self.name)
         many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
         table = table.drop_columns([self.name])
@@ -301,11 +303,12 @@ class PartialMoments(_Deviations, SparkPartial):
         return table
 
     def _single(self, values: Any, many: Any) -> Values:
+        """Return the parts for single values and their counts."""
         zeros = pa.array(np.zeros(len(values)))
         return {self.part("n"): many, self.part("mean"): pc.fill_null(values, 0.0), self.part("m2"): zeros}
 
     def on_spark(self, value: Column) -> list[Column]:
-        """From Spark's mean and variance."""
+        """Return the parts from Spark's count, mean and variance."""
         from pyspark.sql import functions as F
 
         n = F.count(value)
@@ -320,7 +323,7 @@ class PartialMoments(_Deviations, SparkPartial):
 
 
 class PartialComoments(_Deviations):
-    """Number, means and products of deviations of two columns of doubles, which its rows give as such."""
+    """The number, means and products of deviations of two columns of doubles; its rows already have these parts."""
 
     title = "comoments"
     means = ("x", "y")

@@ -1,4 +1,4 @@
-"""The events of the parts of a pattern's operator, as a scan goes over them: it keeps those whose scope can be completed yet."""
+"""Candidates: the events that a pattern's scan keeps as long as they may still be part of a match within the scope."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from streamq.runtime.user_code.code_values import RowShape
 from streamq.time import INFINITY, MINUS_INFINITY
 
 Candidate = tuple[int, tuple[Any, ...]]
-"""An event that can be bound: its start in ticks, and the values of its input's columns. Plain, as states are pickled by workers,
-which could not find a class of streamq's again."""
+"""An event that can be bound: its start in ticks and its values, a plain tuple, so that workers can unpickle it."""
 
 
 class Binding(NamedTuple):
@@ -38,11 +37,12 @@ ScanState = tuple[tuple[Candidate, ...], ...]
 
 @dataclass(frozen=True)
 class ScannedPart:
-    """A part of an operator, as the scan has it: which of the events of an input it takes.
+    """A part of a pattern operator in a scan, with the input whose events it takes.
 
-    name: what explain calls it; source: the number of the input that its events come from; columns: the names of its columns, and
-    their places among the input's; keys: the places of those in which other events of the part agree with one, where the group
-    does not say so; fits: that of the column that says whether an event fits the part at all, None where all do.
+    name: shown by explain; source: the number of the input; columns: the part's columns and their places in the input; keys: the
+    places of columns in which two events of the part must agree, unless the group ensures it; fits: the place of the column that
+    is
+    true for events that fit the part, None if all do.
     """
 
     name: str
@@ -58,15 +58,15 @@ class ScannedPart:
 
     @property
     def consumes(self) -> bool:
-        """True if an event in a match is in none of a later last event."""
+        """True if an event used in a match is not used in a match with a later last event."""
         return self.consumption == Consumption.CONSUME
 
     def fitting(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those of the input's candidates that fit the part."""
+        """Return the candidates of the input that fit the part."""
         return candidates if self.fits is None else [c for c in candidates if c[1][self.fits] is True]
 
     def agreeing(self, event: Candidate | None, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return those of the candidates whose keys are equal to an event's, as in a join: NaN to NaN, and NULL to nothing."""
+        """Return the candidates with keys equal to an event's, as in a join: NaN equals NaN, NULL equals nothing."""
         assert event is not None
         for place in self.keys:
             key = event[1][place]
@@ -77,17 +77,17 @@ class ScannedPart:
 
     @property
     def selects(self) -> bool:
-        """True if a match has one event of those that it could have, the first or the last."""
+        """True if a match gets only the first or the last of the events possible for the part."""
         return self.selection != Selection.EACH
 
     def preferred(self, fitting: Sequence[Candidate]) -> Sequence[Candidate]:
-        """Return candidates that stand in the order of (Vs, id) as the part prefers them."""
+        """Return candidates ordered by (Vs, id) in the order in which the part prefers them."""
         return fitting[::-1] if self.selection == Selection.LAST else fitting
 
 
 @dataclass(frozen=True)
 class JointCondition:
-    """A condition on the events of some ``parts``; ``reads``: its columns, the part of each and the place there."""
+    """A condition on the events of some ``parts``; ``reads``: its columns, each with its part and place there."""
 
     condition: PairCondition
     parts: frozenset[int]
@@ -96,7 +96,7 @@ class JointCondition:
     def filtered(
         self, bindings: Sequence[Binding], part: int, candidates: Sequence[Sequence[Candidate]]
     ) -> list[Sequence[Candidate]]:
-        """Return, of the ``candidates`` that each binding has for a part, those for which the condition holds."""
+        """Return, for each binding, those of its ``candidates`` for a part for which the condition holds."""
         columns = {}
         for name, owner, place in self.reads:
             values = (
@@ -112,7 +112,7 @@ class JointCondition:
 
 
 def _events_of(binding: Binding, part: int, candidates: Sequence[Candidate], owner: int) -> Iterator[Candidate]:
-    """Yield for each candidate for a part the event of a part, ``owner``, that is bound or that one."""
+    """Yield, for each candidate for a part, the event of the part ``owner``: the bound one, or the candidate itself."""
     if owner == part:
         yield from candidates
         return
@@ -124,10 +124,11 @@ def _events_of(binding: Binding, part: int, candidates: Sequence[Candidate], own
 
 @dataclass(frozen=True)
 class PatternStep:
-    """A step from event to event of the ``inputs`` of some parts and gathers their matches, by a count, within a scope.
+    """A step from event to event that collects the matches of a pattern's parts within a scope.
 
-    inputs: the places of each input's columns among the values of an event; names: the columns of a match; within: the scope in
-    ticks.
+    inputs: the places of each input's columns among the values of an event; names: the columns of a match; count: how many parts
+    a
+    match has, or how many events may crowd; within: the scope in ticks.
     """
 
     inputs: tuple[tuple[int, ...], ...]
@@ -138,14 +139,14 @@ class PatternStep:
     within: int
 
     step: ClassVar[Callable[..., tuple[ScanState, list[dict[str, Any]]]]]
-    """Returns, of a state and an event, or of all events of one start, the state after it, and the matches that it completes."""
+    """Return, for a state and an event, or all events of one start, the state after it, and the matches that it completes."""
 
     def initial(self) -> ScanState:
         """Return the state before the first event: no candidates."""
         return ((),) * len(self.inputs)
 
     def needed_until(self, state: ScanState) -> int:
-        """Return the last start of an event that a state makes a difference to."""
+        """Return the last start of an event for which the state makes a difference."""
         last = max((candidates[-1][0] for candidates in state if candidates), default=MINUS_INFINITY)
         return last if last == MINUS_INFINITY else min(last + self.within, INFINITY)
 
@@ -158,7 +159,7 @@ class PatternStep:
         return (start, tuple([values[place] for place in self.inputs[source]]))
 
     def row(self, match: Binding) -> dict[str, Any]:
-        """Return a match as a row; NULL is what is not bound."""
+        """Return a match as a row, with NULL for parts that are not bound."""
         row = dict.fromkeys(self.names)
         for event, part in zip(match.events, self.parts, strict=True):
             if event is not None:
@@ -167,7 +168,7 @@ class PatternStep:
 
 
 class TypedRows(RowShape):
-    """Rows of values that came out of columns of the same types: they are taken as they are."""
+    """The shape of rows whose values come from columns of the same types, so that they need no check."""
 
     def rows(self, result: Any, axis: Any, in_window: Any) -> list[dict[str, Any]]:
         return list(result)

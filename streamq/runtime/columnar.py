@@ -1,4 +1,4 @@
-"""Columnar work on Arrow tables: encoding, grouping, taking ranges apart. No Spark, no state."""
+"""Operations on Arrow tables: encoding, grouping, expanding ranges. They use no Spark and keep no state."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from streamq.runtime.event import WEIGHT
 from streamq.runtime.values import SAME, Ints, Mask, bytes_tell, combine_numbers, number_values
 
 NUMBER = "__number"
-"""The column of group numbers, where a table has to have them."""
+"""The name of a column of group numbers."""
 
 WIDE = pa.decimal128(38, 0)
-"""What holds any sum of integers."""
+"""A type that holds any sum of integers."""
 
 
 def encode(table: pa.Table) -> bytes:
-    """An Arrow IPC stream of a table."""
+    """Return a table as an Arrow IPC stream."""
     return _written(table).to_pybytes()
 
 
 def decode(body: bytes) -> pa.Table:
-    """The table of an Arrow IPC stream."""
+    """Return the table in an Arrow IPC stream."""
     with pa.ipc.open_stream(pa.py_buffer(body)) as reader:
         return reader.read_all()
 
@@ -39,23 +39,25 @@ def _written(table: pa.Table) -> pa.Buffer:
 
 
 def encode_small(table: pa.Table) -> bytes:
-    """A table for keeping: its length as 8 bytes, then an Arrow IPC stream under zstd.
+    """Return a table in a compact form for state: its length as 8 bytes, then an Arrow IPC stream under zstd.
 
-    Columns of 8-byte values go byte plane by byte plane (Parquet calls it BYTE_STREAM_SPLIT): equal high bytes lie side by
-    side, which halves partial results of amounts.
+    Columns of 8-byte values are stored byte plane by byte plane (Parquet's BYTE_STREAM_SPLIT): equal high bytes are adjacent,
+    which
+    halves partial results of amounts.
     """
     body = _written(_planes(table, (-1, 8)))
     return body.size.to_bytes(8, "little") + pa.compress(body, codec="zstd", asbytes=True)
 
 
 def decode_small(body: bytes) -> pa.Table:
-    """The table of :func:`encode_small`."""
+    """Return the table encoded by :func:`encode_small`."""
     whole = pa.decompress(pa.py_buffer(body)[8:], int.from_bytes(body[:8], "little"), codec="zstd")
     with pa.ipc.open_stream(whole) as reader:
         return _planes(reader.read_all(), (8, -1))
 
 
 def _planes(table: pa.Table, shape: tuple[int, int]) -> pa.Table:
+    """Return a table with the bytes of its 8-byte columns transposed; ``shape`` is (-1, 8) to split, (8, -1) to join."""
     columns = []
     for column in table.columns:
         array = column.combine_chunks()
@@ -70,22 +72,23 @@ def _planes(table: pa.Table, shape: tuple[int, int]) -> pa.Table:
 
 
 def ints(table: pa.Table, name: str) -> np.ndarray[Any, np.dtype[np.int64]]:
-    """An int64 column without NULLs, as numpy."""
+    """Return an int64 column without NULLs as numpy."""
     return table.column(name).to_numpy().astype(np.int64, copy=False)
 
 
 def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
-    """The table with a column added or replaced."""
+    """Return the table with a column added or replaced."""
     column = values if isinstance(values, pa.Array | pa.ChunkedArray) else pa.array(values)
     at = table.schema.get_field_index(name)
     return table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
 
 
 def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str, str]]) -> pa.Table:
-    """One row a group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
+    """Return one row per group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 
     Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the type
-    of what is added up, or a wider decimal where that does not hold it; :func:`narrow_sums` says so to the user.
+    of its
+    values, or a wider decimal if that does not hold it; :func:`narrow_sums` raises the user's error then.
     """
     options = {
         "sum": pc.ScalarAggregateOptions(min_count=1),
@@ -101,7 +104,7 @@ def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str
             table = with_column(table, column, table.column(column).cast(WIDE))
         elif function == "sum" and pa.types.is_decimal(kind):
             wide[name] = kind
-            # Arrow adds up to 38 digits, and beyond in silence
+            # Arrow's sums overflow 38 digits silently
             if kind.precision + len(str(table.num_rows)) > 38:
                 table = with_column(table, column, table.column(column).cast(pa.decimal256(76, kind.scale)))
     pairs = [
@@ -122,13 +125,14 @@ def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str
 
 
 def _may_overflow(table: pa.Table, column: str) -> bool:
+    """Return True if the sum of an integer column may exceed int64."""
     bounds = pc.min_max(table.column(column)).as_py()
     greatest = max(abs(bounds["min"] or 0), abs(bounds["max"] or 0))
     return bool(greatest * max(1, table.num_rows) >= 2**63)
 
 
 def _fitted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """The values in the type, if they fit."""
+    """Return the values in the type if all fit, else unchanged."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid:
@@ -136,7 +140,7 @@ def _fitted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def narrow_sums(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
-    """Exact sums in the type that a user sees; raises StreamqError for one that it does not hold."""
+    """Return exact sums in the type that a user sees; raise StreamqError if it does not hold one of them."""
     try:
         return values.cast(kind)
     except pa.ArrowInvalid as error:
@@ -151,7 +155,7 @@ def narrow_sums(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
 
 
 def negate(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Integers or decimals with the other sign; wider ones if there is the least integer, which has no opposite."""
+    """Return integers or decimals negated; wider ones if the least integer is among them, because it has no opposite."""
     if pa.types.is_integer(values.type):
         least = pc.min(values).as_py()
         if least is not None and least == -(2 ** (values.type.bit_width - 1)):
@@ -160,20 +164,20 @@ def negate(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
-    """A dense group number a row, and the first row of each group: equal ``by`` columns share a number."""
+    """Return a dense group number per row, and the first row of each group; equal ``by`` columns share a number."""
     if not by:
         return np.zeros(table.num_rows, np.int64), np.zeros(min(1, table.num_rows), np.int64)
     number, bound = combine_numbers([number_values(table.column(name)) for name in by])
     if bound > len(number) or not np.bincount(number, minlength=bound).all():
         number, bound = number_values(pa.array(number))
     first = np.empty(bound, np.int64)
-    # of several that are written to one place the last one stays
+    # assigned in reverse, so that the first row of each group stays
     first[number[::-1]] = np.arange(len(number))[::-1]
     return number, first
 
 
 def is_matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:
-    """Which rows agree with some row of ``wanted`` in the columns ``by``; NULL agrees with NULL."""
+    """Mark the rows that agree with some row of ``wanted`` in the columns ``by``; NULL agrees with NULL."""
     both = concat([table.select(by), wanted.select(by).cast(table.select(by).schema)])
     number, _ = codes(both, by)
     return np.isin(number[: table.num_rows], number[table.num_rows :])
@@ -182,7 +186,7 @@ def is_matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:
 def expand_ranges(
     low: np.ndarray[Any, Any], high: np.ndarray[Any, Any]
 ) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Ranges ``low..high`` (empty if low > high) taken apart: for each member the number of its range, and its value."""
+    """Expand ranges ``low..high`` (empty if low > high): return, for each member, the number of its range and its value."""
     length = np.maximum(high - low + 1, 0)
     which = np.repeat(np.arange(len(low)), length)
     before = np.cumsum(length) - length
@@ -190,7 +194,7 @@ def expand_ranges(
 
 
 def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, pa.Table]]:
-    """The rows of each value of ``values`` (one a row), in ascending order."""
+    """Yield the rows of each value of ``values`` (one per row), in ascending order."""
     if table.num_rows == 0:
         return
     if (values[0] == values).all():
@@ -205,10 +209,10 @@ def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> It
 
 
 def net_deltas(table: pa.Table) -> pa.Table:
-    """Deltas summed up; those that cancel out are gone.
+    """Return deltas summed up, without those that cancel out.
 
-    Rows are taken back by rows that are equal to them; one that is the same in every bit goes first. What stays keeps its own
-    values: -0.0 and 0.0 are equal, and not the same.
+    A retraction cancels an insert that is equal to it, if possible one that is equal in every bit. Remaining rows keep their own
+    values: -0.0 and 0.0 are equal, but not the same.
     """
     names = [n for n in table.column_names if n != WEIGHT]
     odd = [n for n in names if not bytes_tell(table.column(n))]
@@ -226,7 +230,7 @@ def net_deltas(table: pa.Table) -> pa.Table:
 
 
 def _uncancelled(number: Ints, weight: Ints) -> Ints:
-    """What is left of weights where, among those of one number, each negative one takes away from positive ones."""
+    """Return the weights that remain when, within each number, negative weights cancel positive ones."""
     left = np.zeros(len(weight), np.int64)
     if not len(weight):
         return left
@@ -243,7 +247,7 @@ def _uncancelled(number: Ints, weight: Ints) -> Ints:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows of tables of the same columns, in the order of the first."""
+    """Return the rows of tables with the same columns, in the order of the first table."""
     if len(tables) == 1:
         return tables[0]
     tables = [t.select(tables[0].column_names) for t in tables]
@@ -253,7 +257,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _of_one_width(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
-    """Tables that agree in how wide their sums are."""
+    """Return tables with their sums cast to the widest type among them."""
     for i, name in enumerate(tables[0].column_names):
         kinds = {t.schema.field(i).type for t in tables}
         decimals = [kind for kind in kinds if pa.types.is_decimal(kind)]

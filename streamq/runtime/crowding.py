@@ -1,6 +1,6 @@
-"""Goes from instant to instant of a pattern's parts and lets those events through that few others crowd: ATMOST.
+"""Pattern step of ATMOST: lets an event through if at most a number of events crowd it.
 
-Cost: for an event a look at the events within the scope; conditions are evaluated for those of a part at once.
+Cost: per event a look at the events within the scope; conditions are evaluated for all events of a part at once.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScanStat
 
 @dataclass(frozen=True)
 class CrowdStep(PatternStep):
-    """Lets an event through with at most ``count`` events in the scope that ends with it, itself among them.
+    """Lets an event through if the scope that ends with it has at most ``count`` events, itself included.
 
-    Of these those count for which the conditions hold together with it, each once whatever parts it fits. What has come
-    through on CONSUME counts no longer, for those that come after it.
+    An event in the scope counts if the conditions hold for it together with this one, and it counts once even if it fits several
+    parts. An event let through on CONSUME no longer counts for later ones.
     """
 
     def step(self, state: ScanState, events: Sequence[Sequence[Any]]) -> tuple[ScanState, list[dict[str, Any]]]:
-        """Return the state after the events of an instant, each its start, its input and its values, and those let through."""
+        """Return the state after the events of an instant, each a start, input and values, and the rows of those let through."""
         start = events[0][0]
         candidates = self.since(state, start - self.within + 1)
         now: list[tuple[int, Candidate]] = []
@@ -37,14 +37,14 @@ class CrowdStep(PatternStep):
         return tuple(candidates), rows
 
     def _bound(self, source: int, event: Candidate) -> Iterator[tuple[int, Binding]]:
-        """Yield the parts that an event fits, each with the match that it is alone."""
+        """Yield the parts that an event fits, each with a binding of this event alone."""
         nothing = Binding(event[0], (None,) * len(self.parts))
         for number, part in enumerate(self.parts):
             if part.source == source and part.fitting([event]):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Return True if at most ``count`` of the candidates crowd an event, which stands in the binding for a part."""
+        """Return True if at most ``count`` of the candidates crowd the event bound to a part."""
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
             fitting = part.fitting(candidates[part.source])
@@ -54,7 +54,7 @@ class CrowdStep(PatternStep):
                 for condition in self.conditions:
                     if condition.parts == {number, other}:
                         (fitting,) = condition.filtered([binding], other, [fitting])
-            # of equal events each one counts for itself
+            # equal events count one by one
             crowd.update(map(id, fitting))
             if len(crowd) > self.count:
                 return False

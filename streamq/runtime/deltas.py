@@ -1,4 +1,4 @@
-"""Deltas: rows that change a history, each with a lifetime and a weight: +1 inserts it, -1 takes it back.
+"""Deltas: rows that change a history, each with a lifetime and a weight: +1 inserts it, -1 retracts it.
 
 Two columns may be missing: without ``__re`` every row lives for a tick, and without ``__w`` every row is an insert.
 """

@@ -1,7 +1,7 @@
-"""The bound of endless lifetimes: which windows (or pieces) the end of the input brings of lifetimes without an end.
+"""The bound of endless lifetimes: the instant that limits their windows (or pieces) once the input has ended.
 
-Of such a lifetime there are as many windows as one likes. Those are reported that start before the greater of two instants:
-the greatest finite endpoint there is, and how far the input has come (docs/concepts.md, "Windows").
+An endless lifetime has infinitely many windows. Those are reported that start before the greater of two instants: the greatest
+finite endpoint, and how far the input has come (docs/concepts.md, "Windows").
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 class Endpoint:
     """An endpoint of lifetimes that the map side announces to every bucket.
 
-    at: the instant, or the number of the last window before it; endless: whether the lifetimes go on for ever, and this is
-    where they start; weight: how many there are, negative for those taken back; first: the number of the first window that
-    they lie in, by which a kernel of windows tells what is late.
+    at: the instant, or the number of the last window before it; endless: the lifetimes have no end, and this is their start;
+    weight:
+    their number, negative for retractions; first: the number of the first window in which they lie, by which a window kernel
+    recognizes late ones.
     """
 
     at: int
@@ -35,25 +36,25 @@ class Endpoint:
 
 
 class Bound(StrEnum):
-    """Whether an operator's windows have a bound at the end of the input."""
+    """The rule that bounds an operator's windows at the end of the input."""
 
     NONE = "none"
-    """There are no windows without number."""
+    """The number of windows is finite anyway."""
     ENDLESS = "endless"
-    """They start before the last instant, if some lifetime has no end."""
+    """Windows start before the last instant, if some lifetime has no end."""
     ALWAYS = "always"
-    """They start at the last instant or before it, whatever there is."""
+    """Windows always start at the last instant or before it."""
 
 
 def endpoint(le: Number, re: Number, arithmetic: Arithmetic) -> Number:
-    """The finite end of a lifetime that counts: its end, or its start where it has none."""
+    """Return a lifetime's finite endpoint that counts: its end, or its start if it has no end."""
     return arithmetic.choose(re == INFINITY, le, re)
 
 
 def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -> Number:
-    """The instant before which windows start; INFINITY: there is none.
+    """Return the instant before which windows start; INFINITY: there is none.
 
-    ``last`` is the last instant, ``is_endless`` whether some lifetime has no end.
+    ``last`` is the last instant, ``is_endless`` is true if some lifetime has no end.
     """
     match bound:
         case Bound.ALWAYS:
@@ -66,8 +67,8 @@ def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -
 def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
     """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
 
-    On a ``grid`` it is the number of the last such window. The endpoints that the map side has announced go into ``values``,
-    without those of lifetimes that the source drops as late.
+    On a ``grid`` it is the number of the last such window. The endpoints that the map side has announced are added to ``values``,
+    except those of lifetimes that the source drops as late.
     """
 
     def place(instant: int) -> int:
@@ -89,14 +90,14 @@ def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid 
 class Endpoints:
     """The endpoints that can still count, kept in ``values`` (JSON-like, in the state store).
 
-    What the input has passed is forgotten, whether or not it will be taken back: the input has come further than that.
+    Endpoints that the input has passed are forgotten, even if they are retracted later: the input has come further.
     """
 
     def __init__(self, values: dict[str, Any]):
         self.state = values.setdefault("ends", {"endless": 0, "ahead": {}})
 
     def add(self, endpoints: Iterable[Endpoint], reach: int) -> None:
-        """Take in a micro-batch's endpoints, and forget those up to ``reach``, how far the input has come with it."""
+        """Add a micro-batch's endpoints, and forget those up to ``reach``, which the input has reached."""
         weights: dict[int, int] = {int(at): weight for at, weight in self.state["ahead"].items()}
         for endpoint in endpoints:
             self.state["endless"] += endpoint.weight if endpoint.endless else 0
@@ -105,14 +106,14 @@ class Endpoints:
 
     @property
     def endless(self) -> bool:
-        """Whether a lifetime has no end."""
+        """True if a lifetime has no end."""
         return bool(self.state["endless"] > 0)
 
     def last(self, reach: int) -> int:
-        """The greater of ``reach`` and the greatest endpoint; one that waits for what it takes back is none."""
+        """Return the greater of ``reach`` and the greatest endpoint with a positive weight."""
         ahead = (int(at) for at, weight in self.state["ahead"].items() if weight > 0)
         return max([reach, MINUS_INFINITY + 1, *ahead])
 
     def limit(self, bound: Bound, reach: int, until: int | None) -> int:
-        """Where windows end with the input: ``until``, if the caller gave it, else before the last endpoint."""
+        """Return the instant that bounds windows at the end of the input: ``until`` if given, else by the last endpoint."""
         return until if until is not None else int(limit(bound, self.last(reach), self.endless, INTEGERS))

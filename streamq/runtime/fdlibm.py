@@ -1,7 +1,7 @@
 """exp, ln and log10 to the last bit as Java's StrictMath: fdlibm's algorithms (Sun Microsystems, 1993) on NumPy arrays.
 
-A C library's own versions are as good, and differ in the last bit, so that a comparison could go the other way than in
-Spark. Every step is one IEEE operation; where fdlibm branches, all branches are computed and one is picked.
+A C library's own versions are as accurate, but differ in the last bit, so that a comparison could give another result than in
+Spark. Every step is one IEEE operation; where fdlibm branches, all branches are computed and one is selected.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _with_high(x: Doubles, high: NDArray[np.int64]) -> Doubles:
 
 
 def log(x: Doubles) -> Doubles:
-    """The natural logarithm (e_log.c)."""
+    """Return the natural logarithm (e_log.c)."""
     with np.errstate(all="ignore"):
         tiny = x < 2.0**-1022
         y = np.where(tiny, x * TWO_54, x)
@@ -64,7 +64,7 @@ def log(x: Doubles) -> Doubles:
 
 
 def log10(x: Doubles) -> Doubles:
-    """The logarithm to base 10 (e_log10.c)."""
+    """Return the logarithm to base 10 (e_log10.c)."""
     with np.errstate(all="ignore"):
         tiny = x < 2.0**-1022
         y = np.where(tiny, x * TWO_54, x)
@@ -79,12 +79,12 @@ def log10(x: Doubles) -> Doubles:
 
 
 def log2(x: Doubles) -> Doubles:
-    """The logarithm to base 2 as Spark computes it: ln(x) / ln(2)."""
+    """Return the logarithm to base 2 as Spark computes it: ln(x) / ln(2)."""
     return log(x) / log(np.array([2.0]))[0]
 
 
 def exp(x: Doubles) -> Doubles:
-    """e to the x (e_exp.c)."""
+    """Return e to the x (e_exp.c)."""
     with np.errstate(all="ignore"):
         size = _high(x) & 0x7FFFFFFF
         negative = x < 0

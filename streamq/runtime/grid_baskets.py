@@ -1,4 +1,4 @@
-"""The baskets of windows on a grid: partial results in bins by their last window, and the rows reported that may still change."""
+"""Baskets of windows on a grid: partial results in bins by their last window, and the reported rows that may still change."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from streamq.time import INFINITY
 PARTIALS, REPORTED = "partials", "reported"
 
 REPORTED_BIN = 16
-"""Windows a bin of reported rows spans."""
+"""The number of windows that a bin of reported rows spans."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class PartialsBasket:
     """Partial results of ranges of windows, by ``keys``.
 
-    merges: they are merged for good; else they are values with weights, which may be taken back. reads_end: members whose ends
-    may still move are told apart by their lifetimes. points: events are points: a range has as many windows as the grid says.
+    merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends may
+    still
+    move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the grid gives.
     """
 
     keys: tuple[str, ...]
@@ -41,7 +42,7 @@ class PartialsBasket:
     reads_end: bool
 
     def merged(self, table: pa.Table) -> pa.Table:
-        """Put rows of one key and range together; where they may be taken back only those of equal values, if any are left."""
+        """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
         by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
@@ -56,28 +57,28 @@ class PartialsBasket:
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
-        # bins about half as wide as the ranges in them: few to read, and little kept for longer than it is needed
+        # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
         widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
         for bin, is_in_it in in_bins(high, widths):
             state.append(PARTIALS, bin, self._packed(new.filter(pa.array(is_in_it))))
             spans.add(bin, low[is_in_it], high[is_in_it])
 
     def read(self, state: KernelBaskets) -> pa.Table | None:
-        """Read all; None if there are none."""
+        """Return all partial results; None if there are none."""
         held = state.read_all(PARTIALS, self._compacted)
         if held is None:
             return None
         held = self._unpacked(held)
-        # chunks may hold a member and its retraction side by side: what is asked of single rows needs them summed up
+        # chunks may hold a member and its retraction: sum them up before rows are looked at one by one
         return self.merged(held) if self.reads_end else held
 
     def read_endless(self, state: KernelBaskets) -> pa.Table | None:
-        """Read those of lifetimes that never end; None if there are none."""
+        """Return the partial results of endless lifetimes; None if there are none."""
         endless = state.read(PARTIALS, ENDLESS, self._compacted)
         return None if endless is None else self._unpacked(endless)
 
     def forget(self, state: KernelBaskets, least: int) -> None:
-        """Drop the bins of which all windows lie before ``least``."""
+        """Drop the bins whose windows all lie before ``least``."""
         for bin in state.bins(PARTIALS):
             if bin_starts(bin)[1] <= least:
                 state.drop(PARTIALS, bin)
@@ -85,11 +86,11 @@ class PartialsBasket:
 
     @property
     def low_is_known(self) -> bool:
-        """True if the last window of a range tells the first."""
+        """True if the last window of a range determines the first."""
         return self.points and self.grid.divides
 
     def _packed(self, table: pa.Table) -> pa.Table:
-        """Return the table to store: in order, so that it compresses; without the first window where the last one tells it."""
+        """Return the table to store: sorted, to compress well, and without the first window if the last determines it."""
         flat = [k for k in self.keys if not pa.types.is_nested(table.schema.field(k).type)]
         table = table.sort_by([(HI, "ascending"), *((k, "ascending") for k in flat)])
         return table.drop_columns([LO]) if self.low_is_known else table
@@ -103,9 +104,9 @@ class PartialsBasket:
 
 @dataclass(frozen=True)
 class ReportedBasket:
-    """Rows of windows that have been reported and may still change, with the numbers of their windows, by ``keys``.
+    """Reported rows of windows that may still change, with the numbers of their windows, by ``keys``.
 
-    columns: those of a row, the keys and the window's number included.
+    columns: those of a row, including the keys and the window's number.
     """
 
     keys: tuple[str, ...]
@@ -124,19 +125,19 @@ class ReportedBasket:
             state.append(REPORTED, str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
 
     def between(self, state: KernelBaskets, first: int, last: int) -> list[pa.Table]:
-        """Read the bins that hold the windows ``first..last``."""
+        """Return the bins that hold the windows ``first..last``."""
         bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
         return [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
 
     def behind(self, state: KernelBaskets, last: int) -> list[pa.Table]:
-        """Read the keys and numbers of the windows behind ``last``."""
+        """Return the keys and numbers of the windows after ``last``."""
         bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
         rows = [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
         behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]
         return [table for table in behind if table.num_rows]
 
     def forget(self, state: KernelBaskets, least: int) -> None:
-        """Drop the bins of which all windows lie before ``least``."""
+        """Drop the bins whose windows all lie before ``least``."""
         for bin in state.bins(REPORTED):
             if (int(bin) + 1) * REPORTED_BIN - 1 < least:
                 state.drop(REPORTED, bin)

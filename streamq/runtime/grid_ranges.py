@@ -1,4 +1,4 @@
-"""The rule of a grid of windows: which windows a lifetime lies in, and where a window lies."""
+"""The rule of a grid of windows: the windows in which a lifetime lies, and the lifetimes of windows."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def grid_index(x: Number, shift: int, hop: int, arithmetic: Arithmetic) -> Number:
-    """``floor((x - shift) / hop)`` without forming ``x - shift``, which could overflow at the ends of the axis."""
+    """Return ``floor((x - shift) / hop)`` without computing ``x - shift``, which could overflow at the ends of the axis."""
     whole, part = divmod(shift, hop)
     index = arithmetic.quotient(x, hop) - whole
     return index - arithmetic.choose(arithmetic.remainder(x, hop) < part, 1, 0) if part else index
 
 
 def first_ending_after(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:
-    """The number of the first window with ``RE > t``."""
+    """Return the number of the first window with ``RE > t``."""
     return grid_index(t, grid.offset + grid.size, grid.hop, arithmetic) + 1
 
 
 def last_starting_before(grid: Grid, t: Number, arithmetic: Arithmetic) -> Number:
-    """The number of the last window with ``LE < t``; INFINITY where t is."""
+    """Return the number of the last window with ``LE < t``; INFINITY if t is."""
     last = grid_index(t - 1, grid.offset, grid.hop, arithmetic)
     return arithmetic.choose(t == INFINITY, INFINITY, last)
 
 
 def window_range(grid: Grid, le: Number, re: Number | None, arithmetic: Arithmetic) -> tuple[Number, Number]:
-    """The numbers of the first and the last window that ``[le, re)`` lies in; None: a point, which lasts one tick.
+    """Return the numbers of the first and the last window in which ``[le, re)`` lies; ``re`` None: a point, which lasts a tick.
 
-    The first is the first that ends after LE, the last the last that starts before RE, INFINITY for a lifetime without an end.
-    The range is empty only for an event in a gap between windows.
+    The first is the first that ends after LE, the last the last that starts before RE, INFINITY for an endless lifetime. The
+    range is
+    empty only for an event in a gap between windows.
     """
     low = first_ending_after(grid, le, arithmetic)
     if re is None:
@@ -44,16 +45,16 @@ def window_range(grid: Grid, le: Number, re: Number | None, arithmetic: Arithmet
 
 
 def grid_range(grid: Grid, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
-    """The first and the last window of each event, of those windows that end after ``since`` and start before ``upto``."""
+    """Return each event's first and last window among those that end after ``since`` and start before ``upto``."""
     low, high = window_range(grid, ints(table, LE), ints(table, RE), ARRAYS)
     low = np.maximum(low, grid.first_ending_after(since))
     high = np.minimum(high, grid.last_starting_before(upto))
-    # a lifetime without an end and no bound: nothing says how far
+    # an endless lifetime without a bound has no windows yet
     return low, np.where(high == INFINITY, low - 1, high)
 
 
 def grid_lifetimes(grid: Grid, index: Ints) -> tuple[Ints, Ints]:
-    """LE and RE of the windows of a grid by their numbers, kept on the axis."""
+    """Return LE and RE of the windows of a grid by their numbers, kept on the axis."""
     if len(index) and (
         int(index.min()) * grid.hop + grid.offset < MINUS_INFINITY or grid.end(int(index.max())) == INFINITY
     ):

@@ -1,4 +1,4 @@
-"""The identity of a query, which marks its checkpoint and each bucket of its state, so that another query's run is refused."""
+"""The identity of a query: it marks the checkpoint and each bucket of state, so that another query cannot continue from them."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
 
 STATE_VERSION = 15
-"""Changes when the layout of the state, of the identity beside it or of the folders of a sink does."""
+"""The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 SHOWN = 3
-"""Lines of a plan that are shown where it has changed."""
+"""The number of changed lines of a plan that a message shows."""
 
 IDENTITY = "identity"
-"""The name under which a bucket's state has the identity of its query, and its manifest the mark of that identity."""
+"""The name of the query's identity in a bucket's state, and of its mark in the manifest."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """All that two runs must agree in so that one can go on from the other's state.
+    """The properties in which two runs must agree so that one can continue from the other's state.
 
     ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``outputs`` and ``ctis`` have an entry a
     result; ``folders``, those that rows are written into, and ``clock``, whether there is one among the sources that Spark
@@ -43,7 +43,7 @@ class Identity:
 
     @property
     def mark(self) -> str:
-        """A short text that two identities share if they agree in all but their folders and the clock."""
+        """A short text that is equal for two identities if they agree in all but their folders."""
         outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
         return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}/{int(self.early)}"
 
@@ -54,13 +54,13 @@ class Identity:
 
 @dataclass(frozen=True)
 class OtherLayout:
-    """What can be read of an identity that another version of streamq wrote: its version, if it says one."""
+    """The identity that another version of streamq wrote, of which only the version can be read, if there is one."""
 
     version: int | None = None
 
 
 def read_identity(text: str | bytes) -> Identity | OtherLayout:
-    """Return the identity that a JSON text holds; of another layout than this version's, no more than the version."""
+    """Return the identity in a JSON text; if another version of the layout wrote it, only that version."""
     fields: dict[str, Any] = json.loads(text)
     if fields.get("version") != STATE_VERSION:
         return OtherLayout(fields.get("version"))
@@ -95,7 +95,7 @@ def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> No
 
 
 def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[str]:
-    """Return, in words, what a stored identity and that of the query now differ in."""
+    """Return, in words, the differences between a stored identity and that of the query now."""
     if isinstance(stored, OtherLayout) or stored.version != own.version:
         older = "an older version" if stored.version is None else f"version {stored.version}"
         return [f"the layout of state ({older}, now {own.version})"]

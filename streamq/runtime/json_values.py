@@ -1,4 +1,4 @@
-"""Values of the late output's JSON as Arrow takes them: the other way round of how rows are written there."""
+"""Values of the late output's JSON, converted back to Arrow's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _INSTANT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d
 
 
 def from_json_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value of a payload's JSON as what ``pyarrow.array`` takes for the type; instants and days as ticks."""
+    """Return a value from a payload's JSON in the form ``pyarrow.array`` takes for the type; instants and days as ticks."""
     if value is None:
         return None
     if pa.types.is_struct(kind):
@@ -37,7 +37,7 @@ def from_json_value(value: Any, kind: pa.DataType) -> Any:
 
 
 def _microseconds(text: str) -> int:
-    """The microseconds since 1970 of an instant or a day, of any year."""
+    """Return the microseconds since 1970 of an instant or a day, of any year."""
     match = _INSTANT.fullmatch(text)
     assert match is not None, text
     year, month, day, hour, minute, second, fraction = match.groups()

@@ -1,4 +1,4 @@
-"""Many lifetimes moved at once, in numpy, without overflow."""
+"""Arithmetic on arrays of instants, in numpy, without overflow."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Ticks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def saturating(base: Ticks, by: Ticks | int) -> Ticks:
-    """``base + by`` of int64 ticks; INFINITY stays, nothing overflows."""
+    """Return ``base + by`` of int64 ticks; INFINITY stays, and results are kept on the axis."""
     base = np.asarray(base, np.int64)
     by = np.broadcast_to(np.asarray(by, np.int64), base.shape)
     with np.errstate(over="ignore"):

@@ -1,7 +1,7 @@
-"""How the columns of partial results merge, as SQL: two of them, all of a group, all so far.
+"""SQL that merges the columns of partial results: of two of them, of a group, or of all so far.
 
-A total is 0 over nothing, the others are NULL. Moments are never taken from sums of squares: the deviations' sum only ever
-grows, by terms that cannot be negative.
+A total is 0 over nothing, other values are NULL. Moments are never derived from sums of squares: the sum of squared deviations
+only ever grows, by terms that cannot be negative.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _LOW = 2**32 - 1
 
 
 class _SingleColumnAlgebra(Algebra):
-    """One column, which Spark has an aggregate for."""
+    """The algebra of one column for which Spark has an aggregate."""
 
     how: str
 
@@ -29,18 +29,18 @@ class _SingleColumnAlgebra(Algebra):
 
 
 class SubtractableAlgebra(_SingleColumnAlgebra):
-    """A column whose parts may be taken off again."""
+    """The algebra of a column from which parts may be subtracted."""
 
     how = "sum"
 
     def entered_less_left(self, column: str, so_far: str) -> str:
-        """A running sum of what has entered (``__enters``) and not left."""
+        """Return the running sum of values that have entered (``__enters``) less those that have left."""
         return _signed(column, so_far)
 
 
 @dataclass(frozen=True)
 class CountAlgebra(SubtractableAlgebra):
-    """A count."""
+    """The algebra of counts."""
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
         return [f"coalesce({left[0]}, 0) + coalesce({right[0]}, 0)"]
@@ -48,7 +48,7 @@ class CountAlgebra(SubtractableAlgebra):
 
 @dataclass(frozen=True)
 class SumAlgebra(SubtractableAlgebra):
-    """A sum; ``wide``: of bigints, which are to overflow only if the result does, not half-way through the rows of an instant."""
+    """The algebra of sums; ``wide``: of bigints, which may overflow only in the result, not between the rows of an instant."""
 
     wide: bool
 
@@ -69,7 +69,7 @@ def _signed(value: str, so_far: str) -> str:
 
 @dataclass(frozen=True)
 class ExtremeAlgebra(_SingleColumnAlgebra):
-    """A least or greatest value: ``how`` is min or max."""
+    """The algebra of least or greatest values: ``how`` is min or max."""
 
     how: str
 
@@ -79,7 +79,7 @@ class ExtremeAlgebra(_SingleColumnAlgebra):
 
 @dataclass(frozen=True)
 class MomentsAlgebra(Algebra):
-    """A number of values, their mean, and the sum of their squared deviations from it."""
+    """The algebra of a number of values, their mean, and the sum of their squared deviations from it."""
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
         (n1, mean1, dev1), (n2, mean2, dev2) = left, right

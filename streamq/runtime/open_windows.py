@@ -1,4 +1,4 @@
-"""Windows that are not final because the end of a member is read and may still move, key by key; and the spans of bins."""
+"""Open windows: those not final because a member's end is read and may still move, by key; and the spans of bins."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LO, HI = "__lo", "__hi"
 """The first and the last window of a partial result."""
 
 LAST_END = "__last_end"
-"""The greatest end of the members of the window that a row is of; where ends are read that may still move."""
+"""The column of the greatest end of a window's members, if ends are read that may still move."""
 
 
 def waits_for_members(rows: pa.Table, c: int) -> Mask:
@@ -31,14 +31,14 @@ def waits_for_members(rows: pa.Table, c: int) -> Mask:
 
 
 class OpenWindows:
-    """Per key with a member that is not settled the first window that it lies in: that one is not final, nor are later ones."""
+    """The first open window of each key with an unsettled member; later windows of that key are open, too."""
 
     def __init__(self, first: pa.Table, keys: Sequence[str]):
         self.first, self.keys = first, list(keys)
 
     @staticmethod
     def find(partials: pa.Table, keys: Sequence[str], c: int) -> OpenWindows | None:
-        """The open windows at CTI c; None if there is none."""
+        """Return the open windows at CTI c; None if there is none."""
         if c == INFINITY:
             return None
         is_unsettled = pc.and_(pc.greater_equal(partials.column(RE), c), pc.greater(partials.column(COUNT), 0))
@@ -47,12 +47,12 @@ class OpenWindows:
 
 
 def least_open(windows: OpenWindows | None, otherwise: int) -> int:
-    """The first window of any key that is not final, at most ``otherwise``."""
+    """Return the first window of any key that is not final, at most ``otherwise``."""
     return otherwise if windows is None else min(otherwise, pc.min(windows.first.column(LO)).as_py())
 
 
 def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> Ints:
-    """For each row the first window of its key that is not final, at most ``otherwise``."""
+    """Return, for each row, the first window of its key that is not final, at most ``otherwise``."""
     first = np.full(rows.num_rows, otherwise, np.int64)
     if windows is None:
         return first
@@ -68,7 +68,7 @@ def first_open(rows: pa.Table, windows: OpenWindows | None, otherwise: int) -> I
 class BinSpans:
     """The windows that each bin of partial results spans, kept in ``values`` (JSON-like, in the state store).
 
-    Ranges that share a bin overlap, so there is no window without members between the ends of its span.
+    Ranges that share a bin overlap, so every window within a span has members.
     """
 
     def __init__(self, values: dict[str, Any]):
@@ -80,10 +80,10 @@ class BinSpans:
         self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
 
     def forget(self, bin: str) -> None:
-        """Forget a bin."""
+        """Remove a bin's span."""
         del self.state[bin]
 
     def due(self, window: Grid, first: int) -> int | None:
-        """The end of the next window, from ``first`` on, that had members; all of a window's may have been taken back."""
+        """Return the end of the next window, from ``first`` on, that had members; all of them may have been retracted."""
         ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
         return min(ends, default=None)

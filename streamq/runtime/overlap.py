@@ -1,4 +1,4 @@
-"""Lifetimes against lifetimes, in numpy: which pairs live at once, what a set of pieces covers, and what it leaves open."""
+"""Operations on sets of lifetimes, in numpy: overlapping pairs, unions of pieces, and the gaps that they leave."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.time import INFINITY
 
 
 def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]) -> tuple[Ints, Ints]:
-    """Group numbers of the rows of two tables by key columns: equal keys share one, a row with a NULL key has -1."""
+    """Return group numbers of the rows of two tables by key columns: equal keys share one, a row with a NULL key has -1."""
     if not by:
         return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
     names = [f"k{i}" for i in range(len(by))]
@@ -31,12 +31,12 @@ def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]
 
 
 def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
-    """Group numbers of a table's rows by columns; NULL equals NULL."""
+    """Return group numbers of a table's rows by columns; NULL equals NULL."""
     return codes(table, by)[0]
 
 
 def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
-    """Instants as ranks among all of them, the instant of each rank, and m: ``group * m + rank`` is one sortable number."""
+    """Return instants as ranks among all of them, the instant of each rank, and m: ``group * m + rank`` is sortable."""
     every = np.unique(np.concatenate(times))
     return [np.searchsorted(every, t) for t in times], every, len(every) + 1
 
@@ -44,10 +44,10 @@ def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
 def overlapping_pairs(
     one: Ints, one_le: Ints, one_re: Ints, other: Ints, other_le: Ints, other_re: Ints
 ) -> tuple[Ints, Ints]:
-    """The pairs (row of one side, row of the other) of equal code, neither -1, whose lifetimes overlap.
+    """Return the pairs (row of one side, row of the other) of equal code, not -1, whose lifetimes overlap.
 
-    Either the other starts within this one's lifetime, or this one strictly within the other's: two searches in sorted
-    starts, O((n + m) log(n + m) + pairs) whatever the lengths.
+    Either the other starts within this one's lifetime, or this one strictly within the other's: two searches in sorted starts,
+    O((n + m) log(n + m) + pairs) whatever the lengths.
     """
     mine, theirs = np.flatnonzero(one >= 0), np.flatnonzero(other >= 0)
     if not len(mine) or not len(theirs):
@@ -62,6 +62,7 @@ def overlapping_pairs(
 
 
 def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:
+    """Return the pairs of a range ``low..high`` and a start within it."""
     order = np.argsort(starts, kind="stable")
     ordered = starts[order]
     which, place = expand_ranges(np.searchsorted(ordered, low, side), np.searchsorted(ordered, high, "left") - 1)
@@ -69,7 +70,7 @@ def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints
 
 
 def union_of_pieces(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
-    """The union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
+    """Return the union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
     if not len(of):
         return of, le, re
     (start, end), every, m = rank_instants(le, re)
@@ -84,9 +85,9 @@ def union_of_pieces(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def remaining_pieces(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """What the maximal intervals (owner, start, end) of :func:`union_of_pieces` leave of the owners' lifetimes ``[le, re)``."""
+    """Return the parts of the owners' lifetimes ``[le, re)`` outside of the intervals of :func:`union_of_pieces`."""
     n = len(le)
-    # a piece behind each owner's last one, and before each piece what lies between it and the one before
+    # add an empty piece at each owner's end: the gaps lie before each piece
     owners = np.concatenate([of, np.arange(n)])
     starts = np.concatenate([start, re])
     ends = np.concatenate([end, re])
@@ -102,7 +103,7 @@ def remaining_pieces(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tu
 
 
 def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
-    """Per row the least ``other_le`` of its group that is greater than its ``le``; INFINITY where there is none."""
+    """Return, per row, the least ``other_le`` of its group that is greater than its ``le``; INFINITY if there is none."""
     if not len(le) or not len(other_le):
         return np.full(len(le), INFINITY)
     (a, b), every, m = rank_instants(le, other_le)

@@ -1,6 +1,6 @@
-"""The greatest start of each partition of a source, as a table of a row a partition that travels as text.
+"""The greatest start of each partition of a source: a table with a row per partition, encoded as text.
 
-All of it is Arrow: there may be tens of thousands of partitions, and every bucket keeps them.
+It is processed in Arrow, because there may be tens of thousands of partitions, and every bucket keeps them.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from streamq.runtime.event import LE
 from streamq.runtime.rendering import python_rows
 
 ROUND = "__round"
-"""The column of the round in which a partition was last heard of."""
+"""The column of the last round in which a partition had rows."""
 
 
 def greatest_starts(items: pa.Table, per: Sequence[str]) -> pa.Table:
-    """Return the greatest start of each partition of some items: the columns ``per`` and ``__le``."""
-    # rebuilt, for tables of several tasks are put together and must agree in what they say of NULLs
+    """Return the greatest start of each partition among some items: the columns ``per`` and ``__le``."""
+    # rebuilt, because tables of several tasks are concatenated and must have fields of equal nullability
     columns = pa.table({name: items.column(name) for name in (*per, LE)})
     return group(columns, per, {LE: (LE, "max")})
 
 
 def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
-    """Return the partitions that are kept with those heard of in a round, which are in ``starts``."""
+    """Return the partitions kept so far, updated by those in ``starts``, which had rows in the round."""
     heard = [with_column(table, ROUND, pa.array([round] * table.num_rows, pa.int64())) for table in starts]
     # a session of another time zone has other types of instants
     together = concat([*heard, *(table.cast(heard[0].schema) for table in kept)])
@@ -35,12 +35,12 @@ def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], p
 
 
 def without_idle(starts: pa.Table, idle_before: int) -> pa.Table:
-    """Return the partitions that were heard of in a round or later."""
+    """Return the partitions that had rows in the round ``idle_before`` or later."""
     return starts.filter(pc.greater_equal(starts.column(ROUND), idle_before))
 
 
 def furthest_behind(starts: pa.Table, per: Sequence[str]) -> str:
-    """Return the values of the partition with the least start, as people read them: ``device='d7'``."""
+    """Return the partition with the least start as text for users: ``device='d7'``."""
     at = int(ints(starts, LE).argmin())
     (row,) = python_rows(starts.select(per).slice(at, 1))
     return ", ".join(f"{name}={value!r}" for name, value in row.items())
@@ -52,5 +52,5 @@ def encode_starts(starts: pa.Table) -> str:
 
 
 def decode_starts(text: str) -> pa.Table:
-    """Return the table of :func:`encode_starts`."""
+    """Return the table encoded by :func:`as_text`."""
     return decode_small(b64decode(text))

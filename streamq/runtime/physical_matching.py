@@ -1,4 +1,4 @@
-"""Retractions applied to the live events that they name: what is passed on of an event follows its end as far as c allows."""
+"""Retractions applied to the live events that they name: the lifetime sent for an event follows its end as far as c allows."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 OWN_LE, OWN_RE = "__own_le", "__own_re"
-"""The lifetime that was passed on; equal: nothing of it is left from c on; OWN_RE is DROPPED: what follows goes with it."""
+"""The lifetime sent for an event. Equal: no part of it from c on. OWN_RE DROPPED: later retractions are dropped, too."""
 DROPPED = MINUS_INFINITY
 FIRST, MOST = "__first", "__most"
-"""With ids: the end that the event was inserted with (its start: the insert is not known), and the greatest finite one that
-it has had (its start, if none)."""
+"""With ids: the end with which the event was inserted (its start, if the insert is unknown), and the greatest finite end that it
+has had (its start, if none)."""
 
 
 @dataclass(eq=False, repr=False)
 class SourceBatch:
-    """A micro-batch: the source's policy; its c, and what it has promised itself, before and after."""
+    """A micro-batch of a source: its policy, its c, and the CTI that it has promised, before the micro-batch and now."""
 
     judge: Judge
     c: int
@@ -46,10 +46,11 @@ class SourceBatch:
 
 @dataclass(eq=False, repr=False)
 class Matching:
-    """Live events, ``rows``, that retractions, ``moves``, are applied to; and what becomes of both. has_ids: events have ids.
+    """Live events ``rows`` with retractions ``moves`` applied to them, and the outcome; has_ids: events have ids.
 
-    pieces: lifetimes that were passed on of an event and stay, as (its row, start, end); the others are the numbers of
-    retractions: applied, and of these dropped and adjusted; repeated, which repeat an applied one.
+    pieces: sent lifetimes of an event that stay, as (its row, start, end). The other lists are numbers of retractions: applied,
+    and
+    among these dropped and adjusted; repeated ones repeat an applied one.
     """
 
     rows: list[EventRow]
@@ -70,7 +71,7 @@ class Matching:
         return lifetimes
 
     def apply(self, open_moves: Moves, batch: SourceBatch) -> Moves:
-        """Apply moves to the live ends that they name, as long as one does; return those that are left over."""
+        """Apply moves to the live ends that they name until none matches; return those that are left over."""
         where: dict[RowPlace, list[int]] = {}
         for i, row in enumerate(self.rows):
             where.setdefault(event_place(row), []).append(i)
@@ -90,7 +91,7 @@ class Matching:
             open_moves = unmatched
 
     def _move(self, i: int, number: int, new: int, batch: SourceBatch) -> None:
-        """Move a live row's end as the source says; what was passed on follows as far as c allows."""
+        """Move a live row's end as the source says; the lifetime sent follows as far as c allows."""
         row, c = self.rows[i], batch.c
         old, row[RE] = row[RE], new
         if self.has_ids and new != INFINITY:
@@ -98,11 +99,11 @@ class Matching:
         if row[OWN_RE] == DROPPED:
             self.dropped.append(number)
             return
-        # one that has waited, too: where its event came on time it is on time
+        # this holds for waiting ones, too: one whose event came on time is on time
         is_late = min(old, new) < c
         if is_late and batch.judged(self.moves.slice(number, 1), np.array([min(old, new)])).is_dropped[0]:
             if old < c <= new:
-                # what was dropped is an event of its own: what is passed on stays, what follows goes with that
+                # the dropped part is an event of its own: the lifetime sent stays, later retractions are dropped with that part
                 self.pieces.append((i, row[OWN_LE], row[OWN_RE]))
                 row[OWN_RE] = DROPPED
             self.dropped.append(number)
@@ -110,7 +111,7 @@ class Matching:
         end = max(new, c) if is_late else new
         is_settled = min(old, row[OWN_RE]) < c >= row[OWN_RE]
         if is_settled:
-            # what is settled stays as it is; what the retraction adds from c on, maybe nothing, is an event of its own
+            # the settled lifetime stays; the part that the retraction adds from c on, maybe none, is an event of its own
             self.pieces.append((i, row[OWN_LE], row[OWN_RE]))
             row[OWN_LE], row[OWN_RE] = c, end
         else:

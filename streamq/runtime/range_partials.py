@@ -1,7 +1,7 @@
 """Partial results over ranges of windows, merged into windows.
 
-DataCell's basic windows: a partial result is computed once and merged into every window that holds it. A range of windows is
-copied into its windows while those are few, or else cut into dyadic nodes, of which each window merges log2.
+DataCell's basic windows: a partial result is computed once and merged into every window that contains it. A range of windows is
+copied into its windows if they are few, else cut into dyadic nodes, of which each window merges log2.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ LOW, HIGH = "__low", "__high"
 """The first and the last number of a range of windows."""
 
 EXPLODE_ROWS = 500_000
-"""Copies of partials beyond which ranges are cut into dyadic nodes instead of being copied into every window."""
+"""The number of copies of partials above which ranges are cut into dyadic nodes instead."""
 
 
 def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
-    """Partial results of equal ``by`` as one, the same columns."""
+    """Return partial results of equal ``by`` merged into one row, with the same columns."""
     sums = merge_aggregations(partials)
     others = [partial for partial in partials if len(partial.grouped) < len(partial.columns)]
     if not others:
@@ -47,7 +47,7 @@ def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Me
 def row_windows(
     intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
 ) -> Callable[[pa.Table], RowWindow]:
-    """Return what tells errors, of rows of windows, where the window of a row lies, and its group."""
+    """Return a function that gives errors the window and group of a row, for rows of windows."""
 
     def of_rows(windows: pa.Table) -> RowWindow:
         def window_of_row(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
@@ -61,7 +61,7 @@ def row_windows(
 
 
 def merge_aggregations(partials: Iterable[MergeableColumns]) -> dict[str, tuple[str, str]]:
-    """The number of events and what Arrow's aggregates merge, as a group by takes it."""
+    """Return the aggregations, for a group by, of the number of events and of columns that Arrow can merge."""
     columns = {COUNT: "sum"}
     for partial in partials:
         columns |= partial.grouped
@@ -69,7 +69,7 @@ def merge_aggregations(partials: Iterable[MergeableColumns]) -> dict[str, tuple[
 
 
 def net_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
-    """Values with weights of equal ``by`` and equal values as one row, and none where nothing is left."""
+    """Return values with weights summed up over equal ``by`` and values, without those that cancel out."""
     sums = merge_aggregations(partial for partial in partials if partial.exact)
     groups = group(
         table, [*by, *(name for partial in partials if not partial.exact for name in partial.value_columns)], sums
@@ -90,12 +90,13 @@ def merge_by_window(
     explode_rows: int = EXPLODE_ROWS,
     place: Callable[[pa.Table], RowWindow] | None = None,
 ) -> pa.Table:
-    """Partial results over ranges ``low..high`` of windows (none empty), merged a window: ``by``, ``__i``, ``__n``, the partials.
+    """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
-    A window without members has no row; ``place`` says of such rows, for errors, where the windows lie. Where there would be more
-    than ``explode_rows`` copies, and more than four a range, ranges are cut into dyadic nodes. What Arrow does not merge, because
-    code of a user's does, is merged for equal ranges first and never copied much. Cost: O(n log n) in partials and windows,
-    however long the ranges are.
+    A window without members has no row; ``place`` gives errors the windows of such rows. If there would be more than
+    ``explode_rows``
+    copies, and more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge, because a user's code
+    does, are merged for equal ranges first, and always over dyadic nodes beyond four copies. Cost: O(n log n) in partials and
+    windows, however long the ranges are.
     """
     if any(len(partial.grouped) < len(partial.columns) for partial in partials):
         ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
@@ -116,7 +117,7 @@ def merge_by_window(
 def _dyadic(
     table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[MergeableColumns]
 ) -> pa.Table:
-    """Ranges cut into nodes of 2^rank windows, merged node by node from the top down to single windows."""
+    """Cut ranges into nodes of 2^rank windows, and merge them from the greatest rank down to single windows."""
     base = int(low.min())
     a, b = low - base, high - base + 1
     of_ranks: list[list[pa.Table]] = []

@@ -1,4 +1,4 @@
-"""Arrow's values as Python's, for messages and the late output: instants and days that Python has no value for are text."""
+"""Arrow's values as Python's, for messages and the late output; instants and days beyond Python's range become text."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from streamq.runtime.values import list_members, plain_array
 
 DAY = 86_400_000_000
 YEAR_1, YEAR_10000 = -719_162, 2_932_897
-"""The first day that Python has, and the first one behind its last, in days since 1970."""
+"""Python's first day, and the day after its last, in days since 1970."""
 _IN_A_DAY = {"s": 86_400, "ms": 86_400_000, "us": DAY, "ns": DAY * 1000}
 
 
 def python_rows(table: pa.Table) -> list[dict[str, Any]]:
-    """The rows of a table, columns by name."""
+    """Return the rows of a table as dictionaries by column."""
     columns = [python_values(column) for column in table.columns]
     return [dict(zip(table.column_names, row, strict=True)) for row in zip(*columns, strict=True)]
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """The values of a column; an instant beyond Python's years as ``"+10000-01-01 00:00:00"``, a day as ``"-0001-12-31"``."""
+    """Return the values of a column; an instant beyond Python's years as ``"+10000-01-01 00:00:00"``, a day as
+    ``"-0001-12-31"``.
+    """
     if _has_times(column.type):
         return _python_values(plain_array(column))
     values: list[Any] = column.to_pylist()
@@ -40,6 +42,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _python_values(array: pa.Array) -> list[Any]:
+    """Return the values of an array with instants or days, at any depth."""
     kind = array.type
     valid = array.is_valid().to_pylist()
     if pa.types.is_struct(kind):
@@ -66,7 +69,7 @@ def _python_values(array: pa.Array) -> list[Any]:
 
 
 def _text(ticks: int, kind: pa.DataType) -> str:
-    """An instant or a day as Python would write it, years of more than four digits with their sign."""
+    """Return an instant or a day as Python would write it, years of more than four digits with their sign."""
     in_a_day = 1 if pa.types.is_date32(kind) else _IN_A_DAY[kind.unit]
     days, rest = divmod(ticks, in_a_day)
     day = str(np.datetime64(days, "D"))

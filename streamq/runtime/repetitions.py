@@ -1,4 +1,4 @@
-"""Which rows say again what another one has said, and which contradict it: for sources that may deliver a row more than once."""
+"""Repetitions and contradictions among rows, for sources that may deliver a row more than once."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from streamq.runtime.values import Mask, column_ranks
 
 
 def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], what: Sequence[str]) -> tuple[Mask, Mask]:
-    """Of the rows of ``fresh`` those to be left out: repetitions, and those that differ from the one that stands.
+    """Return two masks of rows of ``fresh`` to drop: repetitions, and rows that contradict the valid row.
 
-    Rows of equal columns ``whose`` speak of one thing. The one that stands is that of ``held`` (which has one at most), else
-    the least by the columns ``what``, in which a repetition is equal to it: NULLs and NaNs are, both zeros, and maps
-    whatever the order of their entries.
+    Rows with equal columns ``whose`` are about one thing. The valid row is that of ``held`` (which has at most one), else the
+    least by
+    the columns ``what``. A repetition is equal to it in these: NULL equals NULL, NaN NaN, -0.0 0.0, and maps are equal whatever
+    the order
+    of their entries.
     """
     n = fresh.num_rows
     names = [*whose, *what]
@@ -30,7 +32,7 @@ def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], wh
     if not len(at):
         return repeated, contrary
     number, old = number[at], at < every.num_rows - n
-    # only what speaks of one thing is compared as a whole, for that costs
+    # only rows about one thing are compared in all columns, because that is costly
     columns = column_ranks(every.take(pa.array(at)), what)
     order = np.lexsort((*reversed(columns), ~old, number))
     begins = np.concatenate(([True], number[order][1:] != number[order][:-1]))

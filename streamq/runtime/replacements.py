@@ -1,4 +1,4 @@
-"""Deltas that belong together: of one event a row taken back, and the one that is given for it with another end."""
+"""Pairs of deltas that replace a row: a retraction, and an insert of the same event with another end."""
 
 from __future__ import annotations
 
@@ -7,18 +7,23 @@ import numpy as np
 from streamq.runtime.values import Ints, Mask
 
 
-def replacement_masks(of_taken: Ints, of_given: Ints) -> tuple[Mask, Mask]:
-    """Which of the rows taken back are given anew, and which of those given are such: the i-th of an event with the i-th.
+def replacement_masks(of_retractions: Ints, of_inserts: Ints) -> tuple[Mask, Mask]:
+    """Return two masks: retractions followed by a re-insert of the same event, and those re-inserts.
 
-    Both are the numbers of events, in ascending order, a row a copy. The two masks choose rows that stand side by side.
+    The arguments are the event numbers of retractions and of inserts, in ascending order, a row per copy. The i-th retraction of
+    an
+    event is paired with its i-th insert; the two masks select paired rows in the same order.
     """
-    return _rank(of_taken) < _count(of_given, of_taken), _rank(of_given) < _count(of_taken, of_given)
+    return _rank(of_retractions) < _count(of_inserts, of_retractions), _rank(of_inserts) < _count(
+        of_retractions, of_inserts
+    )
 
 
 def _rank(sorted_of: Ints) -> Ints:
-    """The place of each row among those of its own."""
+    """Return the place of each row among those of equal number."""
     return np.arange(len(sorted_of)) - np.searchsorted(sorted_of, sorted_of, "left")
 
 
 def _count(sorted_of: Ints, wanted: Ints) -> Ints:
+    """Return how often each wanted number occurs."""
     return np.searchsorted(sorted_of, wanted, "right") - np.searchsorted(sorted_of, wanted, "left")

@@ -1,8 +1,10 @@
-"""The deltas of a result as the rows that a user reads, folded within what one task has of one micro-batch.
+"""The deltas of a result as the rows that a user reads, folded within one task and micro-batch.
 
-A pair that takes a row back and gives it another end is one retraction; what cancels out is gone. Pairs come from one
-kernel in one bucket, so a task has both halves. A CTI travels as an empty lifetime: it adds nothing to a history.
-Cost: rows whose start nobody takes back are passed on as they are, the others are sorted by what they are.
+A retraction and an insert that change an event's end become one retraction; deltas that cancel out disappear. Such pairs come
+from
+one kernel in one bucket, so a task has both halves. A CTI travels as an empty lifetime: it adds nothing to a history.
+
+Cost: rows whose start no retraction has are passed on unchanged, the others are sorted by payload.
 """
 
 from __future__ import annotations
@@ -22,17 +24,17 @@ from streamq.runtime.values import Ints, Numbered, combine_numbers, dense_number
 from streamq.time import INFINITY, MINUS_INFINITY
 
 UPSERT, DELETE = "upsert", "delete"
-"""What an upsert's row can be; the last is a tombstone."""
+"""The values of ``op``; DELETE is a tombstone."""
 
 CHANGELOG_ADDS, UPSERT_ADDS = ("kind", "new_end"), ("op",)
-"""Columns beside payload, start and end."""
+"""The columns of a changelog and of an upsert beside payload, start and end."""
 
 BATCH_ROWS = 1 << 16
-"""Rows of an Arrow batch that is handed on."""
+"""The number of rows of an Arrow batch that is sent on."""
 
 
 def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
-    """The deltas without CTIs, and the greatest of those (MINUS_INFINITY: there is none)."""
+    """Return the deltas without CTIs, and the greatest CTI (MINUS_INFINITY: there is none)."""
     promise = pc.less_equal(deltas.column(RE), deltas.column(LE))
     if not pc.any(promise).as_py():
         return deltas, MINUS_INFINITY
@@ -40,9 +42,9 @@ def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
 
 
 def changelog_rows(deltas: pa.Table) -> pa.Table:
-    """``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
+    """Return ``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
 
-    An insert comes before what takes one back; the end of the stream, ``cti(inf)``, is not said.
+    Inserts come before retractions; the end of the stream, ``cti(inf)``, is left out.
     """
     deltas, c = split_ctis(deltas)
     row, end, new_end, is_taken_back = _folded(deltas)
@@ -66,21 +68,22 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
 
 
 def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
-    """``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: of each ``key`` and start the last state, if it changed.
+    """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each ``key`` and start that
+    changed.
 
-    A key that has no row any more has a tombstone: beside key and start it is NULL. Rows stand in order of their starts.
+    A key that has no row any more has a tombstone, which is NULL except for key and start. Rows are in order of their starts.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
     whose, _ = keyed = combine_numbers([_times(ints(deltas, LE)), *(number_values(deltas.column(n)) for n in key)])
     rest = [number_values(deltas.column(n)) for n in payload if n not in key]
     row, net = _net(deltas, combine_numbers([keyed, *rest, _times(ints(deltas, RE))]))
-    is_put_in = net > 0
-    alive = np.repeat(whose[row[is_put_in]], net[is_put_in])
+    is_inserted = net > 0
+    alive = np.repeat(whose[row[is_inserted]], net[is_inserted])
     if len(_firsts(alive)) < len(alive):
         raise RuntimeError("upsert: two rows of one key and start")
-    gone = row[~is_put_in & ~_among(whose[row], alive)]
+    gone = row[~is_inserted & ~_among(whose[row], alive)]
     deleted = gone[_firsts(whose[gone])]
-    row = np.concatenate([row[is_put_in], deleted])
+    row = np.concatenate([row[is_inserted], deleted])
     dead = np.repeat([False, True], [len(row) - len(deleted), len(deleted)])
     start = ints(deltas, LE)[row]
     order = np.argsort(start, kind="stable")
@@ -100,7 +103,7 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
 def folding(
     rows: Callable[[pa.Table], pa.Table],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """``rows`` over all that a task has, for ``mapInArrow``."""
+    """Return the function that applies ``rows`` to all rows of a task, for ``mapInArrow``."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
@@ -114,7 +117,7 @@ def folding(
 
 
 def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
-    """A row of the deltas for each item, its end, its new end, and whether it is a retraction."""
+    """Return for each item a row of the deltas, its end, its new end, and a mask of retractions."""
     le, re, weight = ints(deltas, LE), ints(deltas, RE), ints(deltas, WEIGHT)
     near = _among(le, le[weight < 0])
     alone = np.repeat(np.flatnonzero(~near), weight[~near])
@@ -130,7 +133,7 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
         copies = np.repeat(np.flatnonzero(mine), sign * net[mine])
         halves.append((rows[copies], event[copies], end[copies]))
     (taken_back, of_taken_back, ends), (put_in, of_put_in, new_ends) = halves
-    # in both halves rows stand by event and end: the i-th taken of an event goes with the i-th given
+    # both halves are ordered by event and end: the i-th retraction of an event is paired with its i-th insert
     before, after = replacement_masks(of_taken_back, of_put_in)
     row = np.concatenate([alone, put_in[~after], taken_back[before], taken_back[~before]])
     end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
@@ -140,7 +143,7 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
 
 
 def _net(deltas: pa.Table, places: Numbered) -> tuple[Ints, Ints]:
-    """A row of each place whose weights do not cancel out, in order of the places, and their sum."""
+    """Return a row of each place whose weights do not cancel out, in order of the places, and the sums of weights."""
     place, _ = places
     order = np.argsort(place, kind="stable")
     first = np.flatnonzero(np.diff(place[order], prepend=-1))
@@ -164,7 +167,7 @@ def _finite(end: Ints) -> pa.Array:
 
 
 def _times(ticks: Ints) -> Numbered:
-    """Numbers in the order of time."""
+    """Return numbers in the order of time."""
     finite = ticks != INFINITY
     low, high = (
         int(bound) for bound in (ticks.min(where=finite, initial=INFINITY), ticks.max(where=finite, initial=0))
@@ -175,5 +178,5 @@ def _times(ticks: Ints) -> Numbered:
 
 
 def _firsts(numbers: Ints) -> Ints:
-    """Where each number stands for the first time."""
+    """Return the position at which each number first occurs."""
     return np.unique(numbers, return_index=True)[1]

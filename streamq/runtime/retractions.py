@@ -1,4 +1,4 @@
-"""Retractions and the events they speak of: each moves an end, so those of one event make a chain from end to end."""
+"""Retractions and their events: each retraction moves an end, so the retractions of one event form a chain from end to end."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from streamq.runtime.lateness import is_behind
 from streamq.runtime.values import Mask
 
 EVENT = "__event"
-"""The number of the event that a row speaks of, among those looked at together: rows never meet by their values."""
+"""The column of a row's event number; rows are matched by it, never by their values."""
 
 BEHIND = "__behind"
-"""Whether a retraction was late when it came."""
+"""The column that is true for a retraction that was late when it came."""
 
 EventRow = dict[str, Any]
 """A retraction, or a live event, without its payload."""
@@ -26,32 +26,34 @@ Moves = list[tuple[int, EventRow]]
 """Retractions by their numbers in the micro-batch."""
 
 Lifetimes = list[tuple[int, int]]
-"""Starts and ends of what is passed on of an event; one that ends where it starts is nothing."""
+"""Starts and ends of the lifetimes sent for an event; one that ends where it starts is empty."""
 
 RowPlace = tuple[int, int]
 """An event, by its number, at one of its ends."""
 
 
 def with_lateness(retractions: pa.Table, c: int) -> pa.Table:
-    """Retractions with BEHIND: the lesser of the two ends that they name lies behind c."""
+    """Return retractions with BEHIND: true if the lesser of their two ends lies behind c."""
     sync = np.minimum(ints(retractions, RE), ints(retractions, NEW_END))
     return with_column(retractions, BEHIND, is_behind(sync, c))
 
 
 def event_place(row: EventRow) -> RowPlace:
-    """Where a retraction finds its event: at the end that it moves."""
+    """Return the end at which a retraction finds its event: the end that it moves."""
     return (row[EVENT], row[RE])
 
 
 def destination(move: EventRow) -> RowPlace:
-    """Where a retraction leaves its event, and the next one of its chain finds it."""
+    """Return the end at which a retraction leaves its event, and the next one of its chain finds it."""
     return (move[EVENT], move[NEW_END])
 
 
 def chains_by_event(
     tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]
 ) -> list[list[EventRow]]:
-    """The rows of tables, with the columns ``technical`` and the number of their event: equal ``names`` are one event."""
+    """Return the rows of tables as dictionaries of the columns ``technical`` and an event number; equal
+    ``names`` are one event.
+    """
     number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
     rows = []
     for table in tables:
@@ -62,10 +64,11 @@ def chains_by_event(
 
 
 def without_cycles(moves: Moves) -> Moves:
-    """The moves that are left once those that lead an event back to where it was are gone.
+    """Return the moves without those that together lead an event back to the same end.
 
-    Retractions of one event that arrive out of order may be matched in another order than they were made; what is
-    then left over of them leads in circles, and adds up to nothing.
+    Retractions of one event that arrive out of order may be matched in another order than they were made; those left over then
+    form
+    cycles, and add up to nothing.
     """
     left = dict(moves)
     leaving: dict[RowPlace, list[int]] = {}
@@ -88,7 +91,7 @@ def without_cycles(moves: Moves) -> Moves:
 
 
 def is_cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
-    """Which of the lost moves are lost in fact: no other move, directly or through others, leads to where they begin."""
+    """Mark the lost moves to whose beginning no other move leads, directly or through others."""
     is_lost = is_lost.copy()
     reached = {destination(move) for move, lost in zip(moves, is_lost, strict=True) if not lost}
     going = True
@@ -102,7 +105,7 @@ def is_cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
 
 
 def lifetimes_without(some: Sequence[Lifetimes], others: Sequence[Lifetimes]) -> list[tuple[int, int, int]]:
-    """The lifetimes of events that are not among the ``others`` of the same event, as (number of the event, start, end)."""
+    """Return the lifetimes of events that are not among the ``others`` of the same event, as (event number, start, end)."""
     return [
         (i, start, end)
         for i, (mine, same) in enumerate(zip(some, others, strict=True))

@@ -16,17 +16,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 WORKER_MEMORY = "streamq_unpacked"
-"""The name in ``sys.modules`` under which a worker keeps functions: what travels by value is new with every task."""
+"""The name in ``sys.modules`` of a worker's functions; a module pickled by value would be new in every task."""
 
 KEPT = 64
-"""How many functions a worker keeps; beyond that it forgets the one that was called longest ago."""
+"""The number of functions that a worker keeps; then it forgets the one called longest ago."""
 
 
 def ship_module_of(code: Any, registered_in: str) -> None:
-    """Make Spark send a user's code by value, with what its own files hold: workers cannot import the user's files.
+    """Make Spark send a user's code by value, with the code in its files, because workers cannot import the user's files.
 
-    So goes a package that decorates code of its own, ``registered_in`` one of its modules: it may be installed here alone. So do
-    the user's own files that it imports. Other code that is installed beside Python, or comes with it, is imported there.
+    That holds for a package that decorates code of its own, ``registered_in`` one of its modules, as it may be installed on the
+    driver
+    only; and for the user's own files that it imports. Other installed code is imported on the worker.
     """
     from pyspark import cloudpickle
 
@@ -45,12 +46,13 @@ def ship_module_of(code: Any, registered_in: str) -> None:
 
 
 def packed(function: Callable[P, T]) -> Callable[P, T]:
-    """Return a function that does the same, and is pickled as a few kilobytes of code and the compressed pickle of ``function``.
+    """Return a function that does the same, pickled as a few kilobytes of code and the compressed pickle of ``function``.
 
-    A worker reads that pickle at the first call and keeps the function for later tasks, so ``function`` must keep nothing
-    between its calls. To read it takes milliseconds, which would be a good part of a small micro-batch.
+    A worker reads that pickle at the first call and keeps the function for later tasks, so ``function`` must keep no state
+    between
+    calls. Reading it takes milliseconds, which would be a good part of a small micro-batch.
     """
-    # PySpark is imported by who sends functions to Spark, not by who runs them in-process
+    # the import of PySpark is left to callers that send functions to Spark
     from streamq.runtime.bare_code import dumps
 
     code = zlib.compress(dumps(function))
@@ -64,7 +66,7 @@ def packed(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def unpacked(digest: str, code: bytes) -> Any:
-    """Return the function that ``code`` holds, from this process's memory if it has been called here before."""
+    """Return the function in ``code``, from this process's memory if it has been called here before."""
     memory = sys.modules.setdefault(WORKER_MEMORY, ModuleType(WORKER_MEMORY))
     functions: dict[str, Any] = vars(memory).setdefault("functions", {})
     function = functions.pop(digest) if digest in functions else pickle.loads(zlib.decompress(code))

@@ -1,4 +1,4 @@
-"""A summary of the starts that rows of a source have, from which a start far ahead of all others can be told."""
+"""A summary of the starts of a source's rows, by which a start far ahead of all others is detected."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 SAMPLE = 256
-"""How many rows of a table, evenly spread, stand for all when the middle start is looked for."""
+"""The number of rows of a table, evenly spread, from which the middle start is taken."""
 
 
 class StartSummary:
-    """How many rows there were, the least of their starts, and one in the middle of them; in ticks."""
+    """The number of rows, the least of their starts, and a start in the middle of them; in ticks."""
 
-    # no dataclass, for what that generates would travel with every stage
+    # no dataclass, because its generated methods would be shipped with every stage
     def __init__(self, rows: int, least: int, middle: int):
         self.rows, self.least, self.middle = rows, least, middle
 
@@ -32,7 +32,7 @@ def summarize_starts(starts: pa.Array | pa.ChunkedArray) -> StartSummary | None:
 
 
 def merge_summaries(a: StartSummary | None, b: StartSummary | None) -> StartSummary | None:
-    """Return the summary of two sets of rows together; its middle start is that of the greater one."""
+    """Return the summary of two sets of rows together; its middle start is that of the larger set."""
     if a is None or b is None:
         return a or b
     return StartSummary(a.rows + b.rows, min(a.least, b.least), a.middle if a.rows >= b.rows else b.middle)

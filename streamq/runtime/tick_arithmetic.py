@@ -1,4 +1,4 @@
-"""Arithmetic of instants and window numbers, so that a rule is written once: over integers, numpy arrays and SQL columns."""
+"""Arithmetic of instants and window numbers, so that a rule is written once for integers, numpy arrays and SQL columns."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ Number = Any
 
 
 class Arithmetic(Protocol):
-    """Operations that integers, arrays and Spark's columns each write in their own way.
+    """The operations that integers, arrays and Spark's columns each write in their own way.
 
     Those of columns are in ``streamq/windows/grid_columns.py``.
     """
 
     def quotient(self, x: Number, by: int) -> Number:
-        """``floor(x / by)``, exact."""
+        """Return ``floor(x / by)``, exact."""
 
     def remainder(self, x: Number, by: int) -> Number:
-        """``x - by * floor(x / by)``, from 0 to ``by - 1``."""
+        """Return ``x - by * floor(x / by)``, from 0 to ``by - 1``."""
 
     def choose(self, condition: Any, then: Number, otherwise: Number) -> Number:
-        """``then`` where the condition holds, else ``otherwise``."""
+        """Return ``then`` where the condition holds, else ``otherwise``."""
 
     def moved(self, x: Number, by: int) -> Number:
-        """``x + by``, kept on the axis."""
+        """Return ``x + by``, kept on the axis."""
 
     def floor(self, x: Number, by: int) -> Number:
-        """The greatest multiple of ``by`` that is not above x, kept on the axis."""
+        """Return the greatest multiple of ``by`` that is not above x, kept on the axis."""
 
 
 class _Integers:

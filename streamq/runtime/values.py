@@ -1,7 +1,7 @@
-"""When values are equal, and how they are ordered, as Spark has it, at any depth and columnar; no kernel has a notion of its own.
+"""Equality and order of values as Spark defines them, at any depth, columnar; every kernel uses these.
 
-NULL equals NULL and is least, NaN equals NaN and is greatest, -0.0 equals 0.0, lists and structs go by their parts, a map by its
-entries whatever their order. A column becomes numbers, which are equal where its values are, and in the order of its values.
+NULL equals NULL and is least, NaN equals NaN and is greatest, -0.0 equals 0.0, lists and structs compare by their parts, maps by
+their entries whatever their order. A column becomes numbers that are equal where its values are, and in the order of its values.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Numbered = tuple[Ints, int]
 
 
 EQUAL, ORDER, SAME = "equal", "order", "same"
-"""What the numbers of values tell: EQUAL, equal numbers for equal values; ORDER, less ones for values that Spark sorts before,
-too; SAME, equal numbers for values that agree in every bit: -0.0 is not 0.0 then, nor is one NaN another."""
+"""The sense of numbers. EQUAL: equal values have equal numbers. ORDER: in addition, they are in Spark's order. SAME: values that
+agree in every bit have equal numbers, so -0.0 differs from 0.0, and one NaN may differ from another."""
 
 
 def number_values(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered:
-    """A number for each value of a column: EQUAL, ORDER or SAME."""
+    """Return a number for each value of a column, in the sense EQUAL, ORDER or SAME."""
     array = plain_array(column)
     kind = array.type
     if pa.types.is_struct(kind):
@@ -50,15 +50,15 @@ def number_values(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Num
 
 
 def column_ranks(table: pa.Table, names: Sequence[str]) -> list[Ints]:
-    """Columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0.
+    """Return columns as numbers in Spark's ascending order: NULL first, NaN last, -0.0 equal to 0.0.
 
-    A map, which has no order in Spark, is its entries in theirs.
+    Maps, which have no order in Spark, are ordered as their sorted entries.
     """
     return [number_values(table.column(name), ORDER)[0] for name in names]
 
 
 def combine_numbers(parts: Sequence[Numbered]) -> Numbered:
-    """A number for every combination of values, in the order of the first, then of the second, ..."""
+    """Return a number for every combination of values, in the order of the first, then of the second, ..."""
     number, bound = parts[0]
     for other, its_bound in parts[1:]:
         if bound * its_bound >= 1 << 62:
@@ -68,7 +68,7 @@ def combine_numbers(parts: Sequence[Numbered]) -> Numbered:
 
 
 def dense_numbers(numbers: Ints) -> Numbered:
-    """The same numbers without gaps, in the same order."""
+    """Return the numbers without gaps, in the same order."""
     values, number = np.unique(numbers, return_inverse=True)
     return number.astype(np.int64), len(values)
 
@@ -77,7 +77,7 @@ def dense_numbers(numbers: Ints) -> Numbered:
 
 
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """One array of the same values, without dictionary, view or extension; intervals as bytes, booleans as numbers."""
+    """Return one array of the same values, without dictionary, view or extension; intervals as bytes, booleans as numbers."""
     if pa.types.is_dictionary(column.type):
         return plain_array(column.cast(column.type.value_type))
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
@@ -96,7 +96,7 @@ def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
 
 
 def list_members(array: pa.Array) -> tuple[Any, ...]:
-    """The offsets of lists (or maps), from 0 on, and the arrays of what is in them: items, or keys and items."""
+    """Return the offsets of lists (or maps), from 0 on, and the arrays of their items, or of their keys and items."""
     offsets = array.offsets.to_numpy(zero_copy_only=False).astype(np.int64)
     first, many = int(offsets[0]), int(offsets[-1] - offsets[0])
     parts = (array.keys, array.items) if pa.types.is_map(array.type) else (array.values,)
@@ -104,7 +104,7 @@ def list_members(array: pa.Array) -> tuple[Any, ...]:
 
 
 def _spelled(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
-    """Lists as the bytes of their members' numbers, the high ones first: they are ordered as the lists are."""
+    """Return lists as the big-endian bytes of their members' numbers, which sort as the lists do."""
     body = pa.py_buffer(np.ascontiguousarray(number.astype(">i8")))
     spelled = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(offsets * 8), body])
     return pc.if_else(array.is_valid(), spelled, pa.scalar(None, pa.large_binary())) if array.null_count else spelled
@@ -114,15 +114,15 @@ def _spelled(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
 
 
 def float_bits(array: pa.Array) -> pa.Array:
-    """Floats as the int64 of their bits; NULLs stay."""
+    """Return floats as the int64 of their bits; NULLs stay."""
     floats, missing = _floats(array)
     return pa.array(floats.view(np.int64), mask=missing)
 
 
 def sortable(values: pa.Array | pa.ChunkedArray, zeros_equal: bool = False) -> pa.Array:
-    """Floats as int64 in Spark's order: -inf < ... < inf < NaN; intervals as their ticks; NULLs stay.
+    """Return floats as int64 in Spark's order: -inf < ... < inf < NaN; intervals as their ticks; NULLs stay.
 
-    zeros_equal: -0.0 is 0.0, as keys have it; else it comes right before, and :func:`unsortable` gives it back.
+    zeros_equal: -0.0 becomes 0.0, as in keys; else it comes right before 0.0, and :func:`unsortable` restores it.
     """
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_duration(array.type):
@@ -136,7 +136,7 @@ def sortable(values: pa.Array | pa.ChunkedArray, zeros_equal: bool = False) -> p
 
 
 def unsortable(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Array:
-    """The values behind :func:`sortable`, of the type."""
+    """Return the values of a type from the numbers of :func:`sortable`."""
     array = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     if pa.types.is_duration(kind):
         return array.view(kind)
@@ -153,7 +153,7 @@ def _floats(array: pa.Array) -> tuple[Any, Any]:
 
 
 def bytes_tell(column: pa.Array | pa.ChunkedArray) -> bool:
-    """Whether values of the column are equal only where their bytes are: then Arrow groups them as Spark does."""
+    """Return True if values of the column are equal only if their bytes are; then Arrow groups them as Spark does."""
     kind = column.type
     if pa.types.is_floating(kind):
         floats, _ = _floats(plain_array(column))

@@ -1,8 +1,8 @@
-"""Goes from event to event of a pattern's parts, binds to each event that may complete a match the ones before it, and
-forgets what has been consumed.
+"""Pattern step that binds earlier events to each event that may complete a match, and forgets consumed events.
 
-Cost: for an event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
-once. A part on FIRST or LAST is tried with its events in order until one has a whole match: mostly with the first.
+Cost: per event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
+once.
+For a part on FIRST or LAST, events are tried in order until one has a whole match, which mostly is the first.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass(frozen=True)
 class WholeMatchStep(PatternStep):
-    """Binds ``count`` of the parts whenever an event completes a match; with ``in_order`` in their order."""
+    """Binds ``count`` of the parts whenever an event completes a match; with ``in_order``, in their order."""
 
     in_order: bool
 
     def step(self, state: ScanState, start: int, source: int, *values: Any) -> tuple[ScanState, list[dict[str, Any]]]:
         """Return the state after an event of an input, and the matches that it completes.
 
-        The events that one of them has consumed are gone then, for all parts of their input.
+        The events that these matches consume are removed, for all parts of their input.
         """
         event = self.candidate(start, source, values)
         candidates = self.since(state, start - self.within)
         matches = self._completed(event, source, candidates)
-        # of equal events each one is consumed for itself
+        # equal events are consumed one by one
         consumed = {
             id(bound)
             for match in matches
@@ -45,11 +45,11 @@ class WholeMatchStep(PatternStep):
 
     @property
     def _earlier(self) -> Sequence[ScannedPart]:
-        """The parts whose event may come before another one of the match."""
+        """The parts whose event may come before another event of the match."""
         return self.parts[:-1] if self.in_order else self.parts
 
     def _completed(self, event: Candidate, source: int, candidates: Sequence[Sequence[Candidate]]) -> list[Binding]:
-        """Return the matches of which this event is the last in time."""
+        """Return the matches whose last event in time is this one."""
         nothing = Binding(event[0], (None,) * len(self.parts))
         fitting = [part.fitting(candidates[part.source]) for part in self.parts]
         if self.in_order:
@@ -65,7 +65,7 @@ class WholeMatchStep(PatternStep):
     def _whole(
         self, bindings: Sequence[Binding], bound: frozenset[int], fitting: Sequence[Sequence[Candidate]]
     ) -> list[list[Binding]]:
-        """Return for each of some bindings of the same parts the whole matches that end as it does, as selected."""
+        """Return, for each of some bindings of the same parts, its selected extensions to whole matches."""
         if len(bound) == self.count or not bindings:
             return [[binding] for binding in bindings]
         whole: list[list[Binding]] = [[] for _ in bindings]
@@ -83,10 +83,11 @@ class WholeMatchStep(PatternStep):
         earlier: Sequence[Sequence[Candidate]],
         fitting: Sequence[Sequence[Candidate]],
     ) -> list[list[Binding]]:
-        """Return for each binding the whole matches in which the part ``number`` has one of the events ``earlier``.
+        """Return, for each binding, the whole matches in which the part ``number`` has one of the events ``earlier``.
 
-        On FIRST or LAST they are those of the first event, or the last, that any whole match has. Events are tried one, two,
-        four, ... at a time: the first one mostly has a match.
+        On FIRST or LAST these are the matches of the first, or the last, event that has any. Events are tried one, two, four, ...
+        at a
+        time, because the first one mostly has a match.
         """
         part = self.parts[number]
         ordered = [part.preferred(several) for several in earlier]
@@ -111,7 +112,7 @@ class WholeMatchStep(PatternStep):
         return every[-1:] if self.in_order else every
 
     def _next(self, bound: frozenset[int]) -> Iterable[int]:
-        """Return the parts that may be bound before those that are."""
+        """Return the parts that may be bound next, to events before those already bound."""
         if self.in_order:
             return (min(bound) - 1,)
         return (number for number in range(len(self.parts)) if number not in bound)
@@ -119,7 +120,7 @@ class WholeMatchStep(PatternStep):
     def _earlier_events(
         self, bindings: Sequence[Binding], bound: frozenset[int], number: int, fitting: Sequence[Candidate]
     ) -> list[Sequence[Candidate]]:
-        """Return for each binding those events of a part before it that fulfil the conditions with what is bound."""
+        """Return, for each binding, the part's earlier events that satisfy the conditions with the bound events."""
         earlier: list[Sequence[Candidate]] = [fitting[: bisect_left(fitting, (b.first,))] for b in bindings]
         for condition in self.conditions:
             if number in condition.parts and condition.parts <= bound | {number}:
@@ -128,7 +129,7 @@ class WholeMatchStep(PatternStep):
 
 
 def _reachable(fitting: Sequence[Sequence[Candidate]]) -> list[Sequence[Candidate]]:
-    """Return of each part of a sequence the events that have one of every part before it in time."""
+    """Return, for each part of a sequence, the events that have an event of every preceding part before them."""
     reachable: list[Sequence[Candidate]] = []
     first = MINUS_INFINITY
     for several in fitting:

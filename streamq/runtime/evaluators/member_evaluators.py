@@ -148,9 +148,7 @@ class _MemberEvaluator:
         return self.assigner.cti
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep the events of windows that may still change, and in groups with windows that wait for members
-        all from there on.
-        """
+        """Keep the events of windows that may still change; in groups with waiting windows, from the earliest of these on."""
         table = inputs[0]
         group = grouped_codes(table, self.keys)
         is_needed = self.assigner.needed(group, table, c)
