@@ -24,8 +24,9 @@ def python_rows(table: pa.Table) -> list[dict[str, Any]]:
 
 
 def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
-    """Return the values of a column; an instant beyond Python's years as ``"+10000-01-01 00:00:00"``, a day as
-    ``"-0001-12-31"``.
+    """Return the values of a column as Python's.
+
+    An instant beyond Python's years becomes ``"+10000-01-01 00:00:00"``, a day ``"-0001-12-31"``.
     """
     if _has_times(column.type):
         return _python_values(plain_array(column))

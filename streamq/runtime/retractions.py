@@ -51,8 +51,9 @@ def destination(move: EventRow) -> RowPlace:
 def chains_by_event(
     tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]
 ) -> list[list[EventRow]]:
-    """Return the rows of tables as dictionaries of the columns ``technical`` and an event number; equal
-    ``names`` are one event.
+    """Return the rows of tables as dictionaries, with an event number; rows of equal ``names`` are one event.
+
+    A dictionary has the columns in ``technical``, and none of the payload.
     """
     number, _ = codes(concat([t.select(names).cast(tables[0].select(names).schema) for t in tables]), names)
     rows = []

@@ -1,1 +1,1 @@
-"""Calls of a user's code, and checks of what it gives; these modules ship to executors."""
+"""Calls of user code, and checks of what it returns; these modules ship to executors."""

@@ -1,7 +1,7 @@
-"""Modules as hosts call them, for events, windows and states alike: within a time limit, twice in checking mode; and failures.
+"""Calls of modules, for events, windows and states alike: within a time limit, twice in checking mode, with errors in one form.
 
 Liarou's and Ali's engines call such code blindly; StreamInsight's contract (Ali et al., The Extensibility Framework in Microsoft
-StreamInsight, V.D) is that it is deterministic, which the checking mode refutes.
+StreamInsight, V.D) is that it is deterministic, which the checking mode can refute.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FIRST = 3
 """The number of events of a window that an error shows."""
 
 NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
-"""The hint of an error where a module would set aside what it fails for, and there is nothing that takes it."""
+"""The hint of an error if a module sets events aside and the run has nothing that takes them."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +92,16 @@ class ModuleStates(States, NamedObject):
 
 
 class CallTimeout(ReturnError):
-    """A call has run for longer than its module may."""
+    """Raised when a call has run for longer than its module may."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModuleCall:
     """The guards of a module's calls; ``name`` is the module's, for errors.
 
-    time_limit: the seconds that a call may take; None: any. checked: whether each call is made twice. quarantine: whether what
-    a call fails for is set aside, and the query goes on.
+    time_limit: the seconds that a call may take; None: any number. checked: each call is made twice. quarantine: the events of a
+    failing
+    call are set aside, and the query goes on.
     """
 
     name: str
@@ -109,9 +110,9 @@ class ModuleCall:
     quarantine: bool = False
 
     def guarded(self, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
-        """Return what ``compute`` gives, a result and the state behind it, within the time limit.
+        """Return what ``compute`` returns, a result and the state after it, within the time limit.
 
-        In checking mode it is computed twice, and the results must be the same; raises ReturnError where they are not.
+        In checking mode it is computed twice; raises ReturnError if the results differ.
         """
         result, state = call_with_limit(compute, self.time_limit)
         if self.checked:
@@ -121,11 +122,11 @@ class ModuleCall:
         return result, state
 
     def reason(self, error: BaseException, about: str) -> str:
-        """Return on one line what went wrong in a call, and what the call was about."""
+        """Return the reason of a failed call on one line, with the subject of the call."""
         return " ".join(f"{reason_of(error)}; {about}".split())
 
     def failure(self, reason: str, *, is_taken: bool = False) -> ModuleFailed:
-        """Return the error of a call that failed; ``is_taken``: there is something that takes what is set aside."""
+        """Return the error of a failed call; ``is_taken``: something takes the events that are set aside."""
         return ModuleFailed(
             sentence(self.name, "it failed", reason, NOBODY_TAKES if self.quarantine and not is_taken else "")
         )
@@ -143,10 +144,11 @@ def shown_instant(ticks: int, axis: pa.DataType) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class WindowCall(ModuleCall, NamedObject):
-    """A module as it is called for windows: its states, the ``names`` of its arguments, and the type of its result.
+    """A module as called for windows: its states, the ``names`` of its arguments, and the type of its result.
 
-    rows: the shape of the rows that an operator gives; None: it gives one value of type ``to``, which errors call ``shown_type``.
-    stamp: what becomes of the lifetimes of such rows. axis: the type of instants.
+    rows: the shape of the rows that an operator returns; None: it returns one value of type ``to``, ``shown_type`` in errors.
+    stamp: the
+    rule for the lifetimes of such rows. axis: the type of instants.
     """
 
     module: ModuleStates
@@ -162,14 +164,14 @@ class WindowCall(ModuleCall, NamedObject):
         return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
-        """Return what the module gave as a value of the result column; raises ReturnError for what is none."""
+        """Return the module's result as a value of the result column; raises ReturnError if it is not valid."""
         if self.rows is None:
             return fit_to_type(plain_result(result), self.to, self.shown_type)
         return self.rows.rows(result, self.axis, lambda lifetime: self._placed(lifetime, window))
 
     @property
     def of_nothing(self) -> Any:
-        """The result of a window without members that pass the filter: NULL, or no rows. The module is not called for it."""
+        """The result of a window without members that pass the filter: NULL, or no rows; the module is not called."""
         return None if self.rows is None else []
 
     def interval(self, window: tuple[int, int]) -> WindowInterval:
@@ -179,7 +181,7 @@ class WindowCall(ModuleCall, NamedObject):
     def about(
         self, window: tuple[int, int], group: Mapping[str, Any], first: Iterable[Mapping[str, Any]], count: int
     ) -> str:
-        """Return what a call was about: the window, the group, and the ``first`` of its ``count`` events."""
+        """Return the subject of a call as text: the window, the group, and the ``first`` of its ``count`` events."""
         start, end = (shown_instant(ticks, self.axis) if ticks != INFINITY else "NULL" for ticks in window)
         of_group, rows = shown_values(shown_group(group)), list(first)
         shown = "; ".join(map(shown_values, rows))
@@ -187,7 +189,7 @@ class WindowCall(ModuleCall, NamedObject):
         return f"window [{start}, {end}){of_group and ', '}{of_group}; {events}"
 
     def _placed(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
-        """Return the lifetime of an operator's row that has this one of its own; an end of None is infinite."""
+        """Return the lifetime of a row under the stamp, from its own lifetime (None: the window); an end of None is infinite."""
         start, end = window if lifetime is None else lifetime
         if self.stamp is Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
@@ -201,19 +203,21 @@ class WindowCall(ModuleCall, NamedObject):
 
 
 def first_rows(events: pa.Table) -> list[dict[str, Any]]:
-    """Return those of the events that an error shows."""
+    """Return the first events, those that an error shows."""
     return python_rows(events.slice(0, FIRST))
 
 
 @dataclass(frozen=True, kw_only=True)
 class StepCall(ModuleCall):
-    """A module as it is called for events: with the state so far and the event's values, for a new state and rows.
+    """A module as called for events, with the state so far and the event's values; it returns a new state and rows.
 
-    initial: makes the state before the first event of a group; step: gives the next state and the rows of an event; names:
-    those of the event's values, for errors; rows: the shape of the rows; sensitive: whether ``step`` takes the event's start
-    before the values; at_once: whether it takes, in their place, a list of the values of all events of one start;
-    needed_until: gives the last start of an event for which a state differs from the first one, None: it may for good;
-    completes_matches: whether its rows are the matches of a pattern.
+    initial: makes the state before the first event of a group; step: returns the next state and the rows of an event; names: of
+    the
+    event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values;
+    at_once: it
+    takes instead a list of the values of all events of one start; needed_until: returns the last start of an event for which a
+    state
+    differs from the first one, None: any; completes_matches: its rows are the matches of a pattern.
     """
 
     initial: Callable[[], Any]
@@ -226,7 +230,7 @@ class StepCall(ModuleCall):
     completes_matches: bool = False
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
-        """Return the state after an event, and the event's rows; raises ReturnError for what the code may not give.
+        """Return the state after an event, and the event's rows; raises ReturnError if they are not valid.
 
         In checking mode both calls get a copy of the state.
         """
@@ -235,7 +239,7 @@ class StepCall(ModuleCall):
 
         def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
             before = pickle.loads(body) if self.checked else state
-            # the next state is a part of the result: it is compared, too
+            # the next state is a part of the result, so that checking compares it
             return self._parts(step(before, *values)), None
 
         parts: tuple[Any, list[dict[str, Any]]] = self.guarded(compute)[0]
@@ -253,12 +257,12 @@ def _has_no_window(lifetime: object) -> tuple[int, int | None]:
 
 
 def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a call that raises ReturnError where code changes a state or values that it is given."""
+    """Return a function that raises ReturnError if code changes a state or values passed to it."""
 
     def watched(*arguments: Any) -> Any:
         before = pickled(arguments)
         result = call(*arguments)
-        # unequal pickles may be of equal values
+        # equal values may have unequal pickles
         if pickled(arguments) != before and not _is_same(pickle.loads(before), arguments):
             raise ReturnError(
                 f"{what} changes what it is given: from {short_text(pickle.loads(before))} to {short_text(arguments)}"
@@ -269,13 +273,14 @@ def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 def forbid_module_changes(module: ModuleStates) -> ModuleStates:
-    """Return a module whose methods raise ReturnError where they change a state or values that they are given."""
+    """Return a module whose methods raise ReturnError if they change a state or values passed to them."""
     methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
     watched: dict[str, Any] = {name: forbid_changes(call, name) for name, call in methods.items() if call is not None}
     return replace(module, **watched)
 
 
 def _is_same(before: Any, now: Any) -> bool:
+    """Return True if two values, whose pickles differ, are equal in type and value."""
     if type(before) is not type(now):
         return False
     if isinstance(now, tuple | list):
@@ -286,9 +291,9 @@ def _is_same(before: Any, now: Any) -> bool:
 
 
 def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
-    """Return what ``compute`` gives, or raise CallTimeout if it takes longer; without a limit it is just called.
+    """Return what ``compute`` returns; raise CallTimeout if it takes longer than the limit.
 
-    It then runs in a thread, which is interrupted as soon as it comes back to Python's interpreter.
+    With a limit it runs in a thread, which is interrupted as soon as it returns to Python's interpreter.
     """
     if seconds is None:
         return compute()
@@ -298,7 +303,7 @@ def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
         try:
             outcome.extend((True, compute()))
         except CallTimeout:
-            pass  # nobody waits any more
+            pass  # the caller has raised it already
         except BaseException as error:
             outcome.extend((False, error))
 
@@ -315,7 +320,7 @@ def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
 
 
 def pickled(value: Any) -> bytes:
-    """Return a state or a result as bytes, with its class if only this process has that; raises ReturnError if it cannot."""
+    """Return a state or a result as bytes, with its class if only this process has it; raises ReturnError if impossible."""
     try:
         return pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
     except (pickle.PicklingError, AttributeError, TypeError):

@@ -1,4 +1,4 @@
-"""Values as a user's code reads them, and what it returns: values that are wholly of their type, and rows of such values."""
+"""Checks of what user code returns: values that fit their type completely, and rows of such values."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ SHOWN = 60
 """The number of characters of a value that an error shows."""
 
 START, LASTS = "__own_start", "__own_lasts"
-"""The fields of a row that has a lifetime of its own: where it starts, and how long it lives (NULL: for ever), in ticks."""
+"""The fields of a row's own lifetime: its start and its duration (NULL: no end), in ticks."""
 
 Lifetime = tuple[int, int]
 
 FAILURES = (Exception, SystemExit)
-"""The exceptions of a user's code that fail a call: ``sys.exit()`` in it ends the query, not the program."""
+"""The exceptions of user code that fail a call; ``sys.exit()`` in it ends the query, not the program."""
 
 
 def series_of(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
@@ -129,11 +129,11 @@ def _whole(number: Any) -> int:
 
 
 class ReturnError(Exception):
-    """A user's code returned what it may not return; the text says what."""
+    """Raised for an invalid result of user code; the text is the reason."""
 
 
 def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
-    """Return the result, if it is wholly of its type; raise ReturnError else."""
+    """Return the result if it fits its type completely; else raise ReturnError."""
     try:
         is_fit = _agree(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -151,7 +151,7 @@ def _unfit(result: Any, to: pa.DataType, shown_type: str) -> ReturnError:
 
 
 def _instead_of(result: Any, to: pa.DataType) -> str:
-    """Return what to write instead of a value that is not of a type; empty where that is not clear."""
+    """Return a hint for a value that does not fit a type; empty if there is none."""
     import pandas as pd
 
     if inspect.iscoroutine(result):
@@ -173,7 +173,7 @@ def _instead_of(result: Any, to: pa.DataType) -> str:
 
 
 def _is_made(maker: str, number: Any, to: pa.DataType) -> bool:
-    """Return whether a number is of the type once ``int``, ``float`` or ``str`` has converted it."""
+    """Return True if ``int``, ``float``, ``str`` or ``bool`` converts a number to the type."""
     try:
         pa.scalar({"int": int, "float": float, "str": str, "bool": bool}[maker](number), to)
     except (pa.ArrowException, OverflowError, ValueError):
@@ -187,16 +187,16 @@ _MAKERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
     (pa.types.is_string, "str"),
     (pa.types.is_boolean, "bool"),
 )
-"""By the type that is asked for, what makes a number one of it."""
+"""The Python function that converts a number to a type, by type."""
 
 
 def reason_of(error: BaseException) -> str:
-    """Return what an error of a call says went wrong."""
+    """Return the reason of a call's error, as text."""
     return str(error) if isinstance(error, ReturnError) else f"{type(error).__name__}: {error}".removesuffix(": ")
 
 
 def plain_result(result: Any) -> Any:
-    """Return a scalar of pandas or NumPy as Python's; NaN, NA and NaT of theirs are NULL, as they are in a Series."""
+    """Return a scalar of pandas or NumPy as Python's; their NaN, NA and NaT are NULL, as in a Series."""
     import pandas as pd
 
     if result is pd.NA or result is pd.NaT:
@@ -207,7 +207,7 @@ def plain_result(result: Any) -> Any:
 
 
 def short_text(value: Any) -> str:
-    """The value as text, cut where it is long; of a collection of pandas or NumPy how many values it has."""
+    """Return the value as text, cut if it is long; for a collection of pandas or NumPy its number of values."""
     import pandas as pd
 
     if inspect.isgenerator(value) or inspect.iscoroutine(value):
@@ -220,12 +220,12 @@ def short_text(value: Any) -> str:
 
 
 def _agree(result: Any, stored: Any) -> bool:
-    """Return whether Arrow has stored all of a result: nothing cut off, left out or read as something else."""
+    """Return True if Arrow has stored a result completely: nothing cut off, left out or reinterpreted."""
     match stored:
         case bool():
             return isinstance(result, bool | np.bool_)
         case float():
-            # a float may have fewer digits than Python's, and NaN is a value
+            # a 32-bit float has fewer digits than Python's, and NaN is a value
             is_number = isinstance(result, int | float | np.integer | np.floating) and not isinstance(result, bool)
             return is_number and math.isinf(stored) <= math.isinf(result) and math.isnan(stored) == math.isnan(result)
         case int():
@@ -252,10 +252,11 @@ def _agree(result: Any, stored: Any) -> bool:
 
 @dataclass(frozen=True)
 class RowShape:
-    """The rows that an operator of a user's gives: its fields and their Arrow types.
+    """The rows that a user's operator returns: its fields and their Arrow types.
 
-    shown_types: how errors call the fields' types; timed: whether rows may have lifetimes; keeps_lifetimes: whether those are
-    part of the result; single: whether there must be one row.
+    shown_types: the types' names in errors; timed: rows may have lifetimes; keeps_lifetimes: these are part of the result;
+    single: there
+    must be exactly one row.
     """
 
     names: tuple[str, ...]
@@ -268,23 +269,24 @@ class RowShape:
     def rows(
         self, result: Any, axis: pa.DataType, in_window: Callable[[Lifetime | None], tuple[int, int | None]]
     ) -> list[dict[str, Any]]:
-        """Return what the code gave as rows; raises ReturnError for what is none.
+        """Return what the code returned as rows; raises ReturnError if it is not valid.
 
-        It may be a DataFrame, or an iterable (a generator too) of rows: dictionaries and named tuples by field, tuples in the
-        order of the fields, or plain values where there is one field; where rows have lifetimes, with ``start`` and ``end``
-        among the names, or before the fields, as instants of the ``axis``. ``in_window`` puts the lifetime of a row, None
-        where it has none of its own, in its place.
+        It may be a DataFrame, or an iterable (also a generator) of rows: dictionaries or named tuples by field, tuples in the
+        order of the
+        fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among the names, or before
+        the
+        fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own one, which may be None.
         """
         rows = []
-        for given_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):
-            instants, values = self._parts(given_row)
+        for returned_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):
+            instants, values = self._parts(returned_row)
             lifetime = None if instants is None else _lifetime(*instants, axis)
             row = {n: fit_to_type(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
             if self.keeps_lifetimes:
                 try:
                     start, end = in_window(lifetime)
                 except ReturnError as error:
-                    raise ReturnError(f"{error}: {short_text(given_row)}") from error
+                    raise ReturnError(f"{error}: {short_text(returned_row)}") from error
                 row |= {START: start, LASTS: None if end is None else end - start}
             rows.append(row)
         if self.single and len(rows) != 1:
@@ -296,7 +298,7 @@ class RowShape:
         return self.names, self.types, self.shown_types
 
     def _parts(self, row: Any) -> tuple[tuple[Any, Any] | None, Mapping[str, Any]]:
-        """Return the start and the end that a row has of its own, None if it has none, and its values by field."""
+        """Return a row's own start and end, None if it has none, and its values by field."""
         expected = [*(["start", "end"] if self.timed else []), *self.names]
         fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
         row = dict(zip(fields, row, strict=True)) if fields else row
@@ -319,7 +321,7 @@ class RowShape:
 
 
 def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
-    """Return a row's own lifetime in ticks; raises ReturnError for a start or an end that is no instant of the axis."""
+    """Return a row's own lifetime in ticks; raises ReturnError for a start or end that is no instant of the axis."""
     ticks = []
     for instant in (start, end):
         try:
@@ -332,7 +334,7 @@ def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
 
 
 def _iterate_rows(result: Any, *, is_wide: bool) -> Iterable[Any]:
-    """The rows of a result; ``is_wide``: whether a row may be of more than one value."""
+    """Return the rows of a result as an iterable; ``is_wide``: a row may have more than one value."""
     import pandas as pd
 
     if result is None:

@@ -1,4 +1,4 @@
-"""Changes of windows since a module was last called for them, by digests of their members; and the memory of those calls."""
+"""Changes of windows since a module was last called for them, detected by digests of their members, and the memory of calls."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ RowNumbers = Ints
 
 @dataclass(frozen=True, eq=False)
 class CallRecord:
-    """A call: the digest of the members it was about, how many they were, its result and the state, both as pickles.
+    """A call: the digest and number of the members, its result and the state after it, both as pickles.
 
-    A result of None is NULL, as that of a window in quarantine is; failure: why that is there.
+    A result of None is NULL, also for a window in quarantine; failure: the reason of that.
     """
 
     digest: int
@@ -39,9 +39,9 @@ class CallRecord:
 
 @dataclass(eq=False)
 class CallMemory:
-    """The calls of the micro-batches before, by the name of the result and a number that tells windows apart; and those of now.
+    """The calls of earlier micro-batches, and those of now, by the name of the result and a number that identifies the window.
 
-    fresh: the deltas that came in this micro-batch, with their weights; None: there are none.
+    fresh: the deltas of this micro-batch, with their weights; None: there are none.
     """
 
     before: dict[tuple[str, int], CallRecord] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class CallMemory:
 
     @property
     def table(self) -> pa.Table:
-        """The calls of now as a table for keeping."""
+        """The calls of now as a table to store."""
         columns: dict[str, list[Any]] = {
             "name": [name for name, _ in self.now],
             "window": [window for _, window in self.now],
@@ -64,7 +64,7 @@ class CallMemory:
 
     @staticmethod
     def from_table(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
-        """The memory that a table keeps."""
+        """Return the memory stored in a table."""
         if table is None:
             return CallMemory(fresh=fresh)
         before = {(row.pop("name"), row.pop("window")): CallRecord(**row) for row in table.to_pylist()}
@@ -95,7 +95,7 @@ class WindowBlock:
 
 @dataclass(frozen=True)
 class WindowMembers:
-    """The members of one window, as rows and the lifetimes that the module reads (for one that reads none, nothing)."""
+    """The members of one window: rows, and the lifetimes that the module reads (None if it reads none)."""
 
     window: int
     row: RowNumbers
@@ -103,7 +103,7 @@ class WindowMembers:
     end: Ints | None = None
 
     def some(self, mask: Mask) -> WindowMembers:
-        """Return those that a mask marks."""
+        """Return the members that a mask marks."""
         if self.start is None or self.end is None:
             return WindowMembers(self.window, self.row[mask])
         return WindowMembers(self.window, self.row[mask], self.start[mask], self.end[mask])
@@ -119,7 +119,7 @@ class CallOutcome:
 
 
 class WindowChanges:
-    """The changes in the windows of a walk since the micro-batch before."""
+    """The changes in the windows of a walk since the previous micro-batch."""
 
     def __init__(self, walk: ModuleWalk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
         self.walk, self.memory, members = walk, memory, walk.members
@@ -127,7 +127,7 @@ class WindowChanges:
         start, end = members.window
         self.groups = combine_hashes([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
         self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
-        # what came now stands behind the members' rows
+        # the new deltas' rows come after the members' rows
         self.fresh = memory.fresh.filter(pa.array(passes(memory.fresh))) if memory.fresh is not None else None
         self.first_fresh = members.rows.num_rows
         if self.fresh is not None:
@@ -141,9 +141,9 @@ class WindowChanges:
         self.content = _content(walk.columns, self.first_fresh + (0 if self.fresh is None else self.fresh.num_rows))
 
     def digests(self, block: WindowBlock) -> Hashes:
-        """A number for each window of a block that tells its members, as the module sees them, from others.
+        """Return a number for each window of a block that identifies its members as the module sees them.
 
-        It is a sum over the members, in which those of a module that goes by their order count by their place.
+        It is a sum over the members; for a module that depends on their order, each is hashed with its place.
         """
         lengths = np.diff(block.ends)
         member_hashes = self.content[block.row]
@@ -159,7 +159,7 @@ class WindowChanges:
         return digests
 
     def unchanged(self, now: WindowMembers, digest: int) -> CallRecord | None:
-        """The last call of the window, which is remembered on, if its members are what they were."""
+        """Return the window's last call, and keep remembering it, if its members have not changed; else None."""
         key = self._key(now)
         call = self.memory.before.get(key)
         if call is None or (call.digest, call.count) != (digest, len(now.row)):
@@ -168,7 +168,9 @@ class WindowChanges:
         return call
 
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
-        """The way from the window's last call to now, over what came in this micro-batch; None where that does not lead there."""
+        """Return the change from the window's last call to now by the deltas of this micro-batch; None if they
+        do not explain it.
+        """
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if call is None or call.state is None or fresh is None or self.is_ordered or fresh.num_rows >= len(now.row):
             return None
@@ -180,7 +182,7 @@ class WindowChanges:
             return None
         digest_then = (call.digest + self._sum(come) - self._sum(gone)) % 2**64
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
-            # windows whose members are told by rows or starts, and new lifetimes
+            # other members have changed, too: those of count windows, or lifetimes that are cut anew
             return None
         return StateChange(KeptState(call.state), come, gone)
 
@@ -199,6 +201,7 @@ class WindowChanges:
         return int(member_hashes.sum(dtype=np.uint64))
 
     def _fresh_members(self, now: WindowMembers, is_in: Mask, copies: Ints) -> WindowMembers:
+        """Return the new deltas in a window as members, as often as ``copies`` says."""
         assert self.fresh is not None
         at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
         if not self.walk.module.sensitive:
@@ -210,14 +213,14 @@ class WindowChanges:
 
 @dataclass(frozen=True)
 class KeptState:
-    """A state as the memory keeps it."""
+    """A state as stored in the memory."""
 
     body: bytes
 
 
 @dataclass(frozen=True)
 class StateChange:
-    """A state, and the members that have come and gone since."""
+    """A state, and the members that have been added and removed since."""
 
     state: Any
     come: WindowMembers
@@ -225,12 +228,12 @@ class StateChange:
 
     @property
     def size(self) -> int:
-        """The number of members that the module is given for it."""
+        """The number of members that the module must process for it."""
         return len(self.come.row) + len(self.gone.row)
 
 
 def _content(columns: Mapping[str, pa.Array], count: int) -> Hashes:
-    """A number for each row that tells its values from others; of floats their bits count."""
+    """Return a number for each row that identifies its values; floats count by their bits."""
     parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
     return combine_hashes([np.ones(count, np.uint64), *parts])
 

@@ -1,9 +1,9 @@
-"""Modules over windows: which windows are called, and with what.
+"""Calls of modules over windows: the choice of windows to call, and of the members to pass.
 
 Only windows whose rows are sent, and whose members have changed since the last micro-batch, are called; the others keep their
-results (Ali et al., The Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states is given what has
-changed: since the last call of the same window, or since the window before it, whichever is less, or, where that is less still,
-all members. Cost: a hash a member and window, and the calls.
+results (Ali et al., The Extensibility Framework in Microsoft StreamInsight, V.D and V.E). A module with states gets only changes:
+since the last call of the same window, or since the preceding window, whichever is less; or all members, if they are fewer still.
+Cost: a hash per member and window, and the calls.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ from streamq.runtime.user_code.member_changes import (
 )
 
 COPIES = 1_000_000
-"""About so many members of windows are laid out at a time."""
+"""The approximate number of members of windows that are expanded at a time."""
 
 
 def module_results(
     calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
 ) -> list[Any]:
-    """Return what a module gives for each window, over the members that pass; None for a window that is set aside."""
+    """Return a module's result for each window, over the members that pass; None for a window that is set aside."""
     walk = ModuleWalk(calling, column, members, passes)
     return [result for block in walk.blocks() for result in walk.results(block)]
 
 
 class ModuleWalk:
-    """A walk over the windows in their order; ``_before`` are the members of the last window, ``_state`` the state over them."""
+    """A walk over windows in order; ``_before`` are the members of the last window, ``_state`` the state after them."""
 
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
@@ -56,7 +56,7 @@ class ModuleWalk:
         self.module = calling.module
         rows = np.flatnonzero(passes(members.rows))
         place = np.arange(members.rows.num_rows) if members.place is None else members.place
-        # in the order in which a window's members are handed over
+        # in the order in which a module gets a window's members
         self.rows = rows[np.argsort(place[rows], kind="stable")]
         self.sources = dict(zip(calling.names, column.args, strict=True))
         self.columns = {n: members.rows.column(source).combine_chunks() for n, source in self.sources.items()}
@@ -84,7 +84,7 @@ class ModuleWalk:
             first = last + 1
 
     def results(self, block: WindowBlock) -> Iterator[Any]:
-        """Yield the result of each window of a block: that of nothing where all are filtered out, None where nobody asks."""
+        """Yield the result of each window of a block: ``of_nothing`` if no member passes, None if the row is not asked for."""
         digests = self._changes.digests(block).tolist() if self._changes is not None else None
         asked = self.members.asked
         for i, (a, b) in enumerate(pairwise(block.ends)):
@@ -98,7 +98,7 @@ class ModuleWalk:
             yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
     def _remembered_result(self, now: WindowMembers, digest: int) -> Any:
-        """The result of a window: that of the last call, if its members are what they were, else of a new call."""
+        """Return the result of a window's last call if its members have not changed, else of a new call."""
         changes = self._changes
         assert changes is not None
         call = changes.unchanged(now, digest)
@@ -114,12 +114,13 @@ class ModuleWalk:
     # one window
 
     def _cut(self, window: int, row: RowNumbers) -> WindowMembers:
+        """Return the members of a window, with their lifetimes cut to it if the module reads them."""
         if not self.module.sensitive:
             return WindowMembers(window, row)
         return WindowMembers(window, row, *self.members.cut(row, np.full(len(row), window)))
 
     def _arguments(self, members: WindowMembers) -> dict[str, pa.Array]:
-        """The arguments of members by name, and, for a module that reads them, their lifetimes."""
+        """Return the arguments of members by name, with their lifetimes if the module reads them."""
         at = pa.array(members.row)
         columns = {n: column.take(at) for n, column in self.columns.items()}
         if members.start is not None and members.end is not None:
@@ -131,14 +132,14 @@ class ModuleWalk:
         return self.module.read(self._arguments(members))
 
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
-        """The result of a call: over what has changed since the last one or since the window before, or over all members."""
+        """Return the result of a call over the changes since the last call or the preceding window, or over all members."""
         changes = [c for c in (since_last_call, self._since_neighbour(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)
         window = self._interval(now)
 
         def compute() -> tuple[Any, Any]:
             state = self._over(now) if change is None else self._changed(change)
-            # a state that cannot be kept fails for the window, whether or not it is to be kept
+            # pickled here, so that a state that cannot be pickled fails for its own window
             body = pickled(state) if self.keeps_states else None
             asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
             return self.calling.value(self.module.result(*asked), window), (state, body)
@@ -152,14 +153,14 @@ class ModuleWalk:
             return result
         except FAILURES as error:
             if change is not None and self.calling.quarantine:
-                # the reason is that of the window, not of the way to it
+                # report the error over all members, not over the change
                 change = None
                 error = _error_of(lambda: self.calling.guarded(compute)) or error
             self._failed(now, error)
             return None
 
     def _failed(self, now: WindowMembers, error: BaseException) -> None:
-        """Set a window aside whose call failed, where there is something that takes it; raises ModuleFailed else."""
+        """Set a window aside whose call failed, if something takes it; else raise ModuleFailed."""
         self._before = self._state = self._body = None
         events = pa.table(self._arguments(now))
         about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
@@ -170,7 +171,7 @@ class ModuleWalk:
         self._set_aside(now, reason)
 
     def _set_aside(self, now: WindowMembers, reason: str) -> None:
-        """Set the members of a window aside that has failed, if it can no longer change."""
+        """Set aside the members of a failed window, if it can no longer change."""
         if self.members.final is not None and not self.members.final[now.window]:
             return
         start, end = (bound[now.row] for bound in self.members.lifetime)
@@ -188,7 +189,7 @@ class ModuleWalk:
         return self.module.add(self.module.initial(), self._events(now))
 
     def _changed(self, change: StateChange) -> Any:
-        """A state without what has gone, and with what has come."""
+        """Return a state with the removed members taken out, and the new ones added."""
         state = change.state
         if isinstance(state, KeptState):
             state = pickle.loads(state.body)
@@ -200,13 +201,13 @@ class ModuleWalk:
         return self.module.add(state, self._events(change.come)) if len(change.come.row) else state
 
     def _since_neighbour(self, now: WindowMembers) -> StateChange | None:
-        """The way from the window before to this one; None where there is none, or its state is not known."""
+        """Return the change from the preceding window to this one; None if there is none, or its state is unknown."""
         before = self._before
         if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:
             return None
         stays, stayed = self.members.first[now.row] < now.window, self.members.last[before.row] >= now.window
         if now.start is not None and before.start is not None and now.end is not None and before.end is not None:
-            # those of both windows are in the same order in both
+            # members of both windows have the same order in both
             is_cut_anew = (now.start[stays] != before.start[stayed]) | (now.end[stays] != before.end[stayed])
             stays[np.flatnonzero(stays)[is_cut_anew]] = False
             stayed[np.flatnonzero(stayed)[is_cut_anew]] = False
@@ -216,7 +217,7 @@ class ModuleWalk:
 
 
 def _error_of(call: Callable[[], Any]) -> Exception | SystemExit | None:
-    """Return what a call fails with; None if it does not fail."""
+    """Return the error with which a call fails; None if it does not fail."""
     try:
         call()
     except FAILURES as error:

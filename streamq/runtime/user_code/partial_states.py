@@ -1,4 +1,4 @@
-"""States of a user's module as partial results: events that no window has taken in yet as they are, others as pickled states."""
+"""States of a user's module as partial results: rows are pickled states, or events that are not yet part of one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
 
 NOTHING = b""
-"""The state over no event, for which the module is not called; None may be a state of its own."""
+"""The state over no events, for which the module is not called; None may be a state of the module."""
 
 
 StateRows = tuple[tuple[Any, ...], ...]
@@ -30,9 +30,9 @@ StateRows = tuple[tuple[Any, ...], ...]
 
 
 class _PartState(NamedTuple):
-    """A state over so many ``events``, of which the ``first`` are shown should the module fail; ``error``: why there is none.
+    """A state over a number of ``events``; errors show the ``first`` of them; ``error``: the failure, if there is no state.
 
-    A call that fails for a part of a window fails for each window that the part lies in, and is reported as that window's.
+    A call that fails for a part of a window fails for each window with that part, and is reported for that window.
     """
 
     state: Any
@@ -41,7 +41,7 @@ class _PartState(NamedTuple):
     error: BaseException | None = None
 
     def merged(self, merge: Callable[[Any, Any], Any], other: _PartState) -> _PartState:
-        """The state over the events of both."""
+        """Return the state over the events of both."""
         first = self.first if len(self.first) >= FIRST else (self.first + other.first)[:FIRST]
         events, error = self.events + other.events, self.error or other.error
         if error is not None:
@@ -53,7 +53,7 @@ class _PartState(NamedTuple):
 
     @property
     def pickle(self) -> bytes:
-        """Everything as bytes, which :func:`_unpickled` reads; a state that cannot be pickled is an error of its module."""
+        """The state with its events as bytes, for :func:`_unpickled`; a state that cannot be pickled becomes an error."""
         try:
             return pickled(tuple(self))
         except FAILURES as error:
@@ -74,9 +74,11 @@ def _unpickled(body: bytes) -> _PartState:
 
 @dataclass(frozen=True)
 class PickledState(Partial):
-    """A row is a state, or, while its state is NULL, an event: those of a group are added to a state at once.
+    """A partial result whose rows are states, or, if the state is NULL, events; a group's events are added to a state at once.
 
-    ``arguments`` are the module's arguments, columns with their types; ``passes`` says which events count (None: all).
+    ``arguments`` are the module's arguments, columns with their types; ``passes`` is the column that is true for events that
+    count
+    (None: all do).
     """
 
     calling: WindowCall
@@ -118,7 +120,7 @@ class PickledState(Partial):
 
     @property
     def _counts(self) -> str:
-        """The column that says whether an event counts; NULL where a row is a state."""
+        """The column that is true for an event that counts; NULL if the row is a state."""
         return f"{self.name}__counts"
 
     @property
@@ -126,12 +128,12 @@ class PickledState(Partial):
         return (*(f"{self.name}__{i}" for i in range(len(self.arguments))), self._counts)
 
     def of_events(self, table: pa.Table) -> Values:
-        """Events as they are, without states."""
+        """Return the events' values, without states."""
         nothing = {self.name: pa.nulls(table.num_rows, arrow_type(self.type))}
         return {**nothing, self._state: pa.nulls(table.num_rows, pa.binary()), **self.of_weighted(table)}
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """The values themselves."""
+        """Return the values themselves."""
         counts: Any = np.ones(table.num_rows, bool)
         if self.passes is not None:
             counts = pc.fill_null(table.column(self.passes), False)
@@ -139,7 +141,7 @@ class PickledState(Partial):
         return {**{name: table.column(column) for name, (column, _) in values}, self._counts: counts}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Events as often as they are there; what is there no more does not count."""
+        """Return the table with events as often as their weights say; events of weight 0 do not count."""
         many = ints(table, COUNT)
         states: list[bytes | None] = [None] * table.num_rows
         counts = pc.and_(table.column(self._counts), pa.array(many > 0))
@@ -153,9 +155,9 @@ class PickledState(Partial):
         return with_column(table, self.name, pa.nulls(table.num_rows, arrow_type(self.type)))
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """The state of each number: its events added to a state at once, then the other states merged with it.
+        """Return the state of each number: its events added to a state at once, then merged with its other states.
 
-        A number with a single row keeps it as it is.
+        A number with a single row keeps it unchanged.
         """
         order = np.argsort(number, kind="stable")
         bound = int(number.max(initial=-1)) + 1
@@ -188,7 +190,9 @@ class PickledState(Partial):
         return merged_columns
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """The module's results, NULL where no event counts. Raises ModuleFailed for the first window that fails."""
+        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed for the
+        first failing window.
+        """
         pickles = table.column(self._state).to_pylist()
         results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
         table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
@@ -197,7 +201,7 @@ class PickledState(Partial):
         return table
 
     def _merged(self, parts: Sequence[_PartState]) -> bytes:
-        """The state over the events of all parts; NOTHING where there is nothing that counts."""
+        """Return the state over the events of all parts; NOTHING if no event counts."""
         merge = self.calling.module.merge
         assert merge is not None
         if not parts:
@@ -208,7 +212,7 @@ class PickledState(Partial):
         return merged.pickle
 
     def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[StateRows]:
-        """The first events of each group of rows, which lie between two neighbours of ``ends``: all columns are read at once."""
+        """Return the first events of each group of rows between neighbours of ``ends``; all columns are read at once."""
         if not ends[-1]:
             return [()] * (len(ends) - 1)
         lengths = np.minimum(np.diff(ends), FIRST)
@@ -218,7 +222,7 @@ class PickledState(Partial):
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
     def _added(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
-        """The state over events; ``first`` are the first of them, where they have been read."""
+        """Return the state over events; ``first`` are the first of them, if already read."""
         module, count = self.calling.module, len(next(iter(arguments.values())))
         if first is None:
             (first,) = self._first_events(arguments, np.array([0, count]))
@@ -229,7 +233,7 @@ class PickledState(Partial):
         return dict(zip(self.calling.names, columns, strict=True))
 
     def _result(self, row: pa.Table, state: bytes | None, place: Callable[[], Any]) -> Any:
-        """The value of a row that is a state or an event; NULL where nothing counts."""
+        """Return the value of a row, a state or an event; NULL if no event counts."""
         calling = self.calling
         if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
             return None
@@ -248,7 +252,7 @@ class PickledState(Partial):
 
 
 def _ends(number: Ints, bound: int) -> Ints:
-    """Return where the rows of each number end, after a sort by them; 0 before the first."""
+    """Return the end position of the rows of each number, once sorted by number; 0 before the first."""
     return np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).astype(np.int64)
 
 
