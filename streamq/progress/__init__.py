@@ -1,6 +1,6 @@
-"""Progress policies, a room each: how a source makes CTIs, and the verb that a user writes for it.
+"""Progress policies, a room each: how a source generates CTIs, and the verb that a user writes for it.
 
-A room needs no list: plans hold its object, and ``streamq/__init__.pyi`` names its verb.
+A room is in no list: plans hold its object, and ``streamq/__init__.pyi`` names its verb.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _ROOMS = [import_module(f"{__name__}.{room.name}") for room in iter_modules(__pa
 
 
 def verbs() -> list[str]:
-    """Return what users write to choose a policy: the names of those in the rooms."""
+    """Return the verbs that choose a policy: the names of the policies in the rooms."""
     return [policy.name for policy in ProgressPolicy.__subclasses__() if policy.__module__.startswith(f"{__name__}.")]
 
 

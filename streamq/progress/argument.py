@@ -1,4 +1,4 @@
-"""The argument by which a user chooses a source's progress, before the source's time axis is known."""
+"""The argument with which a user chooses a source's progress, before the source's time axis is known."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamq.runtime.progress_policy import ProgressPolicy
 
 @dataclass(frozen=True)
 class ProgressArgument:
-    """The argument ``progress`` of a source: ``text`` shows it as written, ``policy`` gives the policy on a time axis."""
+    """The argument ``progress`` of a source: ``text`` shows it as written, ``policy`` returns the policy for a time axis."""
 
     text: str
     policy: Callable[[str], ProgressPolicy] = field(repr=False, compare=False)

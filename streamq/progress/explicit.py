@@ -1,4 +1,4 @@
-"""CTIs that a source sends itself, as items."""
+"""Progress from CTIs that a source sends itself, as items."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamq.runtime.tick_arithmetic import Number
 
 @dataclass(frozen=True)
 class ExplicitCtis(ProgressPolicy):
-    """The greatest CTI among the source's items: each counts for the whole source, and nothing is kept."""
+    """The greatest CTI among the source's items; each holds for the whole source, and no state is kept."""
 
     name = "explicit"
 
@@ -28,7 +28,7 @@ class ExplicitCtis(ProgressPolicy):
 
 @check_keywords
 def explicit() -> ProgressArgument:
-    """Progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
+    """Take progress from the source's own CTI rows (``sq.cti`` in literal streams, ``cti`` rows in physical ones)."""
     return ProgressArgument("explicit()", lambda axis: ExplicitCtis())
 
 

@@ -1,4 +1,4 @@
-"""The CTIs of another source of the query, for a source that seldom says anything."""
+"""Progress from another source of the query, for a source that seldom sends rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from streamq.runtime.tick_arithmetic import Number
 
 @dataclass(frozen=True)
 class LeaderCtis(ProgressPolicy):
-    """The progress of the source over ``table``, its leader; its own items make none, and nothing is kept."""
+    """The progress of the source over ``table``, its leader; its own items do not move it, and no state is kept."""
 
     table: str
 
@@ -26,7 +26,7 @@ class LeaderCtis(ProgressPolicy):
         return self.table
 
     def cti_of_item(self, cti: Number) -> Number:
-        # of its own progress only how far that has come counts
+        # the CTI shows only how far the source itself has come
         return cti
 
     def shown(self, axis: str) -> str:
@@ -40,7 +40,7 @@ class LeaderCtis(ProgressPolicy):
 
 
 class TableHolder(Protocol):
-    """Anything built over tables, as a stream is over those of its sources."""
+    """An object built over tables, as a stream is over those of its sources."""
 
     @property
     def tables(self) -> Mapping[str, Any]:
@@ -49,11 +49,13 @@ class TableHolder(Protocol):
 
 @check_keywords
 def follow(other: TableHolder) -> ProgressArgument:
-    """The progress of another source of the same query: what it has promised counts as promised here too.
+    """Take progress from another source of the same query: that source's CTIs are promises for this one, too.
 
-    For a source that seldom says anything, as one of prices or of settings, which would hold the others back. What it says
-    then is late where the other has gone on; its own greatest start moves nothing. Raises PlanError where ``other`` is not
-    made of one source.
+    It is for a source that seldom sends rows, such as prices or settings, which would hold the others back. A row behind the
+    other
+    source's CTI is late; this source's own greatest start moves nothing. Raises PlanError if ``other`` is not built over exactly
+    one
+    source.
     """
     tables = list(getattr(other, "tables", ()))
     if len(tables) != 1:

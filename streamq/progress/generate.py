@@ -93,10 +93,13 @@ class GeneratedCtis(ProgressPolicy):
 
 @dataclass(frozen=True)
 class PartitionCtis(GeneratedCtis):
-    """The least over partitions, the rows of equal columns ``per``, of the CTI that the greatest start of each makes.
+    """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start.
 
-    Idle partitions are forgotten; once all are, the CTI is that of the greatest start. The state has the number of rounds and the
-    greatest start, and of the other partitions their table, the least start, whose that is, and the longest silence.
+    Idle partitions are forgotten; once all are, the CTI is that of the source's greatest start. The state has the number of
+    rounds and
+    the greatest start, and, of the partitions that are not idle, their table, the least start, the partition that has it, and the
+    round of
+    the longest silence.
     """
 
     per: tuple[str, ...] = ()
@@ -129,7 +132,7 @@ class PartitionCtis(GeneratedCtis):
         self._set_partitions(state, without_idle(starts, idle_before))
 
     def _set_partitions(self, state: dict[str, Any], starts: pa.Table) -> None:
-        """Put the partitions that are not idle into the state, and what is asked of them after each micro-batch."""
+        """Store the partitions that are not idle in the state, with the values that are read after each micro-batch."""
         state |= _NO_PARTITIONS
         if starts.num_rows:
             state |= {
@@ -169,24 +172,27 @@ def generate(
     max_ahead: Duration | None = None,
     clock: ProgressArgument | None = None,
 ) -> ProgressArgument:
-    """Progress from the data: ``cti(greatest start seen - delay)`` after every micro-batch.
+    """Generate progress from the data: ``cti(greatest start seen - delay)`` after every micro-batch.
 
-    ``delay`` is a duration with a unit on a timestamp axis, integer ticks on an integer axis: how far out of order the
-    source is; what comes later than that is *late*. ``every``: CTIs at whole multiples only, for fewer of them.
-    ``idle_after``: a source that has brought no row for so long, by the wall clock, in a run that goes on, holds nobody back
-    any more: it has the CTI of those that do speak, and where none does, the greatest start of all; what it
-    says behind that is late. It is a time by the clock, as "1 minute", on any axis.
+    ``delay`` is a duration with a unit on a timestamp axis, integer ticks on an integer axis: how far out of order the source is;
+    rows that come later than that are *late*. ``every``: CTIs only at multiples of this length, for fewer of them.
 
-    ``per``: columns whose values tell partitions of the source apart, as the devices that send its rows: each is in order
-    within ``delay``, while one may be far behind another. The CTI is ``cti(greatest start - delay)`` of the partition that is
-    furthest behind. NULLs are equal, as in keys. A partition counts from its first row on: what it brings behind the CTI is late,
-    and the CTI stays where it is until the partition has come so far. One that has brought no row for ``idle_after`` is idle: it
-    holds nobody back and is forgotten, so it comes back as a new one. The run looks at its clock four times in ``idle_after``,
-    so that is up to half as long again; in a ``writeStream`` of your own nobody looks. Once all are idle, the CTI is
-    ``cti(greatest start of all - delay)``.
+    ``idle_after``: a source that has brought no row for this long by the wall clock, in a run that goes on, no longer holds
+    others
+    back. It takes the CTI of the sources that still send rows, or, if none does, the greatest start of all; its rows behind that
+    are late.
+    The length is a time by the clock, such as "1 minute", on any axis.
 
-    ``max_ahead``: in a stream a row whose start lies further than that beyond the wall clock is no event (see a source's
-    ``invalid``), for one such row would drag progress along and make all others late; timestamps only.
+    ``per``: columns whose values identify partitions of the source, such as the devices that send its rows: each is in order
+    within
+    ``delay``, while one may be far behind another. The CTI is ``cti(greatest start - delay)`` of the partition that is furthest
+    behind.
+    NULLs are equal, as in keys. A partition counts from its first row on: its rows behind the CTI are late, and the CTI waits
+    until the
+    partition has caught up. A partition without a row for ``idle_after`` is idle: it holds nobody back and is forgotten, so it
+    comes back
+    as a new one. The run checks its clock four times in ``idle_after``, so that this may take up to half as long again; in a
+    ``writeStream`` of your own nothing checks it. Once all are idle, the CTI is ``cti(greatest start of all - delay)``.
 
     ``clock``: ``sq.clock(...)``, for CTIs of the time of day as well. The greater counts, so with ``per`` the clock passes
     partitions that are further behind. Timestamps only.

@@ -1,1 +1,1 @@
-"""Code of a user's own in queries: the decorators, a room each, what all of them make (``module``), and the repository."""
+"""User code in queries: the decorators, a room each, the module that each of them makes (``module``), and the repository."""

@@ -1,4 +1,4 @@
-"""The forms in which a user may write code, and what hosts call of each: a function, a class or an object with states, steps."""
+"""The forms of user code, and the calls that hosts make of each: functions, classes or objects with states, steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from streamq.user_code.signature import (
 S = TypeVar("S", bound=RowShape)
 
 _METHODS = ("initial", "result", "zero", "reduce", "finish")
-"""The methods that tell a class with states of its own from a type that is called like a function."""
+"""The methods that distinguish a class with states from a type that is called like a function."""
 
 
 def module_states(
@@ -41,13 +41,13 @@ def module_states(
     time_sensitive: bool = False,
     order_insensitive: bool = False,
 ) -> ModuleStates:
-    """Return the states of a user's aggregating code, by the methods it has; raises PlanError, at ``verb``, for what has none.
+    """Return the states of a user's aggregating code, by its methods; raises PlanError, at ``verb``, for code of no known form.
 
-    It is a class, made with the ``options``, or an object with ``initial()``, ``add(state, values)``, ``result(state)`` and maybe
-    ``remove(state, values)`` and ``merge(a, b)``; one in the shape of Spark's Aggregator, with ``zero()``, ``reduce(buffer,
-    value)``, ``merge(a, b)`` and ``finish(buffer)``; or a function of all values and the ``options``, which goes by their order
-    unless it is ``order_insensitive``. Values are a pandas Series an argument, to an Aggregator one event's at a time; if it is
-    ``time_sensitive``, a DataFrame, and functions and ``result`` take the window, too.
+    The code is a class, made with the ``options``, or an object with ``initial()``, ``add(state, values)``, ``result(state)`` and
+    optionally ``remove(state, values)`` and ``merge(a, b)``; a class in the shape of Spark's Aggregator, with ``zero()``,
+    ``reduce(buffer, value)``, ``merge(a, b)`` and ``finish(buffer)``; or a function of all values and the ``options``, which
+    depends on their order unless it is ``order_insensitive``. Values are a pandas Series per argument, for an Aggregator one
+    event at a time. ``time_sensitive`` code gets a DataFrame instead, and functions and ``result`` also take the window.
     """
     name, options = name or getattr(code, "__name__", type(code).__name__), dict(options or {})
     is_type = inspect.isclass(code) and not any(hasattr(code, method) for method in _METHODS)
@@ -64,7 +64,7 @@ def module_states(
             hint = "Give initial(), add(state, events) and result(state, window)."
             raise PlanError(sentence(verb, "Spark's Aggregator does not know time", f"found {name}", hint))
         return _aggregator(name, code, module, options)
-    # a type that makes a value of others, such as list, is called like a function
+    # a type such as list, which converts values, is called like a function
     if callable(module) and (is_type or not inspect.isclass(code)):
         return ModuleStates(
             name,
@@ -84,9 +84,11 @@ def module_states(
 
 
 def object_of(name: str, code: Any, options: Mapping[str, Any], verb: str = "") -> Any:
-    """Return the object of a class, made with the options; what is no class as it is.
+    """Return an object of a class, made with the options; return code that is no class unchanged.
 
-    Raises PlanError where the class does not take these options, and for an object, which takes none; a function does.
+    Raises PlanError if the class does not take these options, and for an object with options, because only classes and functions
+    take
+    them.
     """
     if not inspect.isclass(code):
         if options and not inspect.isroutine(code):
@@ -107,7 +109,7 @@ def object_of(name: str, code: Any, options: Mapping[str, Any], verb: str = "") 
 
 
 def signature_of(code: Any) -> str:
-    """Return the signature of code as text; ``(...)`` where Python knows none."""
+    """Return the signature of code as text; ``(...)`` if Python knows none."""
     try:
         return str(inspect.signature(code))
     except (TypeError, ValueError):
@@ -119,19 +121,22 @@ def _has(module: Any, methods: Mapping[str, str]) -> bool:
 
 
 def _of_function(function: Callable[..., Any], options: Mapping[str, Any], sensitive: bool) -> Callable[..., Any]:
-    """Return ``result`` of a function of all members at once, whose state are the events so far."""
+    """Return ``result`` for a function of all members at once, whose state is the events so far."""
     if sensitive:
         return lambda events, window: function(events, window, **options)
     return lambda values: function(*values, **options)
 
 
 def _spread(method: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    """Return a method that takes all arguments as one value, from one that takes a Series an argument."""
+    """Return a method that takes all arguments as one value, for one that takes a Series per argument."""
     return lambda state, values: method(state, *values)
 
 
 def _aggregator(name: str, code: Any, module: Any, options: Mapping[str, Any]) -> ModuleStates:
-    """Spark's Aggregator: a value at a time (a tuple of several), into a buffer that its methods may change and return."""
+    """Return the states of a Spark Aggregator, which reduces one value (a tuple of several) at a time into a buffer.
+
+    Its methods may change and return the buffer, so they get copies.
+    """
 
     def read(columns: Mapping[str, pa.Array]) -> list[Any]:
         values = [column.to_pylist() for column in columns.values()]
@@ -157,9 +162,10 @@ def _aggregator(name: str, code: Any, module: Any, options: Mapping[str, Any]) -
 
 @dataclass(frozen=True)
 class StatefulCode:
-    """Code that goes from event to event: ``initial`` makes the first state, ``step`` gives the next one and rows.
+    """Code that goes from event to event: ``initial`` makes the first state, ``step`` returns the next state and rows.
 
-    own: the function or method as it was written; method: the latter's name; options: those that the function is called with.
+    own: the function or method as written; method: the name of the method, if it is one; options: keyword arguments of the
+    function.
     """
 
     initial: Callable[[], Any]
@@ -170,16 +176,17 @@ class StatefulCode:
 
 
 def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> StatefulCode:
-    """Return a user's code that goes from event to event as it is called; raises PlanError for what gives no states and rows.
+    """Return stateful user code in the form in which it is called; raises PlanError for a generator.
 
-    It is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, where ``initial`` is a
-    state and not ``...``, a function ``f(state, *values)`` with the options.
+    The code is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, if ``initial``
+    is a state
+    and not ``...``, a function ``f(state, *values)`` with the options.
     """
     if initial is ...:
         module = object_of(name, code, options)
         steps = StatefulCode(module.initial, module.step, module.step, "step", {})
     else:
-        # so that what a step does to the first state stays there
+        # copied, so that a step that changes the first state affects only its group
         start = lambda: copy.deepcopy(initial)  # noqa: E731
         called = (lambda *arguments: code(*arguments, **options)) if options else code
         steps = StatefulCode(start, called, code, "", options)
@@ -190,7 +197,7 @@ def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> 
 
 
 def check_steps(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
-    """Raise PlanError for what is neither a class or object with ``initial()`` and ``step``, nor a function with ``initial``."""
+    """Raise PlanError unless code has ``initial()`` and ``step``, or is a function with ``initial`` given."""
     if initial is ... and has_states(code):
         check_methods(name, code, STEPWISE)
         check_method(name, code, "initial", "")

@@ -1,4 +1,4 @@
-"""A module of a user's own, whatever it does: code with a name, options, guards and promises, as a decorator makes it."""
+"""User modules of every kind: code with a name, options and guards, made by a decorator."""
 
 from __future__ import annotations
 
@@ -32,12 +32,13 @@ UNNAMED = "<lambda>"
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserModule(CallableModule, ABC):
-    """A user's ``code`` under a name, as a decorator of ``sq`` makes it; plans hold it, and the repository lists it.
+    """A user's ``code`` under a name, made by a decorator of ``sq``; plans hold it, and the repository lists it.
 
-    returns: the type of the results, of an operator's rows a struct; options: the keyword arguments, plain values, that each
-    call of the code gets; properties: the names of those that it was declared to have; time_limit: the seconds that a call may
-    take, None: any; checked: whether each call is made twice; on_error: what becomes of what a call fails for; registered_in: the
-    Python module that called the decorator.
+    returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of each
+    call;
+    properties: the names of its declared properties; time_limit: the seconds that a call may take, None: any number; checked:
+    each call is
+    made twice; on_error: the policy for events of failing calls; registered_in: the Python module that called the decorator.
     """
 
     kind: ClassVar[str]
@@ -53,7 +54,7 @@ class UserModule(CallableModule, ABC):
     on_error: ErrorPolicy = ErrorPolicy.FAIL
     registered_in: str = field(default_factory=lambda: users_line().module)
     memory: dict[str, str] = field(default_factory=dict)
-    """The code's fingerprint once it has been asked for; one memory for the module and what it is with other options."""
+    """The code's fingerprint, once computed; shared by the module and its copies with other options."""
 
     def __post_init__(self) -> None:
         ship_module_of(self.code, self.registered_in)
@@ -67,34 +68,34 @@ class UserModule(CallableModule, ABC):
 
     @property
     def held(self) -> tuple[Any, ...]:
-        """The values beside its code and options that tell it from others."""
+        """The values beside code and options that distinguish it from other modules."""
         return ()
 
     @property
     def fields(self) -> tuple[StructField, ...]:
-        """The columns of its rows, if rows are what it gives."""
+        """The columns of its rows, for a module that returns rows."""
         assert isinstance(self.returns, StructType)
         return tuple(self.returns.fields)
 
     @property
     def guards(self) -> dict[str, Any]:
-        """The fields of a :class:`ModuleCall` of it: its name, and how its calls are guarded."""
+        """The fields of its :class:`ModuleCall`: its name, and the guards of its calls."""
         fields = {"time_limit": self.time_limit, "checked": self.checked, "quarantine": self.sets_aside}
         return {"name": self.name, **fields}
 
     @property
     def is_of_streamq(self) -> bool:
-        """True if the code is streamq's own, which random tests use: the repository has the module, and does not list it."""
+        """True if the code is streamq's own, used by random tests: the repository holds the module, but does not list it."""
         return str(getattr(self.code, "__module__", "")).partition(".")[0] == __name__.partition(".")[0]
 
     @property
     def sets_aside(self) -> bool:
-        """True if the query goes on where a call fails, and what it failed for is set aside."""
+        """True if the events of a failing call are set aside, and the query goes on."""
         return self.on_error is ErrorPolicy.QUARANTINE
 
     @property
     def fingerprint(self) -> str:
-        """A short text that differs for other code. It is made when it is first read: all that the code calls is there then."""
+        """A short text that differs for other code; computed when first read, so that all functions the code calls exist."""
         if "fingerprint" not in self.memory:
             self.memory["fingerprint"] = fingerprint(self.code)
         return self.memory["fingerprint"]
@@ -106,7 +107,7 @@ class UserModule(CallableModule, ABC):
 
     @property
     def told_options(self) -> str:
-        """A text that differs for other options, for its identity; raises PlanError for an option that has no such text."""
+        """A text that differs for other options, as part of the identity; raises PlanError for an option without such a text."""
         texts = []
         for name, value in sorted(self.options.items()):
             try:
@@ -118,15 +119,15 @@ class UserModule(CallableModule, ABC):
 
     @property
     def digest(self) -> str:
-        """Its identity in 16 hexadecimal digits."""
+        """The identity in 16 hexadecimal digits."""
         return hashlib.sha256(self.identity.encode()).hexdigest()[:16]
 
     def with_options(self, options: Mapping[str, Any]) -> Self:
-        """The same module with these keyword arguments instead of its own."""
+        """Return the module with these keyword arguments instead of its own."""
         return replace(self, options=dict(options))
 
     def called_with(self, options: Mapping[str, Any]) -> Self:
-        """Return the same module with the keyword arguments of a call, too; raises PlanError for a column among them."""
+        """Return the module with the keyword arguments of a call added; raises PlanError for a column among them."""
         for option, value in options.items():
             if isinstance(value, Expr) or is_sparks_column(value):
                 hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
@@ -135,7 +136,7 @@ class UserModule(CallableModule, ABC):
         return self.with_options({**self.options, **plain}) if options else self
 
     def check_in_query(self, operands: Sequence[Any]) -> None:
-        """Raise PlanError for a call with the values themselves, a list or what pandas, NumPy and Arrow have for one."""
+        """Raise PlanError if an operand is a collection of values, such as a list, a Series or an array."""
         for value in operands:
             package = type(value).__module__.partition(".")[0]
             is_many = isinstance(value, list | tuple | dict | set) or hasattr(value, "__array__")
@@ -157,14 +158,14 @@ class UserModule(CallableModule, ABC):
         """Its name and the parameters of its code, without their types."""
         try:
             signature = inspect.signature(self.code)
-        except (TypeError, ValueError):  # of a function of C's nothing is known
+        except (TypeError, ValueError):  # functions in C have no signature
             return f"{self.name}(...)"
         bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
         return f"{self.name}{signature.replace(parameters=bare, return_annotation=signature.empty)}"
 
     @property
     def documentation(self) -> str:
-        """The docstring of its code; nothing if there is none."""
+        """The docstring of its code; empty if there is none."""
         return inspect.getdoc(self.code) or ""
 
     @property
@@ -174,7 +175,7 @@ class UserModule(CallableModule, ABC):
 
     @property
     def place(self) -> str:
-        """The Python module that registered it, and the code's own name if that is another one."""
+        """The Python module that registered it, and the code's own name if that differs."""
         place = place_of(self.registered_in)
         owner = self.code if hasattr(self.code, "__qualname__") else type(self.code)
         module = str(getattr(owner, "__module__", None) or type(owner).__module__)
@@ -193,7 +194,7 @@ class UserModule(CallableModule, ABC):
 
 
 def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
-    """Return the fields of a module that guard its calls; raise PlanError for what is no limit or policy."""
+    """Return a module's guard fields from the arguments of its decorator; raises PlanError for invalid ones."""
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
@@ -205,12 +206,15 @@ def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> di
 
 
 def name_of(code: Any, name: str | None) -> str:
-    """Return what a module is called: the name that its decorator was given, or its code's own."""
+    """Return the name of a module: the one given to its decorator, or its code's own."""
     return name or str(getattr(code, "__name__", type(code).__name__))
 
 
 def type_returned(verb: str, returns: Any, what: str) -> DataType:
-    """Return the type of a module's results, ``what``, as its decorator was given it; raises PlanError, TypeMismatch."""
+    """Return the type of a module's results from the decorator's argument; raises PlanError, TypeMismatch.
+
+    ``what`` names the results in messages.
+    """
     if not isinstance(returns, str | DataType):
         hint = f'Write @sq.{verb}("double") above the function: the type of its {what} in SQL.'
         raise PlanError(sentence(verb, f"no type of the {what}", f"found {returns!r}", hint))
@@ -218,14 +222,14 @@ def type_returned(verb: str, returns: Any, what: str) -> DataType:
 
 
 def rows_returned(verb: str, returns: Any) -> StructType:
-    """Return the columns of a module's rows, as its decorator was given them; raises PlanError, TypeMismatch."""
+    """Return the columns of a module's rows from the decorator's argument; raises PlanError, TypeMismatch."""
     fields = parse_fields(returns, verb)
     check_names([field.name for field in fields], verb)
     return StructType(list(fields))
 
 
 def place_of(module: str) -> str:
-    """Return the name of one of Python's modules for pages and messages."""
+    """Return the name of a Python module for pages and messages."""
     return SCRIPT if module == "__main__" else module
 
 

@@ -1,4 +1,4 @@
-"""The repository: modules of a user's own by name, those of this program, of installed packages, and those that a plan calls."""
+"""The repository: user modules by name, those of this program and of installed packages; and the modules that a plan calls."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ GROUP = "streamq.modules"
 M = TypeVar("M", bound=UserModule)
 
 _published_meanwhile: ContextVar[dict[str, UserModule] | None] = ContextVar("published_meanwhile", default=None)
-"""The modules that decorators make while an entry point is loaded, by name; None while none is."""
+"""The modules made by decorators while an entry point is loaded, by name; None at other times."""
 
 
 def installed_entry_points() -> Iterable[metadata.EntryPoint]:
-    """Return the entry points of the packages that are installed."""
+    """Return the entry points of the installed packages."""
     return metadata.entry_points(group=GROUP)
 
 
 @dataclass(frozen=True)
 class LoadFailure:
-    """An entry point of which something is not there: it failed, or another has the name of its module."""
+    """An entry point that is missing a module: it failed to load, or another module has that name."""
 
     name: str
     value: str
@@ -61,17 +61,18 @@ HEADINGS = ("name", "kind", "signature", "results", "properties", "what it does"
 
 
 class Repository:
-    """Modules of your own by name: what ``@sq.udf`` and its like have decorated, and what installed packages publish.
+    """Your own modules by name: those made by ``@sq.udf`` and the other decorators, and those published by installed packages.
 
-    ``sq.modules.get(name)`` gives one. In a notebook ``sq.modules`` is a table of all, with their signatures, the types of
-    their results, their declared properties and documentation. ``name in sq.modules``, ``len`` and iteration, over names in
-    order, are those of a set of names.
+    ``sq.modules.get(name)`` returns one. In a notebook, ``sq.modules`` shows all of them as a table, with their signatures, the
+    types of their results, their declared properties and documentation. ``name in sq.modules``, ``len`` and iteration treat
+    it as a set of names, iterated in order.
 
-    Who decorates a name again replaces what had it, as a notebook's cell does that is run twice. A module may have the name
-    of a function or an aggregate of streamq's, which stays what it is under ``sq``. A function without a name, a lambda, is
-    not registered: give it one by ``name=``. What packages publish (entry points of the group "streamq.modules", each a
-    Python module or a decorated object in one) is imported when it is first asked for, once; where the program has a module
-    of the same name that one is taken. What cannot be imported is listed with the reason. (docs/modules.md, "The repository")
+    Decorating another module of the same name replaces the first, as when a notebook's cell is run twice. A module may have the
+    name of a streamq function or aggregate; ``sq`` still has the latter. A function without a name, a lambda, is not
+    registered unless it gets one by ``name=``. Published modules (entry points of the group "streamq.modules", each a Python
+    module or a decorated object in one) are imported once, when a name is first looked up that the program does not have; a
+    module of the program takes precedence over a published one of the same name. Entry points that cannot be imported are
+    listed with the reason. (docs/modules.md, "The repository")
 
     >>> import streamq as sq
     >>> @sq.udf("double")
@@ -92,7 +93,7 @@ class Repository:
         self._loading = threading.RLock()
 
     def register(self, module: M) -> M:
-        """Hold a module under its name, instead of any other that has it, and return it; decorators call it."""
+        """Store a module under its name, replacing any other, and return it; called by decorators."""
         meanwhile = _published_meanwhile.get()
         if module.name == UNNAMED:
             return module
@@ -102,7 +103,7 @@ class Repository:
     def get(self, name: str) -> UserModule:
         """Return the module of a name.
 
-        Raises PlanError where there is none: it lists those that there are, and the entry points that could not be loaded.
+        Raises PlanError if there is none, which lists the existing ones, and the entry points that could not be loaded.
         """
         module = self._own.get(name)
         if module is not None:
@@ -129,7 +130,7 @@ class Repository:
         return sum(1 for _ in self)
 
     def package_of(self, module: UserModule) -> str:
-        """Return the name of the package that publishes a module, or nothing; no entry point is loaded for it."""
+        """Return the name of the package that publishes a module, or ""; loads no entry point."""
         known, package = self._published.get(module.name, (None, ""))
         if known == module:
             return package
@@ -141,13 +142,13 @@ class Repository:
 
     @property
     def unloaded(self) -> tuple[LoadFailure, ...]:
-        """The entry points of which something is not there, with the reasons."""
+        """The entry points that are missing a module, with the reasons."""
         self._load()
         return tuple(self._unloaded)
 
     @property
     def not_loaded(self) -> str:
-        """A sentence on those entry points for messages; empty if there are none."""
+        """A sentence about those entry points, for messages; empty if there are none."""
         return f"Not loaded: {'; '.join(map(str, self.unloaded))}." if self.unloaded else ""
 
     @cached_property
@@ -155,22 +156,23 @@ class Repository:
         return tuple(self._installed())
 
     def _load(self) -> None:
-        """Import what packages publish, once, in the order of the packages' names."""
+        """Import the modules that packages publish, once, in the order of the packages' names."""
         with self._loading:
             if self._is_loaded:
                 return
-            # who asks for a name while a package is imported gets what is there by then
+            # a package that asks for a name while it is imported gets only the modules loaded so far
             self._is_loaded = True
             self._unloaded = []
             try:
                 for entry_point in sorted(self._entry_points, key=lambda e: (_package(e), e.name)):
                     self._load_one(entry_point)
             except BaseException:
-                # it was interrupted: the rest is imported when it is next asked for
+                # interrupted: the next request loads again
                 self._is_loaded = False
                 raise
 
     def _load_one(self, entry_point: metadata.EntryPoint) -> None:
+        """Import the modules of an entry point, and note the reasons of failures."""
         meanwhile: dict[str, UserModule] = {}
         token = _published_meanwhile.set(meanwhile)
         try:
@@ -184,15 +186,15 @@ class Repository:
         self._unloaded += [LoadFailure(entry_point.name, entry_point.value, package, r) for r in reasons]
 
     def _publish(self, module: UserModule, package: str) -> str:
-        """Hold a module of a package; return why not where another has its name."""
+        """Store a module of a package; return the reason if another one has its name."""
         other, owner = self._published.setdefault(module.name, (module, package))
         return "" if other == module else f"{module.name!r} is there already{_of_package(owner)}"
 
-    # what people read
+    # display
 
     @property
     def rows(self) -> list[ModuleEntry]:
-        """A row a module, by name."""
+        """A row per module, by name."""
         return [self._row(self.get(name)) for name in self]
 
     def _row(self, module: UserModule) -> ModuleEntry:
@@ -208,7 +210,7 @@ class Repository:
 
     @property
     def _remarks(self) -> list[str]:
-        """A line for each module that packages publish and that is not used."""
+        """A line for each published module that is not used."""
         covered = [
             f"{name}{_of_package(package)} is not used: {place_of(self._own[name].registered_in)} has one of this name"
             for name, (module, package) in sorted(self._published.items())
@@ -239,7 +241,7 @@ _NONE = "no modules: those that sq's decorators make are listed here"
 
 
 def _add_modules(value: Any, modules: dict[str, UserModule]) -> list[str]:
-    """Add the modules that an entry point gives to those that decorators made meanwhile; return why it gives none."""
+    """Add an entry point's modules to those that decorators made while loading it; return the reason if there are none."""
     values = list(vars(value).values()) if isinstance(value, ModuleType) else [value]
     for module in values:
         if isinstance(module, UserModule) and module.name != UNNAMED:
@@ -259,7 +261,7 @@ def _of_package(package: str) -> str:
 
 
 def called_modules(plan: Node) -> list[UserModule]:
-    """Return the modules that a plan calls, in the order of its nodes; of those of one name the first."""
+    """Return the modules that a plan calls, in the order of its nodes; for a repeated name the first."""
     modules: dict[str, UserModule] = {}
     for node in nodes(expanded(plan)):
         called = [getattr(part, "function", None) for expr in expressions(node) for part in parts(expr)]

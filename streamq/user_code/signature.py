@@ -1,4 +1,4 @@
-"""Checks of a user's code as it is written: the methods that it must have, and the arguments that they must take."""
+"""Checks of user code as it is written: the methods that it must have, and the arguments that they must take."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streamq.plan.own_names import unnamed_argument
 F = TypeVar("F", bound=Callable[..., Any])
 
 INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
-"""The methods of a class with states of its own, and what they are called with."""
+"""The methods of a class with states, and their arguments."""
 
 AGGREGATOR = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}
 """The methods of a class in the shape of Spark's Aggregator, and their arguments."""
@@ -25,14 +25,14 @@ STEPWISE = {"initial": "", "step": "state, *values"}
 """The methods of a class that goes from event to event, and their arguments."""
 
 _MARKS = ("initial", "result", "step", "zero", "finish")
-"""The methods that only objects with states have; others, too, have an ``add`` or a ``reduce`` for some other purpose."""
+"""The methods that only objects with states have; ``add`` and ``reduce`` also occur in other classes."""
 
 WITH_TIME = "With time_sensitive=True"
 """The beginning of a hint about lifetimes."""
 
 
 def check_aggregating(name: str, code: Any, *, time_sensitive: bool) -> None:
-    """Raise PlanError for code of an aggregate or operator that lacks a method, or does not take what it is called with."""
+    """Raise PlanError if code of an aggregate or operator lacks a method, or does not take the arguments of its calls."""
     if not has_states(code):
         _check_function(name, code, time_sensitive=time_sensitive)
         return
@@ -52,7 +52,7 @@ def check_aggregating(name: str, code: Any, *, time_sensitive: bool) -> None:
 
 
 def _check_function(name: str, code: Any, *, time_sensitive: bool) -> None:
-    """Raise PlanError for a function that does not take events and window, or takes them unasked."""
+    """Raise PlanError if time-sensitive code does not take events and window, or other code does."""
     signature = signature_without_self(code)
     if signature is None:
         return
@@ -67,7 +67,7 @@ def _check_function(name: str, code: Any, *, time_sensitive: bool) -> None:
 
 
 def has_states(code: Any) -> bool:
-    """Return whether code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
+    """Return True if code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
     if inspect.isclass(code):
         return not hasattr(code, "__iter__") and bool(public_methods(code))
     if inspect.isroutine(code):
@@ -76,7 +76,7 @@ def has_states(code: Any) -> bool:
 
 
 def public_methods(code: Any) -> set[str]:
-    """The names of the methods, written in Python, of a class or an object, and of what else a class is told by."""
+    """Return the names of the public methods, written in Python, of a class or an object, and of its known methods."""
     kind = code if inspect.isclass(code) else type(code)
     names = {n for owner in kind.__mro__ for n, method in vars(owner).items() if _is_written(method)}
     known = {*INCREMENTAL, *AGGREGATOR, *STEPWISE}
@@ -89,7 +89,7 @@ def _is_written(method: Any) -> bool:
 
 
 def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
-    """Raise PlanError where one of the ``needed`` methods is missing or no method; ``zero`` may be a value."""
+    """Raise PlanError if one of the ``needed`` methods is missing or is no method; ``zero`` may be a value."""
     public = public_methods(code)
     missing = [m for m in needed if getattr(code, m, None) is None]
     if missing:
@@ -105,12 +105,12 @@ def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
 
 
 def check_method(name: str, code: Any, method: str, arguments: str) -> None:
-    """Raise PlanError for a method that does not take the ``arguments`` that it is called with."""
+    """Raise PlanError if a method does not take the ``arguments`` of its calls."""
     signature = signature_without_self(code, method)
     if signature is None:
         return
     count = len([a for a in arguments.split(", ") if a and not a.startswith("*")])
-    # how many values there are the query says
+    # the number of values depends on the query
     spare = _positional(signature)[count:] if "*" in arguments else []
     try:
         signature.bind(*range(count + sum(p.default is p.empty for p in spare)))
@@ -124,9 +124,9 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
 
 @dataclass(frozen=True)
 class QueryCall:
-    """A call of code by a query: with ``columns`` by position, after ``leading`` arguments of streamq's, and with ``options``.
+    """A call of code by a query: ``columns`` by position, after ``leading`` arguments from streamq, and ``options``.
 
-    method: the name of the method, if it is one; constants: whether plain values are among the columns.
+    method: the name of the method, if it is one; constants: plain values are among the columns.
     """
 
     columns: int
@@ -137,7 +137,7 @@ class QueryCall:
 
 
 def check_call(name: str, code: Any, called: QueryCall) -> None:
-    """Raise PlanError where code, or a method of it, does not take so many columns, or these options."""
+    """Raise PlanError if code, or a method of it, does not take this many columns, or these options."""
     signature = signature_without_self(code, called.method)
     if signature is None:
         return
@@ -161,7 +161,7 @@ def check_call(name: str, code: Any, called: QueryCall) -> None:
 
 
 def _lacks_window(own: list[inspect.Parameter], called: QueryCall) -> bool:
-    """Return whether a column is missing for a parameter called ``window``."""
+    """Return True if a column is missing for a parameter called ``window``."""
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
 
 
@@ -170,7 +170,7 @@ DECORATORS = ("udf", "uda", "udo", "udso")
 
 
 def check_decorator(function: F) -> F:
-    """Make a decorator raise PlanError for a keyword that it does not have, with those that it has, and who has this one."""
+    """Make a decorator raise PlanError for an unknown keyword, listing its own, and other decorators that have it."""
     return check_keywords(function, _owners_of)
 
 
@@ -202,7 +202,7 @@ def check_options(
 
 
 def signature_without_self(code: Any, method: str = "") -> inspect.Signature | None:
-    """Return the signature of code, or of a method of it, without types; None where Python knows none, as for some of C's."""
+    """Return the signature of code, or of its method, without types; None if Python knows none, as for some C functions."""
     called = getattr(code, method) if method else code
     try:
         signature = inspect.signature(called)
@@ -217,9 +217,9 @@ def signature_without_self(code: Any, method: str = "") -> inspect.Signature | N
 def argument_names(
     code: Any, count: int, *, method: str = "", skipped: int = 0, options: Iterable[str] = ()
 ) -> tuple[str, ...]:
-    """Return what code, or a method of it, calls its ``count`` arguments behind the first ``skipped``; some names it may not say.
+    """Return the names that code, or its method, has for its ``count`` arguments after the first ``skipped``.
 
-    ``options`` are the parameters that it is given by name.
+    Arguments without a name get one. ``options`` are the parameters that are passed by name.
     """
     signature = signature_without_self(code, method)
     parameters = [] if signature is None else [p.name for p in _positional(signature) if p.name not in {*options}]
@@ -236,7 +236,7 @@ def _takes_any(signature: inspect.Signature) -> bool:
 
 
 def _span(least: int, most: int | None) -> str:
-    """So many columns as there may be, as a message says it."""
+    """Return a number of columns as text, from ``least`` to ``most``."""
     if most is None:
         return f"at least {least}"
     return str(least) if least == most else f"{least} to {most}" if least else f"at most {most}"

@@ -1,4 +1,4 @@
-"""``uda``: an aggregate of a user's own over the members of a window, from a function or a class."""
+"""``uda``: a user's aggregate over the members of a window, from a function or a class."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ def uda(
     checked: bool = False,
     on_error: str = "fail",
 ) -> Callable[[Any], UserAggregate]:
-    """Make code of Python's an aggregate of a window's members, for ``select`` beside the built-in ones.
+    """Make Python code an aggregate of a window's members, used in ``select`` like the built-in ones.
 
-    ``returns`` is the type of its value, as in SQL. The code is
+    ``returns`` is the SQL type of its value. The code is
 
-    - a function of all values of a window, a pandas Series an argument; it is called for each window whose members have changed;
-    - a class with ``initial()``, ``add(state, values)`` and ``result(state)``, and maybe ``remove(state, values)`` and
-      ``merge(a, b)``: of a window that changes it is given what has come and gone, and with ``merge`` basic windows are
-      computed once and merged. A method gives a new state, and leaves those it is given as they are;
+    - a function of all values of a window, a pandas Series per argument, called for each window whose members have changed;
+    - a class with ``initial()``, ``add(state, values)`` and ``result(state)``, and optionally ``remove(state, values)`` and
+      ``merge(a, b)``: for a window that changes it gets the added and removed members, and with ``merge`` basic windows are
+      computed once and merged. A method returns a new state, and does not change its arguments;
     - a class in the shape of Spark's Aggregator: ``zero()``, ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
 
-    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
-    time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
-    ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
-    fails if the results differ. ``on_error``: "fail", or "quarantine", which sets a window aside whose call fails: it has
-    no value, its members go to the quarantine, whole, and the query goes on.
+    ``time_sensitive``: the code also reads lifetimes. ``columns``: the code's names for its arguments, in order; by default
+    time-sensitive code uses the query's names. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``:
+    the seconds that a call for one window may take. ``checked``: every call is made twice, and fails if the results differ.
+    ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no value, all its members go to
+    the quarantine, and the query goes on.
 
-    Called with columns, names of columns or expressions, it makes an aggregate; a keyword argument is a plain value that a
-    function is called, or a class is made with. A time-sensitive function is ``f(events, window)``, where ``events`` is a
-    DataFrame with the arguments, ``start`` and ``end``; the methods of a class are ``add(state, events)`` and
-    ``result(state, window)``. It must give the same answer each time. Raises PlanError for what is no such code.
+    Called with columns, names of columns or expressions, it returns an aggregate; keyword arguments are plain values, passed to
+    the function, or to the class when it is made. A time-sensitive function is ``f(events, window)``, where ``events`` is a
+    DataFrame with the arguments, ``start`` and ``end``; the methods of a time-sensitive class are ``add(state, events)`` and
+    ``result(state, window)``. The code must be deterministic. Raises PlanError for code of none of these forms.
     (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight, sections III and IV)
 
     >>> import streamq as sq
@@ -77,7 +77,7 @@ def uda(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserAggregate(WindowModule):
-    """An aggregate of a user's own: one value a window."""
+    """A user's aggregate: one value per window."""
 
     kind = "uda"
 
@@ -99,6 +99,7 @@ class UserAggregate(WindowModule):
         return Col(state.name)
 
     def _merging_note(self, place: WindowPlace) -> str:
+        """Return the line of explain on whether, and how, the aggregate merges."""
         module, grid = self.module, place.grid
         if module.merges and self.runs_by_window:
             return f"mergeable: not merged, for {self.runs_by_window}"
@@ -118,7 +119,7 @@ class UserAggregate(WindowModule):
 
 
 def _without_basic_windows(place: WindowPlace) -> str:
-    """Why a window has no basic windows, although an aggregate of it merges."""
+    """Return the reason why a window has no basic windows, although one of its aggregates merges."""
     if place.grid is None:
         return f"{place.windows} windows have no basic windows"
     if place.stamp != Stamp.ALIGN:

@@ -1,4 +1,4 @@
-"""Functions of a user's own: Python code over one event's values, which every backend calls, and which fails in one way."""
+"""``udf``: a user's function over one event's values, which every backend calls, with errors in one form."""
 
 from __future__ import annotations
 
@@ -50,20 +50,21 @@ def udf(
     checked: bool = False,
     on_error: str = "fail",
 ) -> Callable[[Callable[..., Any]], UserFunction]:
-    """Make a function of Python's one that expressions can call: in filters, columns, keys and the conditions of joins.
+    """Make a Python function one that expressions can call: in filters, columns, keys and the conditions of joins.
 
-    ``returns`` is the type of its results, as in SQL. ``takes``: what it is called with, "values" (one event's values; NULL is
-    None), "series" (a pandas Series an argument, over many events) or "arrays" (a pyarrow Array an argument); of the last two
-    it gives as many results as there are events. ``name`` is what it is called by explain, errors and ``sq.modules``;
-    by default its own name. ``time_limit``: the seconds that one call may take. ``checked``: every call is made twice, and fails
-    if the results differ, or if it changes what it is given. ``on_error``: "fail", or "quarantine", which sets an event aside
-    for which it fails: the event has no row, and the query goes on. That goes in ``select``, ``with_columns`` and ``where``.
+    ``returns`` is the SQL type of its results. ``takes``: the form of its arguments, "values" (one event's values; NULL is None),
+    "series" (a pandas Series per argument, over many events) or "arrays" (a pyarrow Array per argument); for the last two it
+    returns as many results as there are events. ``name`` is its name in explain, errors and ``sq.modules``; by default the
+    function's own. ``time_limit``: the seconds that one call may take. ``checked``: every call is made twice, and fails if
+    the results differ, or if it changes its arguments. ``on_error``: "fail", or "quarantine", which sets aside an event for
+    which the function fails: the event has no row, and the query goes on. Quarantine works in ``select``, ``with_columns``
+    and ``where``.
 
-    Called with columns, names of columns or literals, it makes an expression; a keyword argument is a plain value that each
-    call gets. It must give the same answer each time, and depend on nothing but its arguments. Where it raises on an event,
-    or gives what is no ``returns``, the query fails with ModuleFailed, which shows the event's values; of events that no
-    result depends on (a branch not taken, a row filtered out before) errors are no errors. Raises PlanError for what cannot
-    be called. (docs/modules.md)
+    Called with columns, names of columns or literals, it returns an expression; keyword arguments are plain values, passed to
+    each call. The function must be deterministic, and depend on nothing but its arguments. If it raises for an event, or
+    returns a value that is not of type ``returns``, the query fails with ModuleFailed, which shows the event's values. Errors
+    for events that no result depends on (a branch not taken, a row filtered out before) are ignored. Raises PlanError for
+    code that cannot be called. (docs/modules.md)
 
     >>> import math
     >>> import streamq as sq
@@ -92,7 +93,7 @@ def udf(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserFunction(UserModule, Function):
-    """A function of a user's own; ``takes`` is what its code is called with."""
+    """A user's function; ``takes`` is the form of its arguments."""
 
     kind = "udf"
     takes: ArgumentForm
@@ -111,7 +112,7 @@ class UserFunction(UserModule, Function):
         return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
-        """Return an expression: a string is a column, whatever else is no expression a literal."""
+        """Return an expression; a string is a column, any other value that is no expression a literal."""
         function = self.called_with(options)
         if not operands:
             hint = "Columns come by position, not by keyword."
@@ -127,7 +128,7 @@ class UserFunction(UserModule, Function):
         return self.on_spark_among(None, *arguments)
 
     def on_spark_among(self, is_there: Column | None, *arguments: Any) -> Column:
-        """The results with the errors beside them, so that an error is raised only where Spark asks for the result."""
+        """Return the results as a column that raises an error only where Spark evaluates the result."""
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.functions import arrow_udf
 
@@ -148,18 +149,19 @@ class UserFunction(UserModule, Function):
         return F.when(called["error"].isNull(), called["value"]).otherwise(failed)
 
     def _on_worker(self, is_there: pa.Array, *arrays: pa.Array) -> pa.Array:
-        """The struct of value and error of each row; of one that is not there both are NULL."""
+        """Return a struct of value and error for each row; both are NULL for a row that is not there."""
         are_all_there = pc.all(is_there).as_py()
         results, errors = self._results([_in_utc(a if are_all_there else a.filter(is_there)) for a in arrays])
         messages = pa.array([errors[i][0] if i in errors else None for i in range(len(results))], pa.string())
         columns = [results, messages]
         if not are_all_there:
-            # a NULL among the places is a row that is not there
+            # a NULL place is a row that is not there
             places = pc.if_else(is_there, pc.subtract(pc.cumulative_sum(pc.cast(is_there, pa.int64())), 1), None)
             columns = [column.take(places) for column in columns]
         return pa.StructArray.from_arrays(columns, ["value", "error"])
 
     def _computed(self, operands: Sequence[Value], kind: DataType) -> tuple[pa.Array, Sequence[Fault]]:
+        """Return the results in-process, and a fault for each error."""
         results, errors = self._results([operand.array for operand in operands])
         faults: dict[str, Fault] = {}
         for i, (message, error) in errors.items():
@@ -171,7 +173,7 @@ class UserFunction(UserModule, Function):
         return results, list(faults.values())
 
     def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, Errors]:
-        """The results, and by row the errors: of one event after the other, or of all at once and one by one if that fails."""
+        """Return the results, and errors by row: event by event, or in one call, repeated one by one if it fails."""
         if self.takes == ArgumentForm.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
             return self._one_by_one((partial(self._called, *values), values) for values in calls)
@@ -184,7 +186,7 @@ class UserFunction(UserModule, Function):
             results, errors = self._one_by_one(calls_of_one)
             if errors:
                 return results, errors
-            # what fails for several events and for none of them alone answers for none of them
+            # the call fails for the events together, but for none alone: then all of them fail
             message = self._failure(error, f"{count} events together, and none of them alone")
             return pa.nulls(count, results.type), dict.fromkeys(range(count), (message, error))
 
@@ -197,7 +199,7 @@ class UserFunction(UserModule, Function):
         return code(*arguments, **self.options)
 
     def _over_all(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        """The results of one call over whole columns, within its time limit, and in checking mode the same twice."""
+        """Return the results of one call over whole columns, within its time limit, and checked in checking mode."""
 
         def compute() -> tuple[list[Any], pa.Array]:
             array = self._over(arrays)
@@ -209,7 +211,7 @@ class UserFunction(UserModule, Function):
         return self._over(arrays)[0].as_py()
 
     def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, Errors]:
-        """The results of calls, each with the values that it is about, and the errors of those that fail."""
+        """Return the results of calls, each with the values it is for, and the errors of failing ones by row."""
         to = arrow_type(self.returns)
         results: list[Any] = []
         errors: Errors = {}
@@ -222,11 +224,11 @@ class UserFunction(UserModule, Function):
         return pa.array(results, to), errors
 
     def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
-        """Return the result of a call, guarded; raises ReturnError for what is no result."""
+        """Return the result of a guarded call; raises ReturnError if it is not valid."""
         return self._call.guarded(lambda: (fit_to_type(plain_result(call()), to, self.returns.simpleString()), None))[0]
 
     def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        """The results of code that takes whole columns."""
+        """Return the results of code that takes whole columns."""
         to = arrow_type(self.returns)
         result = self._called(*(as_series(arrays) if self.takes == ArgumentForm.SERIES else arrays))
         if isinstance(result, pa.ChunkedArray):
@@ -249,21 +251,21 @@ class UserFunction(UserModule, Function):
         return array
 
     def _message(self, error: BaseException, values: Sequence[Any]) -> str:
-        """Return what went wrong with one event, with its values by the names of the parameters."""
+        """Return the error message for one event, with its values by parameter."""
         names = argument_names(self.code, len(values), options=self.options)
         return self._failure(error, shown_values(dict(zip(names, values, strict=True))))
 
     def _failure(self, error: BaseException, what: str) -> str:
-        """Return on one line what went wrong with ``what``."""
+        """Return the error message for the events ``what``, on one line."""
         return str(self._call.failure(self._call.reason(error, f"of {what}"), is_taken=True))
 
 
 Errors = dict[int, tuple[str, BaseException]]
-"""By row what went wrong, in words, and what was raised."""
+"""The message and the exception of failing rows, by row."""
 
 
 def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Return whether a column may be read as one of another type: of other digits, floats for whole numbers with NULLs."""
+    """Return True if a column may be read as one of another type: with other digits, or floats for integers with NULLs."""
     if kind == to or pa.types.is_null(kind):
         return True
     if pa.types.is_dictionary(kind):
@@ -288,12 +290,12 @@ def _takes_any(operands: Sequence[Value]) -> bool:
 
 
 def _everywhere(operands: Sequence[Value]) -> list[Any]:
-    """Every operand is evaluated on every row: NULL is a value."""
+    """Return None for each operand: all are evaluated on every row, because NULL is a value."""
     return [None] * len(operands)
 
 
 def _in_utc(array: pa.Array) -> pa.Array:
-    """Instants as they are in-process: Spark hands them over in the time zone of its session."""
+    """Return instants in UTC, as in-process; Spark passes them in the time zone of its session."""
     return array.cast(pa.timestamp("us", "UTC")) if pa.types.is_timestamp(array.type) and array.type.tz else array
 
 

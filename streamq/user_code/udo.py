@@ -1,4 +1,4 @@
-"""``udo``: an operator of a user's own, which makes rows of the members of a window, from a function or a class."""
+"""``udo``: a user's operator, which returns rows for the members of a window, from a function or a class."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from streamq.user_code.signature import check_decorator
 from streamq.user_code.window_module import WindowModule, decorate
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
-"""The stamps under which the rows of a time-sensitive operator keep lifetimes of their own."""
+"""The stamps under which rows of a time-sensitive operator keep their own lifetimes."""
 
 
 @check_decorator
@@ -38,23 +38,23 @@ def udo(
     checked: bool = False,
     on_error: str = "fail",
 ) -> Callable[[Any], UserOperator]:
-    """Make code of Python's an operator that makes zero or more rows of a window's members, for a window's ``select``.
+    """Make Python code an operator that returns zero or more rows for a window's members, used in a window's ``select``.
 
-    ``returns`` are the columns of its rows, as in SQL: ``"pattern string, strength double"``. The code is a function or a
-    class as :func:`uda` takes them, whose result is an iterable of rows, or a generator of them, or a DataFrame: a row is a
-    dictionary by column, a tuple in their order, or, of one column, its value.
+    ``returns`` are the columns of its rows, as in SQL: ``"pattern string, strength double"``. The code is a function or a class
+    as for :func:`uda`, whose result is an iterable of rows, or a generator, or a DataFrame. A row is a dictionary by column,
+    a tuple in the order of the columns, or, if there is one column, its value.
 
-    A time-sensitive operator may give its rows lifetimes of their own: ``start`` and ``end`` in dictionaries and
-    DataFrames, or before the columns in tuples; None is an end that is open. A row without them lives on its window. What
-    becomes of them says the window's ``stamp``: "unchanged" (the default; a row that starts before its window is an error),
-    "clip" (they are cut to the window), "time_bound" (a promise, the default of an operator with that property: what comes
-    from an instant on changes no row before it), or "align" and "point_at_end", which give every row the window's place.
+    A time-sensitive operator may give its rows lifetimes of their own: ``start`` and ``end`` in dictionaries and DataFrames, or
+    before the columns in tuples; None is an infinite end. A row without them has its window's lifetime. The window's
+    ``stamp`` decides on these lifetimes: "unchanged" (the default; a row that starts before its window is an error), "clip"
+    (they are cut to the window), "time_bound" (the default of an operator with that property, which promises that input from
+    an instant on changes no row before it), or "align" and "point_at_end", which replace them by the window's.
 
-    ``time_sensitive``: the code reads lifetimes, too. ``columns``: what it calls its arguments, in their order; by default a
-    time-sensitive one finds them under the names that the query has for them. ``properties`` are promises, such as
-    ``sq.order_insensitive``. ``time_limit``: the seconds that one window may take. ``checked``: every call is made twice, and
-    fails if the results differ. ``on_error``: "fail", or "quarantine", which sets a window aside whose call fails: it has
-    no rows, its members go to the quarantine, whole, and the query goes on.
+    ``time_sensitive``: the code also reads lifetimes. ``columns``: the code's names for its arguments, in order; by default
+    time-sensitive code uses the query's names. ``properties`` are promises, such as ``sq.order_insensitive``. ``time_limit``:
+    the seconds that a call for one window may take. ``checked``: every call is made twice, and fails if the results differ.
+    ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no rows, all its members go to
+    the quarantine, and the query goes on.
 
     Raises PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight,
     sections III and V)
@@ -78,9 +78,9 @@ def udo(
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class UserOperator(WindowModule):
-    """An operator of a user's own: rows a window, which a time-sensitive one may give lifetimes of their own.
+    """A user's operator: rows per window, which keep lifetimes of their own if it is time-sensitive.
 
-    Plans have it as an aggregate whose value is the list of its rows; its first option is the stamp.
+    Plans hold it as an aggregate whose value is the list of its rows; its first option is the stamp.
     """
 
     kind = "udo"
@@ -99,25 +99,25 @@ class UserOperator(WindowModule):
 
     @property
     def default_stamp(self) -> Stamp | None:
-        """The stamp of its rows if the window has none; None: that of aggregates."""
+        """The stamp of its rows if the window has none; None: the default stamp of aggregates."""
         if not self.time_sensitive:
             return None
         return Stamp.TIME_BOUND if str(time_bound) in self.properties else Stamp.UNCHANGED
 
     @property
     def gives_one_row(self) -> bool:
-        """True if it has promised one row a window."""
+        """True if it has promised one row per window."""
         return str(one_output_per_group) in self.properties
 
     @property
     def filters_above(self) -> str:
-        """Why filters on its columns stay above it in spite of ``filters_on``; nothing if they may move."""
+        """The reason why filters on its columns stay above it despite ``filters_on``; empty if they may move."""
         return f"what fails of {self.name} is set aside with all members of its window" if self.sets_aside else ""
 
     def events_that_stay(self, windows: str, *, on_grid: bool, endless: bool) -> str:
-        """Why events that a filter on its columns drops must stay in the window's input; nothing if they need not.
+        """Return the reason why events that a filter on its columns drops must stay in the window's input; empty if none.
 
-        windows: what their kind is called; on_grid: whether they lie on a grid; endless: whether events may never end.
+        windows: the name of their kind; on_grid: they lie on a grid; endless: events may never end.
         """
         if not on_grid:
             return f"{windows} windows depend on all events"
@@ -132,6 +132,7 @@ class UserOperator(WindowModule):
         return "mergeable: not merged, for rows are made window by window" if self.module.merge is not None else ""
 
     def _time_bound_note(self, stamp: Stamp, place: WindowPlace) -> str:
+        """Return the line of explain on the promise ``time_bound``."""
         is_promised = str(time_bound) in self.properties
         if stamp is Stamp.TIME_BOUND:
             return "time_bound: rows and CTI go on as input comes"
@@ -142,6 +143,7 @@ class UserOperator(WindowModule):
         return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
 
     def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
+        """Return the line of explain on filters above the operator."""
         above = self.filters_above
         staying = self.events_that_stay(place.windows, on_grid=place.grid is not None, endless=place.endless)
         moves = f"move into its calls, for {staying}" if staying else "move below"
@@ -165,11 +167,11 @@ class UserOperator(WindowModule):
         return t.ArrayType(t.StructType(fields), False)
 
     def type_of(self, name: str) -> DataType:
-        """The type of one of those columns."""
+        """Return the type of one of its columns."""
         return next(field.dataType for field in self.fields if field.name == name)
 
     def arguments(self, applied: Aggregate) -> dict[str, Expr]:
-        """Return the expressions of its arguments by the names of the parameters, or by names of streamq's own."""
+        """Return its argument expressions by the names of the parameters, or by generated names."""
         names = tuple(map(str, applied.options[1:])) or self._parameters(len(applied.args))
         return dict(zip(names, applied.args, strict=False))
 

@@ -1,4 +1,4 @@
-"""``udso``: an operator of a user's own that goes from event to event with a state, for the verb ``scan``."""
+"""``udso``: a user's operator that goes from event to event with a state, for the verb ``scan``."""
 
 from __future__ import annotations
 
@@ -34,21 +34,22 @@ def udso(
     checked: bool = False,
     on_error: str = "fail",
 ) -> Callable[[Any], StatefulOperator]:
-    """Make code of Python's an operator that goes from event to event with a state, for ``scan``.
+    """Make Python code an operator that goes from event to event with a state, for ``scan``.
 
-    ``returns`` are the columns of its rows, as in SQL: ``"k string, delta double"``. The code is a class with ``initial()``, the
-    state before the first event, and ``step(state, *values)``, which gives ``(state, rows)``: the state after an event, and an
-    iterable of rows, None where there are none. A row is a dictionary by column, a tuple in their order, or, of one column, its
-    value. Or it is a function ``f(state, *values)`` that gives the same, with its first state as ``initial``.
+    ``returns`` are the columns of its rows, as in SQL: ``"k string, delta double"``. The code is a class with ``initial()``,
+    which returns the state before the first event, and ``step(state, *values)``, which returns ``(state, rows)``: the state
+    after an event, and an iterable of rows, or None. A row is a dictionary by column, a tuple in the order of the columns,
+    or, if there is one column, its value. Or the code is a function ``f(state, *values)`` that returns the same, with its
+    first state as ``initial``.
 
-    A step gives a new state, and leaves the one it is given as it is; states are pickled. ``time_sensitive``: a step takes the
-    start of the event before its values, ``step(state, start, *values)``: an integer, or on a timestamp axis a Timestamp in UTC.
-    ``properties`` are promises, of which none says anything of such an operator yet. ``time_limit``: the seconds that one step
-    may take. ``checked``: every step is made twice, the second time on copies, and fails if the results differ. ``on_error``:
-    "fail", or "quarantine", which sets an event aside whose step fails: the state goes on from before it.
+    A step returns a new state, and does not change the old one; states are pickled. ``time_sensitive``: a step takes the start of
+    the event before its values, ``step(state, start, *values)``: an integer, or on a timestamp axis a Timestamp in UTC.
+    ``properties`` are promises; none applies to these operators yet. ``time_limit``: the seconds that one step may take.
+    ``checked``: every step is made twice, the second time on copies, and fails if the results differ. ``on_error``: "fail",
+    or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
 
-    Called with columns, names of columns or expressions, it makes what ``scan`` takes; a keyword argument is a plain value
-    that the class is made, or the function called with, ``where`` a filter. It must give the same answer each time. Raises
+    Called with columns, names of columns or expressions, it returns the argument of ``scan``; keyword arguments are plain values,
+    passed to the class when it is made, or to the function; ``where`` is a filter. The code must be deterministic. Raises
     PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight, section V)
 
     >>> import streamq as sq
@@ -82,14 +83,14 @@ def udso(
 class EventOperator(ABC):
     """An operator that goes from event to event with a state: a user's code, or one of streamq's own, under a ``name``.
 
-    Plans know a user's by its name in the repository, and one of streamq's own by the fields of its dataclass.
+    Plans identify a user's by its name in the repository, and one of streamq's own by the fields of its dataclass.
     """
 
     name: str
 
     @property
     def sets_aside(self) -> bool:
-        """True if the query goes on where it fails, and the event is set aside."""
+        """True if an event for which it fails is set aside, and the query goes on."""
         return False
 
     @property
@@ -99,16 +100,16 @@ class EventOperator(ABC):
 
     @abstractmethod
     def calling(self, values: int) -> StepCall:
-        """Return how it is called for events of so many values; raises PlanError where it cannot be."""
+        """Return the call for events of this many values; raises PlanError if it cannot be called so."""
 
     def shown(self, args: Sequence[Expr]) -> str:
-        """Return how explain shows it over ``args``."""
+        """Return its form in explain over ``args``."""
         return f"{self.name}({', '.join(map(show, args))})"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatefulOperator(UserModule, EventOperator):
-    """A user's code that goes from event to event; ``initial`` is the first state where the code is a function."""
+    """User code that goes from event to event; ``initial`` is the first state if the code is a function."""
 
     kind = "udso"
 
@@ -127,13 +128,13 @@ class StatefulOperator(UserModule, EventOperator):
         return f"udso {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> StatefulCall:
-        """Return the operator over ``operands``, columns or names of columns, of events for which ``where`` is true.
+        """Return the operator over ``operands``, columns or names of columns, for events for which ``where`` is true.
 
-        Keyword arguments are plain values: parameters of the class as it is made, or of the function.
+        Keyword arguments are plain values: parameters of the class when it is made, or of the function.
         """
         operator = self.called_with(options)
         args = self.columns_of(operands)
-        operator.calling(len(operands))  # made here, so that what is wrong is said at the user's line
+        operator.calling(len(operands))  # called here, so that errors are raised at the user's line
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return StatefulCall(operator, bare, None if where is None else as_expr(where))
 
@@ -143,7 +144,7 @@ class StatefulOperator(UserModule, EventOperator):
 
     @lazy
     def steps(self) -> StatefulCode:
-        """The code as it is called, made once."""
+        """The code in the form in which it is called, made once."""
         return steps_of(self.name, self.code, self.initial, self.options)
 
     def calling(self, values: int) -> StepCall:
@@ -161,7 +162,7 @@ class StatefulOperator(UserModule, EventOperator):
 
 @dataclass(frozen=True)
 class StatefulCall:
-    """A stateful operator over columns, as ``scan`` takes it."""
+    """A stateful operator over columns, the argument of ``scan``."""
 
     operator: StatefulOperator
     args: tuple[Expr, ...]

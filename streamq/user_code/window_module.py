@@ -1,4 +1,4 @@
-"""Code of a user's own over the members of a window, as an aggregate function that plans hold and every backend calls."""
+"""User code over the members of a window, as an aggregate function that plans hold and every backend calls."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from streamq.user_code.signature import QueryCall, argument_names, check_aggrega
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class WindowModule(UserModule, AggregateFunction):
-    """A user's code over the members of a window.
+    """User code over the members of a window.
 
-    columns: what the code calls its arguments, if its author says so; filter_columns: those of ``filters_on``.
+    columns: the code's names for its arguments, if its author gave them; filter_columns: those of ``filters_on``.
     """
 
     time_sensitive: bool = False
@@ -36,13 +36,13 @@ class WindowModule(UserModule, AggregateFunction):
 
     filters_arguments = False
     leading_options: ClassVar[tuple[str, ...]] = ()
-    """The options of the aggregate before the names of the arguments, as long as no window has set them."""
+    """The aggregate's options before the names of the arguments, until a window sets them."""
 
     @classmethod
     def from_code(
         cls, code: Any, *, name: str | None, columns: Iterable[str], properties: Iterable[Any], **fields: Any
     ) -> Self:
-        """Return a module of code, as a decorator was given the rest; raises PlanError."""
+        """Return a module for code, with the other arguments of its decorator; raises PlanError."""
         if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
             hint = f"Write @sq.{cls.kind}(...) above a def or a class."
             raise PlanError(sentence(cls.kind, "not code", f"found {code!r}", hint))
@@ -69,7 +69,7 @@ class WindowModule(UserModule, AggregateFunction):
 
     @lazy
     def module(self) -> ModuleStates:
-        """The code as hosts call it, made once, a class with the options; raises PlanError where it cannot be made."""
+        """The code as hosts call it, made once, a class with the options; raises PlanError if it cannot be made."""
         return module_states(
             self.code,
             self.kind,
@@ -86,7 +86,7 @@ class WindowModule(UserModule, AggregateFunction):
         return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
 
     def shown_options(self, options: Options) -> Options:
-        """None: they are a stamp and names of arguments."""
+        """Return no options: they are a stamp and names of arguments."""
         return ()
 
     @property
@@ -99,15 +99,15 @@ class WindowModule(UserModule, AggregateFunction):
 
     @property
     def runs_by_window(self) -> str:
-        """Why it is called window by window although it merges; nothing if it is not."""
+        """The reason why it is called window by window although it merges; empty if it is not."""
         reasons = {"its time is limited": self.time_limit is not None, "its calls are checked": self.checked}
         reasons["what fails is set aside"] = self.sets_aside
         return " and ".join(reason for reason, holds in reasons.items() if holds)
 
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
-        """Return it over ``operands``, columns or names of columns, of members for which ``where`` is true; a window selects it.
+        """Return its aggregate over ``operands``, columns or names of columns, for members for which ``where`` is true.
 
-        Keyword arguments are plain values: parameters of the function, or of the class as it is made.
+        Keyword arguments are plain values: parameters of the function, or of the class when it is made.
         """
         function = self.called_with(options)
         if not operands and not self.time_sensitive:
@@ -120,17 +120,17 @@ class WindowModule(UserModule, AggregateFunction):
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
 
     def _check_call(self, columns: int) -> None:
-        """Raise PlanError, at the user's line, where the code cannot be called with its options and so many columns."""
+        """Raise PlanError, at the user's line, if the code cannot be called with its options and this many columns."""
         if not has_states(self.code):
             count, leading = (0, 2) if self.time_sensitive else (columns, 0)
             check_call(self.name, self.code, QueryCall(count, self.options, leading))
             return
-        self.module  # noqa: B018  made here, so that what is wrong is said at the user's line
+        self.module  # noqa: B018  made here, so that errors are raised at the user's line
         if not self.time_sensitive and hasattr(self.code, "add"):
             check_call(self.name, self.code, QueryCall(columns, {}, 1, "add"))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
-        """Return the names under which a time-sensitive module finds its arguments; none for another one."""
+        """Return the names under which a time-sensitive module reads its arguments; none for other modules."""
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
             raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
@@ -156,14 +156,14 @@ class WindowModule(UserModule, AggregateFunction):
         return self.returns
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
-        """Return a line for each property: what it saves, or would save."""
+        """Return a line for each property: the work that it saves, or would save."""
         return tuple(filter(None, [self._merging_note(place), self._order_note(place)]))
 
     def _merging_note(self, place: WindowPlace) -> str:
         return ""
 
     def _order_note(self, place: WindowPlace) -> str:
-        """Return in which order a function gets members, and what that costs; empty for a class, which takes any order."""
+        """Return the order in which a function gets members, and its cost; empty for a class, which takes any order."""
         if self.module.in_parts:
             return ""
         readers = [f"{name} beside it reads" for name in place.ordered_beside]
@@ -179,7 +179,7 @@ class WindowModule(UserModule, AggregateFunction):
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
-        """Return how the module is called for a result column; ``names`` are those of the arguments."""
+        """Return the module's call for a result column; ``names`` are those of the arguments."""
         return WindowCall(
             module=forbid_module_changes(self.module) if self.checked else self.module,
             names=names or self._parameters(len(column.args)),
@@ -190,7 +190,7 @@ class WindowModule(UserModule, AggregateFunction):
         )
 
     def _parameters(self, count: int) -> tuple[str, ...]:
-        """Return the names of the arguments of a module that is not time-sensitive, as its author or its code gives them."""
+        """Return the argument names of a module that is not time-sensitive, from its author or its code."""
         if self.columns:
             return self.columns
         method = next((m for m in ("add", "reduce") if getattr(self.code, m, None) is not None), "")
@@ -216,7 +216,7 @@ class ModuleReduction(RangeReduction):
 
     @property
     def may_be_none(self) -> bool:
-        # of an aggregate that is set aside the window has a row, with NULL
+        # a window of aggregates keeps its row, with NULL, if a call is set aside
         rows = self.calling.rows
         return rows is not None and (self.calling.quarantine or not rows.single)
 
@@ -227,7 +227,7 @@ class ModuleReduction(RangeReduction):
 def _names_of_arguments(
     columns: Iterable[str], verb: str, promises: Iterable[Property], *, time_sensitive: bool
 ) -> tuple[str, ...]:
-    """Return the names of ``columns=``, checked: code must read its arguments under them, or promise something of them."""
+    """Return the names in ``columns=``; raises PlanError unless code reads its arguments by them, or a promise needs them."""
     names = (columns,) if isinstance(columns, str) else tuple(columns)
     reserved = [name for name in names if name in ("start", "end")]
     if reserved:
@@ -245,7 +245,7 @@ M = TypeVar("M", bound=WindowModule)
 
 
 def decorate(kind: type[M], code: Any, **fields: Any) -> M:
-    """Make a module of code, as a decorator of that kind was given the fields, and register it; raises PlanError."""
+    """Make a module from code and its decorator's arguments, and register it; raises PlanError."""
     return modules.register(kind.from_code(code, **fields))
 
 

@@ -168,9 +168,7 @@ class WindowChanges:
         return call
 
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
-        """Return the change from the window's last call to now by the deltas of this micro-batch; None if they
-        do not explain it.
-        """
+        """Return the change from the window's last call to now; None if this micro-batch's deltas do not explain it."""
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if call is None or call.state is None or fresh is None or self.is_ordered or fresh.num_rows >= len(now.row):
             return None

@@ -190,9 +190,7 @@ class PickledState(Partial):
         return merged_columns
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed for the
-        first failing window.
-        """
+        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails."""
         pickles = table.column(self._state).to_pylist()
         results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
         table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
