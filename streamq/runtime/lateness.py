@@ -192,9 +192,9 @@ def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
 
 @dataclass(eq=False)
 class QuarantineRows:
-    """The failures of modules, as rows of the late output, a table each; ``modules`` are the names of those that failed.
+    """The failures of modules, as tables of late-output rows; ``modules`` are the names of the modules, a name per failure.
 
-    is_final: marks, by lifetimes, the rows of a result that can no longer change: what fails for others is not set aside yet.
+    is_final: marks, by lifetimes, the result rows that can no longer change; failures for other rows are not set aside yet.
     """
 
     is_final: Callable[[pa.Table], Mask] = lambda rows: np.ones(rows.num_rows, bool)
@@ -225,11 +225,11 @@ class QuarantineRows:
 
     @property
     def rows(self) -> pa.Table:
-        """All rows."""
+        """The rows of all failures."""
         return concat([LATE_SCHEMA.empty_table(), *self.tables])
 
     def count(self, totals: Totals) -> None:
-        """Add the failures to what a kernel counts, and their rows to its late ones."""
+        """Add the failures to a kernel's counts, and their rows to its late rows."""
         for module in self.modules:
             totals.add(module, CountReason.QUARANTINED, 1)
         totals.rows += self.tables

@@ -238,7 +238,7 @@ def place_of(module: str) -> str:
 
 @dataclass(frozen=True)
 class Property:
-    """A promise about a module. streamq never assumes it; tests can refute it."""
+    """A promise about a module. streamq never assumes one that was not made; tests can refute it."""
 
     name: str
     fields: tuple[str, ...] = ()
@@ -264,7 +264,7 @@ one_output_per_group = Property("one_output_per_group")
 
 @check_keywords
 def filters_on(*fields: str) -> Property:
-    """Rows of an operator depend only on events that agree with them in ``fields``: columns of the result, and arguments.
+    """Promise that an operator's rows depend only on events equal to them in ``fields``, columns of the result and arguments.
 
     Without such an event there is no such row. A filter on those columns may then be moved below the operator.
 
@@ -278,7 +278,7 @@ def filters_on(*fields: str) -> Property:
 
 
 def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
-    """Return declared properties; raise PlanError for what is none."""
+    """Return declared properties; raise PlanError for a value that is not a property."""
     if isinstance(properties, Property | str):
         properties = (properties,)
     checked = []

@@ -44,10 +44,11 @@ NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
 
 @dataclass(frozen=True)
 class States:
-    """The states of an aggregation, and what may be done to them: a method gives a new state, and leaves those it is given.
+    """The states of an aggregation and the operations on them; an operation returns a new state and does not change its
+    arguments.
 
-    remove, merge: None where there is none; in_parts: whether events may come in parts; any_order: and in any order. The result
-    of a time-sensitive module is asked for with the window, ``result(state, window)``.
+    remove, merge: None if missing; in_parts: events may be added in parts; any_order: and in any order. The result of a
+    time-sensitive module takes the window: ``result(state, window)``.
     """
 
     name: str
@@ -62,10 +63,10 @@ class States:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ModuleStates(States, NamedObject):
-    """A user's ``code`` with its ``options``; ``read`` makes events, as ``add`` takes them, of the arguments by name.
+    """A user's ``code`` with its ``options``; ``read`` converts arguments by name to the events that ``add`` takes.
 
-    sensitive: the code reads lifetimes and the window. Its events are a pandas DataFrame: the arguments by name, ``start`` and
-    ``end``.
+    sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
+    and ``end``.
     """
 
     code: Any
@@ -75,7 +76,7 @@ class ModuleStates(States, NamedObject):
 
     @property
     def identity(self) -> str:
-        """Its name, and what tells its code and options from others of that name."""
+        """The name, with a text that distinguishes code and options from others of that name."""
         options = f":{sorted(self.options.items())!r}" if self.options else ""
         return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
 
@@ -87,7 +88,7 @@ class ModuleStates(States, NamedObject):
 
     @property
     def merges(self) -> bool:
-        """True if states of parts of a window may be merged: then basic windows are computed once."""
+        """True if states of parts of a window may be merged, so that basic windows are computed once."""
         return self.merge is not None and self.in_parts and self.any_order and not self.sensitive
 
 

@@ -36,14 +36,14 @@ def series_of(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
 
 
 def as_frame(columns: Mapping[str, pa.Array]) -> pd.DataFrame:
-    """Columns as a DataFrame, each as :func:`as_series` has it."""
+    """Return columns as a DataFrame, each converted as by :func:`as_series`."""
     import pandas as pd
 
     return pd.DataFrame({name: _series(column) for name, column in columns.items()}, copy=False)
 
 
 def as_series(columns: Sequence[pa.Array]) -> tuple[pd.Series, ...]:
-    """Columns as pandas has them after ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
+    """Return columns as by ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
     return tuple(_series(column) for column in columns)
 
 
@@ -62,7 +62,7 @@ def _series(array: pa.Array) -> pd.Series:
 class WindowInterval:
     """A window ``[start, end)``: integers on an integer axis, pandas Timestamps in UTC on a timestamp axis.
 
-    ``end`` is None while the window has none.
+    ``end`` is None while the window has no end.
     """
 
     start: Any
@@ -70,12 +70,12 @@ class WindowInterval:
 
     @property
     def duration(self) -> Any:
-        """Its length: an integer, or a Timedelta; None without an end."""
+        """The length: an integer, or a Timedelta; None without an end."""
         return None if self.end is None else self.end - self.start
 
 
 def instant_of(ticks: int, axis: pa.DataType) -> Any:
-    """An instant as a module reads it: an integer, or a Timestamp; None for an infinite end."""
+    """Return an instant as a module reads it: an integer, or a Timestamp; None for an infinite end."""
     import pandas as pd
 
     if ticks >= INFINITY:
@@ -84,16 +84,16 @@ def instant_of(ticks: int, axis: pa.DataType) -> Any:
 
 
 def instants_of(ticks: Ints, axis: pa.DataType) -> pa.Array:
-    """Instants as a column of the axis, NULL for infinite ends."""
+    """Return instants as a column of the axis, NULL for infinite ends."""
     is_endless = ticks == INFINITY
     return pa.array(ticks, pa.int64(), mask=is_endless if is_endless.any() else None).cast(axis)
 
 
 def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
-    """Return the ticks of an instant that a module gives; None, NaT, NA and NaN are an infinite end.
+    """Return the ticks of an instant that a module returned; None, NaT, NA and NaN are an infinite end.
 
-    An integer axis has integers, and whole floats (a column of pandas that lacks a value has no other numbers); a timestamp
-    axis has datetimes and Timestamps, those without a zone in UTC. Raises ValueError for anything else.
+    An integer axis takes integers and whole floats (a pandas column with missing values has only floats); a timestamp axis takes
+    datetimes and Timestamps, those without a zone in UTC. Raises ValueError for anything else.
     """
     import pandas as pd
 
