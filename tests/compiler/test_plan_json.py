@@ -82,12 +82,17 @@ def every_plan() -> list[Node]:
     edges = sq.edges(rows("at", "what", "k", log), "at", edge="what", key="k", payload="end", progress=sq.generate(3))
     case = sq.when(col("v") > 1, f.upper("k")).otherwise("y")
     dated = sq.events([(dt.datetime(2026, 1, 1), dt.datetime(2026, 1, 2), {"v": 1})])
+    moment = pa.table({"at": pa.array([0], pa.timestamp("us", "UTC"))})
+    clocked = sq.points(moment, "at", name="c", progress=sq.clock("1 second"))
+    both = sq.points(moment, "at", name="b", progress=sq.generate("1 second", clock=sq.clock("1 second")))
     months = dated.calendar_window("1 month", zone="UTC").select(n=sq.count())
     more = [
         months,
         points,
         followed,
         parted,
+        clocked,
+        both,
         physical,
         edges,
         s.union(s, z),
