@@ -1,4 +1,4 @@
-"""The operators: a room each, with its node, its verb, and what it is in batch, as a stream and over groups."""
+"""The operators, a module each: its node, its verb, and its forms in batch, as a stream and over groups."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from streamq.plan.node import NODES
 
 
 def written_operators() -> list[type[Operator]]:
-    """The operators that a user's query consists of, by name; the others come from rewriting."""
+    """Return the operators of which users' queries consist, sorted by name; only the rewriter makes the others."""
     kinds = (NODES[name] for name in sorted(NODES))
     return [kind for kind in kinds if issubclass(kind, Operator) and not kind.only_rewritten]
 

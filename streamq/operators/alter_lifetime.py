@@ -1,4 +1,4 @@
-"""AlterLifetime: gives every event another start and duration; shift, extend and the others are its special cases."""
+"""AlterLifetime: gives every event a new start and duration; shift, extend and others are its special cases."""
 
 from __future__ import annotations
 
@@ -37,9 +37,10 @@ if TYPE_CHECKING:
 
 @node
 class AlterLifetime(Step):
-    """``(s, s + duration(e), p)`` with ``s = start(e)``, saturating; a duration that is not positive drops the event.
+    """Turns each event ``e`` into ``(s, s + duration(e), p)`` with ``s = start(e)``; a duration that is not positive drops it.
 
-    An event without end keeps none under a length that is ``same``; from an end that is infinite nothing starts.
+    Instants saturate at the ends of the axis. If the length is ``same``, an endless event stays endless; an event that would
+    start at an infinite end is dropped.
 
     CTI: c moved as the starts are; where an expression reads an end that may still move, the least start of such an event
     Final: rows of final events
@@ -55,7 +56,7 @@ class AlterLifetime(Step):
     may_drop = True
 
     def _mixes_windows(self) -> bool:
-        # under another length, or from an end, a row lives where its user says, no longer on its window
+        # with another length, or starting at its end, a row lives where the user puts it, no longer on its window
         moved = self.start.anchor == Anchor.LE and self.length.kind == LengthKind.SAME
         return moved and self.input.mixes_windows
 
@@ -131,7 +132,7 @@ class AlterLifetime(Step):
 
     @property
     def progress_map(self) -> ProgressMap:
-        """What moving lifetimes makes of progress."""
+        """The function that the moved lifetimes apply to CTI and watermark."""
         start, length = self.start, self.length
         if start.expr is not None:
             return (
@@ -166,10 +167,10 @@ class AlterLifetime(Step):
         return self.length.kind != LengthKind.FIXED or self.start.anchor == Anchor.RE
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
-        """Compute the new lifetimes; whether there is one is computed where it stands.
+        """Compute the new lifetimes, and a flag for the rows that have one.
 
-        Spark would push a filter by it below, and write out the lifetimes in it, those below in these, and so on, ten times as
-        much at each step.
+        The flag contains a nondeterministic call, so that Spark does not push a filter by it below this step. Pushed down, the
+        filter would repeat the expressions of the lifetimes, once more at each step: ten times the plan's size a step.
         """
         from pyspark.sql import functions as F
 
@@ -204,12 +205,12 @@ class AlterLifetime(Step):
         if length.expr is not None:
             return F.coalesce(spark_expression(length.expr, source), F.lit(INFINITY))
         le, re = lifetime(source)
-        # what is older than the axis is long lasts for ever
+        # a duration that overflows is endless
         duration = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
         return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(move_ticks(duration, length.by))
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
-        """Compute the new lifetimes, saturating; raises TimeError for a start further back than ``within`` allows."""
+        """Compute the new lifetimes, saturating; raise TimeError for a start further back than ``within`` allows."""
         is_there, start = self._start_in_arrow(rows)
         lasts = self._length_in_arrow(rows)
         end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
@@ -217,7 +218,7 @@ class AlterLifetime(Step):
         return rows.with_lifetimes(pa.array(start), pa.array(end), pa.array(is_alive), self.schema)
 
     def _start_in_arrow(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Whether there is a start, and the starts."""
+        """Return two arrays: True where a row has a start, and the starts in ticks."""
         start, le = self.start, rows.starts.to_numpy()
         if start.expr is None:
             anchor = rows.ends.to_numpy() if start.anchor == Anchor.RE else le
@@ -247,14 +248,14 @@ class AlterLifetimeVerbs(Verbs):
     """``alter_lifetime`` and its special cases."""
 
     def alter_lifetime(self, start: Given = None, duration: Given = None, *, within: Duration | None = None) -> Self:
-        """Every event at another place of the time axis: ``[s, s + duration)``; a duration that is not positive drops it.
+        """Give each event the lifetime ``[s, s + duration)`` with ``s = start``; a duration that is not positive drops it.
 
-        ``start``: an expression that gives an instant of the axis (default: as it is); it must be a non-decreasing function
-        of ``sq.start()``, or ``sq.end()``, and if it reads the payload, ``within`` says how far before the old start it can
-        fall at most. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an integer axis, an
-        interval or microseconds as a bigint on a timestamp axis (between two instants lies the time that passes, whatever the
-        session's time zone); NULL lives for ever. Raises TypeMismatch, TimeError, and PlanError for a start that reads the
-        payload without ``within``.
+        ``start``: an expression whose value is an instant of the axis (default: the old start). It must be a non-decreasing
+        function of ``sq.start()``, or ``sq.end()`` itself; if it reads the payload, ``within`` is the most by which it can
+        lie before the old start. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an integer
+        axis; on a timestamp axis an interval, or microseconds as a bigint. NULL means without an end. The difference of two
+        instants is the time that passes between them, whatever the session's time zone. Raises TypeMismatch, TimeError, and
+        PlanError for a start that reads the payload without ``within``.
 
         ::
 
@@ -273,7 +274,7 @@ class AlterLifetimeVerbs(Verbs):
         )
 
     def shift(self, by: Duration) -> Self:
-        """Lifetimes moved along the axis by ``by``, which may be negative.
+        """Move every lifetime along the axis by ``by``, which may be negative.
 
         ::
 
@@ -289,7 +290,7 @@ class AlterLifetimeVerbs(Verbs):
         return self._derive(AlterLifetime(self.plan, Start(by=ticks(by, self.plan.schema.axis, "shift")), Length()))
 
     def set_duration(self, duration: Given) -> Self:
-        """Lifetimes ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`; None: without an end.
+        """Set every lifetime to ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`, None: without an end.
 
         ::
 
@@ -306,7 +307,7 @@ class AlterLifetimeVerbs(Verbs):
         return self._derive(AlterLifetime(self.plan, Start(), length_of(length, self.plan, "set_duration")))
 
     def extend(self, by: Duration) -> Self:
-        """Lifetimes that end later by ``by`` (sooner, if negative; what then has no duration is gone).
+        """Move every end later by ``by``, or earlier if negative; an event left with no duration is dropped.
 
         ::
 
@@ -322,7 +323,7 @@ class AlterLifetimeVerbs(Verbs):
         return self._derive(AlterLifetime(self.plan, Start(), Length(by=ticks(by, self.plan.schema.axis, "extend"))))
 
     def to_points(self) -> Self:
-        """Points at the starts: ``[start, start + 1 tick)``.
+        """Turn every event into a point at its start: ``[start, start + 1 tick)``.
 
         ::
 
@@ -337,7 +338,7 @@ class AlterLifetimeVerbs(Verbs):
         return self._derive(AlterLifetime(self.plan, Start(), Length(LengthKind.FIXED, 1)))
 
     def to_points_at_end(self) -> Self:
-        """Points at the ends: ``[end, end + 1 tick)``, none while an event has no end.
+        """Turn every event into a point at its end, ``[end, end + 1 tick)``; an event without an end gives none.
 
         ::
 

@@ -1,4 +1,4 @@
-"""Rows in Arrow arrays, as the in-process backend applies steps to them."""
+"""Rows in Arrow arrays, to which the in-process backend applies steps."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from streamq.runtime.event import LE, RE
 
 @dataclass(frozen=True)
 class ArrowRows(StepRows[pa.Array]):
-    """``count`` rows: ``payload`` columns as in ``schema``, and beside them ``technical`` ones, such as ``__le``, ``__re``.
+    """Rows in Arrow arrays: the ``payload`` columns of ``schema``, and ``technical`` columns such as ``__le`` and ``__re``.
 
-    ``tables``: the static tables of the query, by name.
+    ``count``: the number of rows. ``tables``: the static tables of the query, by name.
     """
 
     count: int
@@ -33,29 +33,29 @@ class ArrowRows(StepRows[pa.Array]):
 
     @staticmethod
     def from_table(table: pa.Table, schema: Schema, tables: Mapping[str, pa.Table]) -> ArrowRows:
-        """The rows of a table."""
+        """Return the rows of a table."""
         technical = {n: _array(table.column(n)) for n in table.column_names if n.startswith("__")}
         payload = {n: _array(table.column(n)) for n in schema.names}
         return ArrowRows(table.num_rows, schema, technical, payload, tables)
 
     @property
     def table(self) -> pa.Table:
-        """The rows as a table."""
+        """The rows as an Arrow table."""
         return pa.table({**self.technical, **self.payload})
 
     @property
     def starts(self) -> pa.Array:
-        """Their starts, in ticks."""
+        """The starts of the rows, in ticks."""
         return self.technical[LE]
 
     @property
     def ends(self) -> pa.Array:
-        """Their ends, in ticks."""
+        """The ends of the rows, in ticks."""
         return _array(self.lifetimes.column(RE))
 
     @property
     def lifetimes(self) -> pa.Table:
-        """Their columns beside the payload, with ends and weights."""
+        """The technical columns of the rows, ends and weights included."""
         return with_weights(with_ends(pa.table(dict(self.technical))))
 
     def evaluate(self, expr: Expr) -> pa.Array:
@@ -69,7 +69,7 @@ class ArrowRows(StepRows[pa.Array]):
         return self.take(pc.indices_nonzero(is_kept).cast(pa.int64()))
 
     def take(self, places: pa.Array) -> ArrowRows:
-        """The rows at these places, in this order; one may occur several times."""
+        """Return the rows at these places, in this order; a place may occur several times."""
         technical = {name: column.take(places) for name, column in self.technical.items()}
         payload = {name: column.take(places) for name, column in self.payload.items()}
         return replace(self, count=len(places), technical=technical, payload=payload)
@@ -78,7 +78,7 @@ class ArrowRows(StepRows[pa.Array]):
         return replace(self, payload=columns, schema=schema)
 
     def with_lifetimes(self, starts: pa.Array, ends: pa.Array, is_alive: pa.Array, schema: Schema) -> ArrowRows:
-        """The rows that are alive, on other lifetimes (ticks)."""
+        """Return the rows where ``is_alive`` is true, with new lifetimes in ticks."""
         technical = {**self.technical, LE: starts, RE: ends}
         return replace(self, technical=technical, schema=schema).filter(is_alive)
 

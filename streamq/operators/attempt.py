@@ -1,4 +1,4 @@
-"""Attempt: computes expressions of each event, and sets aside the events for which a user's function in them fails."""
+"""Attempt: computes expressions for each event, and sets aside the events for which a user's function in one fails."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ from streamq.runtime.kernels.attempt import AttemptKernel
 
 @node
 class Attempt(EvaluatedOperator):
-    """The events of ``input`` with ``columns`` beside their payload, without those for which one of them fails.
+    """Adds ``columns``, computed by expressions, to each event of ``input``; sets aside the events for which one fails.
 
-    They fail in the function of a user's that sets aside what it fails for; other errors fail the query. The expressions are
-    evaluated by one evaluator in every backend, so that the same events fail.
+    Only the failure of a user's function with ``on_error="quarantine"`` sets an event aside; other errors fail the query. All
+    backends evaluate the expressions by the same evaluator, so that the same events fail.
 
     CTI: c
     Final: rows of final events
@@ -65,6 +65,7 @@ class Attempt(EvaluatedOperator):
         return ", ".join(f"{shown_name(name)} = {show(e)}" for name, e in self.columns)
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator of the expressions; events are spread over buckets by their starts."""
         source = self.input.schema
         evaluator = AttemptEvaluator(source, self.columns, arrow_type(source.axis_type))
         return Evaluation(
@@ -82,20 +83,23 @@ class Attempt(EvaluatedOperator):
 
 
 def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
-    """Return the node that attempts those expressions which set aside what they fail for, and what to write in their place."""
-    tried: dict[str, str] = {}
+    """Return an Attempt over ``source`` for the expressions that set events aside, and expressions that read its columns.
+
+    Without such expressions both are returned unchanged.
+    """
+    names: dict[str, str] = {}
     for expr in exprs:
         if set_aside_by(expr):
-            tried.setdefault(expr.digest, f"__tried{len(tried)}")
-    if not tried:
+            names.setdefault(expr.digest, f"__tried{len(names)}")
+    if not names:
         return source, list(exprs)
     by_digest = {expr.digest: expr for expr in exprs}
-    attempt = Attempt(source, tuple((name, by_digest[digest]) for digest, name in tried.items()))
-    return attempt, [Col(tried[e.digest]) if e.digest in tried else e for e in exprs]
+    attempt = Attempt(source, tuple((name, by_digest[digest]) for digest, name in names.items()))
+    return attempt, [Col(names[e.digest]) if e.digest in names else e for e in exprs]
 
 
 def check_attempts(exprs: Sequence[Expr], schema: Schema, verb: str) -> None:
-    """Raise PlanError or NeedsSpark for expressions that set aside what they fail for where that cannot be."""
+    """Raise PlanError or NeedsSpark for expressions that set events aside and cannot be attempted."""
     for expr in exprs:
         if not (calls := set_aside_by(expr)):
             continue

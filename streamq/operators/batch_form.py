@@ -1,4 +1,4 @@
-"""How an operator is computed in batch, where there is a choice; explain shows it, and the operator's batch form obeys it."""
+"""Batch forms: the ways to compute an operator in batch, for operators with more than one; explain shows the choice."""
 
 from __future__ import annotations
 
@@ -7,36 +7,36 @@ from enum import StrEnum
 
 
 class BatchForm(StrEnum):
-    """The forms that windows have in batch."""
+    """The ways to compute windows in batch."""
 
     DIRECT = "direct"
-    """Points are copied into each of their windows, and the copies aggregated by Spark's own aggregates."""
+    """Copy each point into its windows, and aggregate the copies by Spark's own aggregates."""
 
     EXPLODE = "explode"
-    """A partial result is copied into each window of its range."""
+    """Copy each partial result into every window of its range, and merge by window."""
 
     DIFFERENCE = "difference"
-    """A partial result is added where its range starts and taken off where it ends: a running sum."""
+    """Add each partial result where its range starts and subtract it where the range ends: a running sum."""
 
     BLOCKS = "blocks"
-    """A window is a suffix of one block of basic windows merged with a prefix of the next."""
+    """Divide the basic windows into blocks; merge a suffix of one block and a prefix of the next into each window."""
 
     DYADIC = "dyadic"
-    """A range is cut into nodes of 2^k windows; a window merges the nodes above it."""
+    """Cut each range into nodes of 2^k windows; each window merges the nodes that contain it."""
 
     SWEEP = "sweep"
-    """What starts is added and what ends is taken off, at each endpoint of a group."""
+    """Add the events that start and subtract those that end, at each endpoint of a group: a running sum."""
 
     COPIES = "copies"
-    """Events are copied into their windows, and the copies aggregated by Spark's own aggregates."""
+    """Copy each event into its windows, and aggregate the copies by Spark's own aggregates."""
 
     EVALUATED = "evaluated"
-    """The evaluator of streams over whole histories, bucket by bucket."""
+    """Run the evaluator that streams use over the whole histories, bucket by bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchChoice:
-    """The form that was chosen for an operator in batch, and why."""
+    """The batch form chosen for an operator, and the reason that explain shows."""
 
     form: BatchForm
     reason: str

@@ -1,4 +1,4 @@
-"""The batch host: any evaluator over the whole histories of its inputs, bucket by bucket, in Spark's Python workers."""
+"""The batch host: runs any evaluator over the whole histories of its inputs, bucket by bucket, in Spark's Python workers."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 BUCKETS = 4
-"""Buckets a shuffle partition: each is evaluated as a whole, in a worker's memory."""
+"""The number of buckets per shuffle partition; a worker evaluates a bucket as a whole, in memory."""
 
 
 def evaluate_in_buckets(
     operator: Evaluation, nodes: Sequence[Node], inputs: Sequence[DataFrame], run: BatchRun
 ) -> DataFrame:
-    """The operator's result rows with their lifetimes, over the results ``inputs`` of its input ``nodes``.
+    """Return an operator's result rows with their lifetimes; ``inputs`` are the results of its input ``nodes``.
 
-    The inputs' events stand in one frame, each input's columns in a struct of their own, so that there may be any number.
+    One frame holds the events of all inputs, the columns of each in a struct, so that any number of inputs is possible.
     """
     ports = list(zip(operator.inputs, nodes, inputs, strict=True))
     sides = [_side(port, node, frame) for port, node, frame in ports]
@@ -60,7 +60,7 @@ def evaluate_in_buckets(
 
 
 def _side(port: PortColumns, node: Node, frame: DataFrame) -> DataFrame:
-    """One input's events: the bucket, lifetime and a struct of the columns that the evaluator takes."""
+    """Return one input's events: bucket, lifetime, and a struct of the columns that the evaluator reads."""
     columns = {name: spark_expression(expr, node.schema) for name, expr in port.columns}
     types = {name: infer(expr, node.schema, "batch") for name, expr in port.columns}
     keys = [F.col(LE) if name == LE else as_key(columns[name], types[name]) for name in port.hashed]
@@ -76,7 +76,7 @@ def _bucket(frame: DataFrame, keys: Sequence[Column]) -> Column:
 
 
 def _union(sides: Sequence[DataFrame]) -> DataFrame:
-    """All inputs' events, with the number of the input, and its columns in the struct of that number."""
+    """Return the events of all inputs, each with the number of its input and its columns in the struct of that number."""
     types = [side.schema["__columns"].dataType for side in sides]
     frames = []
     for number, side in enumerate(sides):
@@ -89,7 +89,7 @@ def _union(sides: Sequence[DataFrame]) -> DataFrame:
 
 
 def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
-    """The events with the bound on windows and pieces without number, if the evaluator makes such."""
+    """Add the bound on windows and pieces of endless lifetimes to the events, if the evaluator reads one."""
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
     if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):

@@ -1,4 +1,4 @@
-"""Chop: cuts lifetimes at the points of a grid; a piece is an event of its own."""
+"""Chop: cuts lifetimes at the instants of a grid; each piece is an event."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
 
 @node
 class Chop(EvaluatedOperator):
-    """One event a cell ``[offset + i*period, offset + (i+1)*period)`` that the lifetime meets, on what they share.
+    """Intersects each lifetime with the cells ``[offset + i*period, offset + (i+1)*period)``: one event per cell it overlaps.
 
-    Pieces of lifetimes without an end are reported as windows are: those that start before ``until``.
+    Of an endless lifetime the pieces that start before ``until`` are reported, as for windows.
 
     CTI: c
     Final: settled pieces
@@ -65,7 +65,7 @@ class Chop(EvaluatedOperator):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """An event copied into each of its cells, its lifetime cut to the cell."""
+        """Copy each event into its cells and cut its lifetime to the cell."""
         from pyspark.sql import functions as F
 
         cells = Grid(self.period, self.period, self.offset)
@@ -89,8 +89,8 @@ class ChopVerbs(Verbs):
     def chop(self, period: Duration, offset: Duration = 0) -> Self:
         """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
 
-        Of a lifetime without an end a stream reports the pieces as its watermark reaches them; a batch those that start
-        before ``until``, which given explicitly bounds all. Raises TimeError for a period that is not positive.
+        A stream reports the pieces of a lifetime without an end as its watermark reaches them; a batch reports those that
+        start before ``until``. An explicit ``until`` bounds both. Raises TimeError for a period that is not positive.
 
         ::
 

@@ -1,4 +1,4 @@
-"""Clip: an event ends at the first start, strictly after its own, of a matching event of another stream."""
+"""Clip: ends each event at the first start, strictly after its own, of a matching event of another stream."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @node
 class Clip(EvaluatedOperator):
-    """``on`` are pairs of columns that must be equal (NULL equals nothing); none: any event of ``by`` clips.
+    """Ends events of ``input`` where a matching event of ``by`` starts.
+
+    ``on`` are pairs of columns that must be equal (NULL equals nothing); if empty, every event of ``by`` matches.
 
     CTI: c, the least over the inputs
     Final: settled rows
@@ -64,7 +66,7 @@ class Clip(EvaluatedOperator):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Both streams by key, latest start first: the least start of ``by`` seen so far that is later."""
+        """Order both streams by key, latest start first; an event ends at the least start of ``by`` among later rows."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -99,7 +101,7 @@ class ClipVerbs(Verbs):
     def clip(self, by: Self, on: On = ()) -> Self:
         """End each event at the first start of a matching event of ``by`` that lies strictly after its own start.
 
-        ``on`` as in :meth:`join`; none: any event of ``by``. (docs/concepts.md, "Joins".)
+        ``on`` as in :meth:`join`; without it every event of ``by`` matches. (docs/concepts.md, "Joins".)
 
         ::
 

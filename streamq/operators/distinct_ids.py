@@ -1,4 +1,4 @@
-"""DistinctIds: drops an event if one of equal id came shortly before it; its retractions go with it."""
+"""DistinctIds: drops an event, and its retractions, if one of equal id started shortly before it."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 @node
 class DistinctIds(EvaluatedOperator):
-    """An event goes if one of equal ``ids`` (NULLs equal), kept or not, has LE in ``[LE - within, LE)``,
+    """Drops an event if one of equal ``ids`` (NULLs equal), itself dropped or not, has LE in ``[LE - within, LE)``.
 
-    or the same LE and a smaller (RE, payload); of events equal in all of these one stays.
+    Of events with equal ids and LE only the one with the least (RE, payload) stays, and of equal ones just one.
 
     CTI: c; where ends may still move, the least start of an event whose end is open
     Final: settled rows
@@ -61,7 +61,7 @@ class DistinctIds(EvaluatedOperator):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Two windows by id: the last start before the own one, and the place among equal starts."""
+        """Number the events of each id and start, and look up the last start of the id before it."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -82,10 +82,9 @@ class DistinctIdsVerbs(Verbs):
     """``distinct_ids``."""
 
     def distinct_ids(self, within: Duration, *, id: str | Sequence[str]) -> Self:
-        """Drop repetitions: an event goes if one of equal ``id``, itself kept or not, started in ``[start - within, start)``.
+        """Drop an event if one of equal ``id``, itself dropped or not, started in ``[start - within, start)``.
 
-        Of events that start at one instant the one with the least (end, payload) stays. Raises TimeError for a negative
-        ``within``.
+        Of events of one id and start the one with the least (end, payload) stays. Raises TimeError for a negative ``within``.
 
         ::
 

@@ -1,4 +1,4 @@
-"""Edges: start and end rows of a key; a start opens ``[t, inf)``, the key's next edge after it closes it."""
+"""Edges: reads start and end rows; a start opens the event ``[t, inf)``, and the next edge of the same key closes it."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 @node
 class Edges(Source):
-    """The edges of ``table``: column ``edge`` holds ``open`` or ``close``; equal ``key`` columns make one chain.
+    """Reads the edges in ``table``: column ``edge`` holds ``open`` or ``close``; rows with equal ``key`` columns form a chain.
 
-    ``payload_from`` says whose other columns the event carries once closed: the start row's or the end row's.
+    ``payload_from`` is "start" or "end": the row whose other columns a closed event carries.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside; where the payload comes with the end, the
         least open start, at most c
@@ -92,7 +92,7 @@ class Edges(Source):
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
     def define_items(self, items: SourceItems[Any]) -> None:
-        """``__le`` (the instant of the edge) and ``__opens``."""
+        """Add ``__le``, the instant of the edge, and ``__opens``."""
         items.add_ticks(LE, self.time)
         opens, closes = (Col(self.edge).eq_null_safe(mark) for mark in (self.open, self.close))
         items.add(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None))))
@@ -111,16 +111,19 @@ class Edges(Source):
         return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_OPEN)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Per key in time order, ends before starts: a start lives until the next edge; an end needs an open start before it."""
+        """Order the edges by key, time, and ends before starts; a start lives until the next edge.
+
+        An end without an open start before it, and two different starts of a key at one instant, are refused.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
         df = self.good_items(run)
         rest = [f.name for f in self.payload if f.name not in self.key]
-        # ties between starts of one instant are errors of the source; the payload makes which one stays deterministic
+        # two starts of a key at one instant are errors of the source; ordering by payload makes the kept one deterministic
         compared = [orderable(F.col(quote(f.name)), f.type) for f in self.payload if f.name in rest]
         chain = Window.partitionBy(*(quote(k) for k in self.key)).orderBy(LE, OPENS, *compared)
-        # what is delivered again stands beside what it repeats
+        # an edge that is delivered again is next to the one it repeats
         row = F.struct(F.col(LE), F.col(OPENS), *(c.alias(f"_{i}") for i, c in enumerate(compared)))
         df = df.withColumn("__again", row.eqNullSafe(F.lag(row).over(chain))).where(~F.col("__again")).drop("__again")
         whole = F.struct(F.col(LE), F.col(OPENS), *(F.col(quote(name)) for name in rest))
@@ -140,5 +143,5 @@ class Edges(Source):
 
 
 def edge_literal(value: Any) -> Expr:
-    """The value that marks a start or an end, as an expression."""
+    """Return the value that marks a start or an end as an expression."""
     return value if isinstance(value, Expr) else Lit(value)

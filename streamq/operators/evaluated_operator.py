@@ -1,4 +1,4 @@
-"""Operators that their evaluator says whole."""
+"""Operators defined entirely by an evaluator; batch and streaming forms follow from it."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 
 class EvaluatedOperator(Operator):
-    """An operator that its evaluator says whole: right in batch and as a stream once it has one."""
+    """An operator defined by an evaluator, from which its batch and streaming forms follow."""
 
     @abstractmethod
     def _evaluation(self) -> Evaluation:
-        """Return its evaluator, and what that takes of each input."""
+        """Return the operator's evaluator, with the columns that it reads from each input."""
 
     @lazy
     def evaluation(self) -> Evaluation:
-        """The result of ``_evaluation``, kept."""
+        """The result of ``_evaluation``, computed once."""
         return self._evaluation()
 
     @property
@@ -41,7 +41,7 @@ class EvaluatedOperator(Operator):
         return self.evaluation.evaluator.progress_rule.cti.shown(len(self.children))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The evaluator over the whole histories, bucket by bucket; an operator may have a faster form of its own."""
+        """Run the evaluator over the whole histories, bucket by bucket; an operator may override this by a faster form."""
         return evaluate_in_buckets(self.evaluation, self.children, inputs, run)
 
 

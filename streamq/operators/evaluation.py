@@ -1,4 +1,4 @@
-"""How an operator is hosted: its evaluator, the columns that it reads of each input, and what it asks of its kernel."""
+"""Evaluations: an operator's evaluator, the columns that it reads from each input, and the kernel that runs it on a stream."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 
 Columns = tuple[tuple[str, Expr], ...]
-"""Names and the expressions that they stand for."""
+"""Pairs of a column's name and the expression that computes it."""
 
 
 @dataclass(frozen=True)
 class PortColumns:
     """The columns that a kernel or evaluator reads of one input, as expressions over that input.
 
-    Events with equal values of the columns ``hashed`` are processed in the same bucket; without such columns all events are.
-    The order of the columns ``ordered`` decides, beside those, which events are taken together.
+    Events with equal values in the columns ``hashed`` go to the same bucket; without such columns all events go to one.
+    In windows that count events, the order by the columns ``ordered`` decides which events share a window.
     """
 
     columns: Columns
@@ -31,28 +31,28 @@ class PortColumns:
 
     @property
     def reads_ends(self) -> bool:
-        """Whether a column depends on the end of an event."""
+        """True if a column depends on the end of an event."""
         return any(reads_end(expr) for _, expr in self.columns)
 
 
 class EndMoves(Enum):
-    """Whether the end of a row in the result may still move once the result's CTI has passed the row's start."""
+    """The cases in which a result row's end may still move after the result's CTI has passed the row's start."""
 
     NEVER = auto()
-    """It has its last end by then."""
+    """The end is final by then."""
     AS_INPUTS = auto()
-    """It moves if ends in some input do."""
+    """The end may move if ends in some input may."""
     ALWAYS = auto()
-    """It may move, whatever the inputs do."""
+    """The end may move even if no end in an input does."""
 
     def over(self, is_input_moving: bool) -> bool:
-        """Whether ends move over inputs of which some do, or none does."""
+        """Return True if ends in the result may move; ``is_input_moving``: ends in some input may."""
         return is_input_moving if self is EndMoves.AS_INPUTS else self is EndMoves.ALWAYS
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The way in which an operator is run: on a stream by the kernel that its factory makes, in batch by :mod:`batch_host`."""
+    """The description of how to run an operator: ``factory`` makes the kernel for a stream, :mod:`batch_host` runs a batch."""
 
     evaluator: Evaluator
     inputs: tuple[PortColumns, ...]
@@ -64,31 +64,31 @@ class Evaluation:
     """The columns of the result, computed from the evaluator's rows; empty: those rows are the result."""
 
     bound: Bound = Bound.NONE
-    """Which windows (or pieces) of lifetimes without an end the result has once the input has ended."""
+    """The bound on windows (or pieces) of endless lifetimes once the input has ended."""
 
     pointwise: tuple[int, ...] = ()
     """The inputs, by number, whose events the evaluator sees as points at their starts."""
 
     reads_ends: bool = False
-    """Whether rows depend on the ends of events, not only on who is alive when."""
+    """True if rows depend on the ends of events themselves, not only on which events are alive at each instant."""
 
     waiting: Evaluator | None = None
-    """The evaluator of an operator that reads ends which may still move: its rows wait for the events that they are made of.
+    """The evaluator to use if the operator reads ends that may still move: a row waits until its own events are settled.
 
-    None: such events wait before the operator until they are settled.
+    None: events wait in front of the operator until they are settled.
     """
 
     moves: EndMoves = EndMoves.ALWAYS
-    """Whether ends in the result move."""
+    """The cases in which ends in the result move."""
 
     unmoved: Evaluator | None = None
-    """A cheaper evaluator for a first input in which no end ever moves."""
+    """A cheaper evaluator, used if no end of the first input ever moves."""
 
     sets_aside: bool = False
-    """True if a module of a user's sets aside what it fails for; then ``rows`` of the evaluator takes ``QuarantineRows``, too."""
+    """True if a module of the user's quarantines its failures; the evaluator's ``rows`` then takes a ``SetAside``, too."""
 
     factory: KernelFactory = field(default_factory=RecomputeFactory)
-    """Makes the kernel that runs the operator on a stream."""
+    """The factory of the kernel that runs the operator on a stream."""
 
 
 def all_columns(schema: Schema) -> Columns:
@@ -100,7 +100,7 @@ def all_columns(schema: Schema) -> Columns:
 class KeyColumns:
     """The key columns of two inputs, cast to a common type and renamed ``__k0``, ``__k1``, ... on both sides.
 
-    ``on`` are the pairs of those names (left, right), as evaluators take them.
+    ``on`` are the pairs (left, right) of those names, in the form that evaluators take.
     """
 
     left: Columns
@@ -123,7 +123,7 @@ class KeyColumns:
 
 
 def condition_of(where: Expr | None, pair: Schema) -> PairCondition | None:
-    """Return the predicate of a join as evaluators take it; ``pair`` has the columns of both sides. None stays None."""
+    """Return a join's condition in the form that evaluators take, None for None; ``pair`` has the columns of both sides."""
     return None if where is None else PairCondition(where, pair)
 
 

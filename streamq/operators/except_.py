@@ -1,4 +1,4 @@
-"""Except: at every instant the events of the left stream that the right one has no equal of, as a difference of bags."""
+"""Except: subtracts, at every instant, the right stream's events from the left stream's, as bags of payloads."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @node
 class Except(EvaluatedOperator):
-    """Equal payloads (NULLs equal) occur ``max(0, l - r)`` times; maximal intervals, one row a unit.
+    """Subtracts bags at every instant: a payload alive l times left and r times right is alive ``max(0, l - r)`` times.
+
+    NULLs are equal. Each of the remaining copies is one row per maximal interval.
 
     CTI: c, the least over the inputs
     Final: settled rows
@@ -52,7 +54,7 @@ class Except(EvaluatedOperator):
             )
         for name in left.names:
             check_key(left.type_of(name), name, "except_", "match")
-        # of points that meet, too, one row a unit
+        # points that meet become one row on an interval
         return left.with_shape(INTERVAL)
 
     def _evaluation(self) -> Evaluation:
@@ -61,7 +63,10 @@ class Except(EvaluatedOperator):
         return Evaluation(evaluator=ExceptEvaluator(names), inputs=(columns, columns), schema=self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """A sweep: changes summed up a payload and instant, a running level, a row where a unit begins till it ends."""
+        """Sweep over the endpoints of each payload: the running sum of changes is the number of copies alive.
+
+        Copy number u lives from each instant at which the number reaches u until it falls below u.
+        """
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -80,7 +85,7 @@ class Except(EvaluatedOperator):
         df = df.withColumn("__was", F.coalesce(F.lag("__level").over(order), F.lit(0))).where("__level != __was")
         low, high = F.least("__level", "__was"), F.greatest("__level", "__was")
         df = df.withColumn("__unit", F.explode(F.sequence(low + 1, high)))
-        # per payload and unit rises and falls alternate
+        # for each payload and copy, beginnings and ends alternate
         ends_at = F.lead("t").over(Window.partitionBy(*names, "__unit").orderBy("t"))
         df = df.withColumn("__end", ends_at).where("__level > __was")
         return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
@@ -95,7 +100,7 @@ class ExceptVerbs(Verbs):
     """``except_``."""
 
     def except_(self, other: Self) -> Self:
-        """What is left of this stream where the other one has equal events: a bag difference at every instant.
+        """Subtract the events of ``other`` that have equal payloads: a difference of bags at every instant.
 
         A payload alive l times here and r times there is alive ``max(0, l - r)`` times in the result, over maximal intervals.
         The streams have equal columns and one time axis, else PlanError.

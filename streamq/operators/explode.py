@@ -1,4 +1,4 @@
-"""Explode: a row for each element of a column of arrays; lifetimes stay as they are."""
+"""Explode: makes a row for each element of an array column; lifetimes stay as they are."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
 @node
 class Explode(Step):
-    """``flatten``: the elements of ``column`` are structs, whose fields become columns; else one is the column's value.
+    """Replaces the array in ``column`` by each of its elements, a row per element; an empty array or NULL gives no row.
+
+    ``flatten``: the elements are structs, and their fields become columns instead.
 
     CTI: c
     Final: rows of final events
@@ -60,7 +62,7 @@ class Explode(Step):
 
     @property
     def made(self) -> tuple[str, ...]:
-        """The columns that it makes of elements."""
+        """The columns that hold the elements or their fields."""
         kind = self.input.schema.type_of(self.column)
         assert isinstance(kind, t.ArrayType)
         if self.flatten and isinstance(kind.elementType, t.StructType):
@@ -74,11 +76,11 @@ class Explode(Step):
         return inputs[0].of_elements(self.column) or super().row_key(inputs)
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
-        """Spark's own explode."""
+        """Explode by Spark's own function."""
         return rows.explode(self.column, self.flatten, self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
-        """Each row as often as its array has elements, beside them."""
+        """Repeat each row for the elements of its array, and set the elements beside it."""
         lists = rows.payload[self.column]
         beside = rows.take(pc.list_parent_indices(lists).cast(pa.int64()))
         elements = pc.list_flatten(lists)
@@ -92,10 +94,11 @@ class ExplodeVerbs(Verbs):
     """``explode``."""
 
     def explode(self, column: str, *, flatten: bool = False) -> Self:
-        """Make of each event an event for every element of an array, in the array's place; of an empty array or NULL none.
+        """Replace each event by one event per element of an array column; an empty array or NULL gives no event.
 
-        ``flatten``: the elements are structs, whose fields become columns behind the others. Lifetimes stay as they are. Raises
-        UnknownColumn, TypeMismatch for a column that is no such array, AmbiguousColumn.
+        The element replaces the array; with ``flatten`` the elements must be structs, and their fields become columns after
+        the others. Lifetimes stay as they are. Raises UnknownColumn, TypeMismatch for a column that is no such array,
+        AmbiguousColumn.
 
         ::
 

@@ -1,4 +1,4 @@
-"""Windows of a grid made of partial results: their kernel, and what that takes of events."""
+"""Windows of a grid that are combined from partial results, and the kernel that runs them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,10 @@ from streamq.windows import Window
 
 @dataclass(frozen=True, kw_only=True)
 class GridAggregation:
-    """Events of ``input``, by ``keys`` and windows on a grid, reduced to ``partials`` of the columns ``arguments``.
+    """An aggregation of the events of ``input``, by ``keys`` and windows on a grid, to ``partials`` of the columns ``arguments``.
 
-    ``combined``: partial results are made before the shuffle; ``outputs`` are computed over the rows, if there are any.
+    ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
+    empty: the partial results are the result.
     """
 
     input: Node
@@ -29,10 +30,10 @@ class GridAggregation:
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool
     ) -> WindowAggregateKernel:
-        """Make the kernel that runs them on a stream.
+        """Make the kernel that runs the windows on a stream.
 
-        points: every event is a point; retracts: events may be taken back; ends_move: an argument reads ends that may still
-        move; final: windows wait until they are final; early: they are reported as soon as they have a member.
+        ``points``: every event is a point. ``retracts``: events may be retracted. ``ends_move``: an argument reads ends that may
+        still move. ``final``: windows wait until they are final. ``early``: windows are reported once they have a member.
         """
         return WindowAggregateKernel(
             self.keys,

@@ -1,7 +1,7 @@
-"""``group_by(...).apply(sub-plan)``: the sub-plan once, with the group's keys carried through every operator of it.
+"""Plans of ``group_by(...).apply(sub-plan)``: the sub-plan once, with the group's keys added to each of its operators.
 
-Group & Apply of StreamInsight as a rewrite: windows get the keys, joins an equality on them, projections keep them. So a
-grouped query is a plan like any other, and the rewriter, the backends and the oracle know nothing of groups.
+It is StreamInsight's Group & Apply as a rewrite: windows get the keys, joins get an equality on them, projections keep them.
+So a grouped query is a plan like any other, and the rewriter, the backends and the oracle know nothing of groups.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from streamq.plan.schema import Schema
 
 
 class Group(Node):
-    """One group's events, while a sub-plan is written; no plan that runs holds it."""
+    """The leaf that stands for one group's events while the user writes a sub-plan; no plan that runs contains it."""
 
     title = "group"
 
@@ -38,21 +38,24 @@ class Group(Node):
         return self.input.schema
 
     def with_children(self, children: Sequence[Node]) -> Group:
-        """The groups of another stream."""
+        """Return the group of another stream."""
         (source,) = children
         return Group(source, self.keys)
 
 
 def apply_to_groups(result: Node, group: Group) -> Node:
-    """The sub-plan ``result`` over one group, for every group; its columns follow the keys it does not have itself."""
+    """Return the plan that applies ``result``, a sub-plan over one ``group``, to every group.
+
+    Its columns are those of ``result``, after the keys that ``result`` does not have.
+    """
     source, result, group = group.input, expanded(result), expanded(group)
     parts = nodes(result)
     matched = any(isinstance(n, Operator) and n.matches_keys for n in parts)
-    # an apply within the sub-plan carries keys of its own
+    # an apply within the sub-plan adds keys of its own
     used_names = {name for n in (group.input, *parts) for name in n.schema.names}
-    carried = _columns(group, matched, used_names)
-    hidden = tuple(name for name, _ in carried)
-    plan, is_keyed = fold(result, lambda n, inputs: _carried(n, inputs, group, source, carried))
+    key_columns = _key_columns(group, matched, used_names)
+    hidden = tuple(name for name, _ in key_columns)
+    plan, is_keyed = fold(result, lambda n, inputs: _with_keys(n, inputs, group, source, key_columns))
     if not is_keyed:
         raise PlanError(
             sentence(
@@ -69,8 +72,12 @@ def apply_to_groups(result: Node, group: Group) -> Node:
 NamedExprs = tuple[tuple[str, Expr], ...]
 
 
-def _columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedExprs:
-    """The keys under names of their own; where they are matched, a NULL is told by a flag, for a group of NULLs is a group."""
+def _key_columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedExprs:
+    """Return the keys under names that ``used_names`` does not contain.
+
+    ``matched``: operators compare keys, and there a NULL equals nothing; but NULLs form a group. So each NULL is replaced by a
+    value, and a flag beside it tells the two apart.
+    """
     depth = 0
     while any(n.startswith(group_depth(depth)) for n in used_names):
         depth += 1
@@ -85,7 +92,7 @@ def _columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedE
 
 
 def _filler_value(kind: t.DataType, name: str) -> Expr:
-    """Any value of the type of a key; raises TypeMismatch for a list or a struct, of which there is no literal."""
+    """Return some value of a key's type; raise TypeMismatch for a list or a struct, which have no literal."""
     match kind:
         case t.ArrayType() | t.StructType():
             wrong, hint = f"no joins in groups by column {name!r}", "Group by its parts, or by a text of it."
@@ -107,16 +114,19 @@ def _filler_value(kind: t.DataType, name: str) -> Expr:
     return Cast(Lit(0), kind)
 
 
-def _carried(
-    node: Node, inputs: list[tuple[Node, bool]], group: Group, source: Node, carried: NamedExprs
+def _with_keys(
+    node: Node, inputs: list[tuple[Node, bool]], group: Group, source: Node, key_columns: NamedExprs
 ) -> tuple[Node, bool]:
-    """The node with the keys behind its columns, and whether it is of the group at all, which is of the rows of ``source``."""
-    hidden = tuple(name for name, _ in carried)
+    """Return the node with the keys after its columns and True, or the node itself and False if it does not read the group.
+
+    ``inputs`` are the results for its inputs; ``source`` has the rows of all groups.
+    """
+    hidden = tuple(name for name, _ in key_columns)
     if node == group:
-        return Select(source, (*((n, Col(n)) for n in group.schema.names), *carried)), True
+        return Select(source, (*((n, Col(n)) for n in group.schema.names), *key_columns)), True
     if not any(keyed for _, keyed in inputs):
         return node, False
     assert isinstance(node, Operator)
-    carrying = node.with_keys([n for n, _ in inputs], [keyed for _, keyed in inputs], hidden)
-    wanted = (*node.schema.names, *hidden)
-    return (carrying if carrying.schema.names == wanted else Select(carrying, tuple((n, Col(n)) for n in wanted))), True
+    plan = node.with_keys([n for n, _ in inputs], [keyed for _, keyed in inputs], hidden)
+    names = (*node.schema.names, *hidden)
+    return (plan if plan.schema.names == names else Select(plan, tuple((n, Col(n)) for n in names))), True

@@ -1,4 +1,4 @@
-"""A stream by groups: windows per group, and whole sub-plans per group."""
+"""Grouped streams: windows per group, and whole sub-plans per group."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ S = TypeVar("S", bound=Verbs)
 
 
 class GroupVerbs(WindowVerbs[Any], Verbs):
-    """Windows over the whole stream, and ``group_by`` for windows per group."""
+    """The window verbs over the whole stream, and ``group_by``, after which they apply per group."""
 
     def _groups(self) -> tuple[Any, tuple[str, ...]]:
         return self, ()
 
     def group_by(self, *keys: str, **named_keys: Given) -> GroupedStream[Self]:
-        """Windows per group: rows with equal keys form one stream; NULLs are equal. A keyword names a computed key.
+        """Group the stream by keys, for windows, ``scan`` or sub-plans per group; NULLs are equal.
+
+        Arguments are columns; a keyword argument is a computed key of that name.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])
@@ -52,7 +54,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
 
 
 class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
-    """A stream by groups: what ``group_by`` returns."""
+    """A stream divided into groups, the result of ``group_by``."""
 
     called = "a group without a window"
     not_yet = "Add a window first, as .tumbling_window(size).select(...), or .apply(...)."
@@ -69,7 +71,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
         return f"{self.stream!r} by {', '.join(self.keys)}"
 
     def select(self, *columns: Given, **named_columns: Given) -> S:
-        """Groups alone have no rows: raises PlanError, naming the windows to choose from."""
+        """Raise PlanError: a group without a window has no rows to compute; the message suggests one."""
         raise PlanError(
             sentence(
                 "select",
@@ -82,10 +84,11 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     agg = select
 
     def apply(self, sub_plan: Callable[[S], S]) -> S:
-        """A whole sub-plan per group: ``sub_plan`` gets a stream of one group's events and gives the group's result.
+        """Apply a sub-plan to each group: ``sub_plan`` is a function from the stream of one group's events to its result.
 
-        Its columns follow the keys that it does not have itself. It may use any verb, ``group_by`` too; other streams may be
-        joined to the group, they are the same for every group. (StreamInsight's Group & Apply.)
+        The result has the keys, unless ``sub_plan`` returns them itself, and then its columns. ``sub_plan`` may use any verb,
+        ``group_by`` too, and join other streams to the group, which are the same for every group. Raises PlanError if the
+        function does not return a stream of the group. (StreamInsight's Group & Apply.)
 
         ::
 
@@ -104,14 +107,14 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
             )
         group = Group(self.stream.plan, self.keys)
         result = sub_plan(self.stream._derive(group))
-        _check_gave_stream(result)
+        _check_is_stream(result)
         return result._derive(apply_to_groups(result.plan, group))
 
     def _groups(self) -> tuple[S, tuple[str, ...]]:
         return self.stream, self.keys
 
 
-def _check_gave_stream(result: object) -> None:
+def _check_is_stream(result: object) -> None:
     if not isinstance(result, Verbs):
         cure = "End it with .select(...)." if isinstance(result, WindowedStream | GroupedStream) else ""
         raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure))

@@ -1,4 +1,4 @@
-"""Tables that a query reads: DataFrames, batch or streaming, and Arrow tables, with their names, columns and Spark types."""
+"""Input tables of a query: batch or streaming DataFrames and Arrow tables, with their names, columns and Spark types."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _numbers = itertools.count(1)
 
 @dataclass(frozen=True)
 class InputTable:
-    """A DataFrame or an Arrow table as a query reads it, and its columns."""
+    """A table that a query reads, a DataFrame or an Arrow table, and its columns."""
 
     columns: tuple[Field, ...]
     rows: DataFrame | pa.Table
 
 
 def input_table(table: Any, verb: str) -> InputTable:
-    """Return a DataFrame or an Arrow table with its columns, an Arrow table in the types that queries are computed in.
+    """Return a DataFrame or an Arrow table as an input of a query; Arrow columns are cast to the types that queries use.
 
-    The number of the micro-batch, which stands beside the rows of a run that had a late sink, is left out. Raises
-    SourceError for what is neither, AmbiguousColumn for a column that is there twice.
+    Drops the column with the micro-batch's number, which a run with a late sink adds to its rows. Raises SourceError for a
+    value that is neither, and AmbiguousColumn for two columns of one name.
     """
     import pyarrow as pa
 
@@ -54,7 +54,7 @@ def input_table(table: Any, verb: str) -> InputTable:
 
 
 def static_table(table: Any, verb: str = "join_table") -> InputTable:
-    """Return a table that does not grow; raises SourceError for what is neither a batch DataFrame nor an Arrow table."""
+    """Return a table that does not grow; raise SourceError for anything but a batch DataFrame or an Arrow table."""
     static = input_table(table, verb)
     if getattr(static.rows, "isStreaming", False):
         raise SourceError(sentence(verb, "a streaming DataFrame", "a table is static", "Join streams with join(...)."))
@@ -62,14 +62,14 @@ def static_table(table: Any, verb: str = "join_table") -> InputTable:
 
 
 def source_name(name: str | None) -> str:
-    """Return the user's name for a source, or a number that no source has yet; raises PlanError for what is no name."""
+    """Return the user's name for a source, or a number that no source has yet; raise PlanError for an invalid name."""
     if name is not None and (not isinstance(name, str) or not name or name.startswith("#")):
         raise PlanError(sentence("name", "not a name for a source", f"found {name!r}"))
     return name or f"#{next(_numbers)}"
 
 
 def _check_once(names: Sequence[str], verb: str, where: str) -> None:
-    """Raise AmbiguousColumn for a name that is there twice; Spark does not tell names apart by case."""
+    """Raise AmbiguousColumn if two names are equal; Spark ignores case in names."""
     lower = [n.lower() for n in names]
     repeated = sorted({n for n in lower if lower.count(n) > 1})
     if repeated:
@@ -87,8 +87,8 @@ def table_fields(table: pa.Table) -> tuple[Field, ...]:
 def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
     """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
 
-    What is finer than a microsecond is cut off, as Spark does it. A table that is like that already is returned as it is.
-    Raises SourceError for a column of a type that Spark does not have, or of none.
+    Fractions of a microsecond are cut off, as Spark does. A table that has these types already is returned unchanged. Raises
+    SourceError for a column without a type or of a type that Spark does not have.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -124,7 +124,7 @@ def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
         wrong = f"column {field.name!r} is of a type that Spark does not have"
         raise SourceError(sentence(verb, wrong, f"found {field.type}", "Cast it first.")) from error
     except NeedsSpark:
-        # a type of Spark's alone stays as it is: in-process, what reads it says so
+        # a type that only Spark supports stays: in-process, an expression that reads the column raises
         return field.type
 
 

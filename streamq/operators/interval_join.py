@@ -1,9 +1,9 @@
-"""Which events of two DataFrames live at once: an equi-join over cells of time, for lifetimes of any length.
+"""Overlap joins of two DataFrames: an equi-join over cells of time, for lifetimes of any length.
 
-An event is put into cells as wide as it is long, so into a handful whatever its length. Where the two sides have events of
-different tiers of length, the shorter is put into the longer one's cells as well, under a tag by which it meets those and
-nobody else. A pair is taken in the cell in which the later of the two starts, so it is found once and nothing is removed
-afterwards. How long lifetimes are is asked of the data, in the same job.
+An event is copied into cells about as wide as it is long, so into a handful whatever its length. If the sides have events of
+different tiers of length, a shorter event is also copied into the cells of a longer tier, with a tag by which it meets only
+events of that tier. A pair is reported in the cell in which the later of the two starts, so once, and no duplicates need to be
+removed. The lengths of lifetimes are measured from the data, in the same job.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 OTHER_LE, OTHER_RE = "__le2", "__re2"
-"""The lifetime of the right side in a joined row."""
+"""The columns of the right side's lifetime in a joined row."""
 
 TIER = 4
-"""Doublings of length from one tier to the next: an event is in at most 17 cells of its own tier, a mean one in two."""
+"""The number of doublings of length from one tier to the next: an event is in at most 17 cells of its tier, on average in two."""
 
 WIDEST = 62
 """The widest cell, as a power of two."""
@@ -36,9 +36,10 @@ def bounded_join(
     condition: Column | None = None,
     how: str = "inner",
 ) -> DataFrame:
-    """The same as :func:`overlap_join` where no lifetime lasts longer than ``longest`` ticks: cells are that wide.
+    """Join as :func:`overlap_join` does, if no lifetime lasts longer than ``longest`` ticks: all cells have about that width.
 
-    ``how`` is one of Spark's words. Where it keeps left rows without a partner, these are points: each is in one cell.
+    ``how`` is a join type of Spark's. If it keeps left rows without a partner, the left events must be points, so that each is
+    in one cell.
     """
     width = F.lit((longest - 1).bit_length())
 
@@ -59,10 +60,10 @@ def bounded_join(
 def overlap_join(
     left: DataFrame, right: DataFrame, keys: list[tuple[str, str]], condition: Column | None = None, outer: bool = False
 ) -> DataFrame:
-    """Rows of ``left`` beside rows of ``right`` with equal keys, overlapping lifetimes and the condition.
+    """Join rows of ``left`` and ``right`` that have equal keys and overlapping lifetimes, and satisfy the condition.
 
     ``left`` has ``__le, __re``, ``right`` ``__le2, __re2``; no other column is in both. NULL keys match nothing. With
-    ``outer`` every left row is there at least once: beside NULLs for each of its cells without a partner.
+    ``outer`` a left row also appears with NULLs once for each of its cells without a partner, so at least once in all.
     """
     facts = F.broadcast(_facts(left, right))
     ours = (
@@ -84,10 +85,11 @@ def overlap_join(
 
 
 def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
-    """One row: ``__base``, the width of a cell of tier 0, and for each side in which cells an event of each tier goes.
+    """Return one row: ``__base``, the width of a cell of tier 0 as a power of two, and for each side the cells of each tier.
 
-    ``__mine[tier]`` and ``__theirs[tier]`` are the (tier, tag) of those cells: tag 0 among equals, 1 where left is the
-    shorter side, 2 where right is. Only tiers that the other side has are there.
+    ``__mine[tier]`` and ``__theirs[tier]`` are lists of (tier, tag), the kinds of cells into which an event of that tier is
+    copied: tag 0 to meet events of its own tier, 1 if the left event is the shorter one, 2 if the right one is. Only tiers that
+    the other side has are listed.
     """
     lengths = _lengths(left, LE, RE, 0).unionAll(_lengths(right, OTHER_LE, OTHER_RE, 1))
     mean = F.coalesce(F.round(F.avg(F.when(F.col("c") < WIDEST, F.col("c")))), F.lit(0)) + 1
@@ -119,13 +121,13 @@ def _lengths(df: DataFrame, le: str, re: str, side: int) -> DataFrame:
 
 
 def _class(le: Column, re: Column) -> Column:
-    """The length of a lifetime as a power of two, rounded up."""
+    """Return the length of a lifetime as the exponent of a power of two, rounded up."""
     length = F.when(re == INFINITY, F.lit(float(1 << WIDEST))).otherwise(re.cast("double") - le.cast("double"))
     return F.least(F.ceil(F.log2(length)).cast("int"), F.lit(WIDEST))
 
 
 def _tier(c: Column) -> Column:
-    """The tier whose cells are at least a sixteenth as wide as such a lifetime."""
+    """Return the tier whose cells are at least a sixteenth as wide as a lifetime of length ``2**c``."""
     return F.greatest(F.lit(0), F.ceil((c - F.col("__base") - TIER) / TIER)).cast("int")
 
 
@@ -134,7 +136,7 @@ def _width(tier: Column) -> Column:
 
 
 def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFrame:
-    """A row a cell: ``__tier, __tag, __cell``."""
+    """Copy each row into its cells, with columns ``__tier, __tag, __cell``."""
     explode = F.explode_outer if outer else F.explode
     start, last = F.col(le), F.when(F.col(re) == INFINITY, F.lit(INFINITY)).otherwise(F.col(re)) - 1
     own = _tier(_class(start, F.col(re)))
@@ -150,7 +152,7 @@ def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFr
 
 
 def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFrame:
-    """Per owner the union of its pieces ``__from, __to``, as maximal intervals; ``columns`` columns are the owner's."""
+    """Return, for each owner, the union of its pieces ``[__from, __to)`` as maximal intervals, with the owner's ``columns``."""
     from pyspark.sql import Window
 
     order = Window.partitionBy(owner).orderBy("__from")
@@ -164,7 +166,10 @@ def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFram
 
 
 def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:
-    """Each piece with ``__gaps``: what its owner's lifetime ``[__le, __re)`` has uncovered before it, and behind the last one."""
+    """Add ``__gaps`` to each piece: the uncovered part of its owner's lifetime right before it.
+
+    The owner's lifetime is ``[__le, __re)``; its last piece also has the uncovered part after it.
+    """
     from pyspark.sql import Window
 
     order = Window.partitionBy(owner).orderBy("__from")

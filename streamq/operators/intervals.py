@@ -1,4 +1,4 @@
-"""Intervals: each row is an event on ``[start, end)``; a NULL end is one that is still alive."""
+"""Intervals: each row is an event on ``[start, end)``; an event with a NULL end is still alive."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 
 @node
 class Intervals(InsertSource):
-    """The rows of ``table``, alive from column ``start`` to ``end``; with ``ids``, those of equal ids and start are one event.
+    """Reads each row of ``table`` as an event from column ``start`` to column ``end``.
+
+    With ``ids``, rows of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside
     Final: every row that is on time
@@ -70,12 +72,12 @@ class Intervals(InsertSource):
         return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
     def define_items(self, items: SourceItems[Any]) -> None:
-        """``__le`` and ``__re``."""
+        """Add ``__le`` and ``__re``."""
         items.add_ticks(LE, self.start)
         items.add_ticks(RE, self.end, INFINITY)
         items.refuse_starts()
         items.refuse(Col(RE) <= Col(LE), "end not after start")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """One row an event."""
+        """Return the table's events, each once."""
         return deduplicate(self, self.good_items(run))

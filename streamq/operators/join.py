@@ -1,4 +1,4 @@
-"""Join: pairs of events that live at once and agree; semi and anti join: the parts of a lifetime with, or without, a partner."""
+"""Join: pairs events that live at once and match; semi and anti join: keep the parts of a lifetime with, or without, a match."""
 
 from __future__ import annotations
 
@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 @node
 class Join(Pairing):
-    """``how`` is inner, left, semi or anti; ``on`` are pairs of columns that must be equal (NULL equals nothing).
+    """Joins ``left`` and ``right`` on overlapping lifetimes, equal columns ``on`` (NULL equals nothing), and ``where``.
 
-    ``left_names`` and ``right_names`` say what each side's columns are called for ``where`` and in the result; a right
-    column that is not named is a key that the left one stands for. ``where`` is part of the condition in every kind.
+    ``how`` is inner, left, semi or anti; ``where`` is part of the condition in each. ``left_names`` and ``right_names`` map each
+    side's columns to their names in ``where`` and in the result; a right column that is missing is a key, for which the left
+    one stands.
 
     CTI: inner: c, the least over the inputs; left, semi, anti: the least start of a left event that lives on at c, at least c,
         at most the left input's CTI
@@ -93,7 +94,7 @@ class Join(Pairing):
 
     @property
     def both(self) -> Schema:
-        """The columns of a pair: what ``where`` is over, and the result of an inner or left join."""
+        """The columns of a pair, which ``where`` reads and an inner or left join returns."""
         ours = [Field(to, self.left.schema.type_of(n)) for n, to in self.left_names]
         theirs = [Field(to, self.right.schema.type_of(n)) for n, to in self.right_names]
         return self.left.schema.with_fields([*ours, *theirs]).with_consumed(self.right.schema)
@@ -131,16 +132,16 @@ class Join(Pairing):
 
     @property
     def batch_choice(self) -> BatchChoice | None:
-        """By its evaluator, where Spark would have to call Python in the condition of an outer join; else it has one form."""
+        """The evaluator, if the condition of an outer join calls Python, which Spark does not allow; else None: one form."""
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
             return BatchChoice(form=BatchForm.EVALUATED, reason="the condition of an outer join calls Python")
         return None
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """An equi-join over cells of time; parts with and without a partner by a sweep over each left event's partners.
+        """Compute an equi-join over cells of time, and parts with and without a partner by a sweep over a left event's pairs.
 
-        Points on the left have no parts, and where no lifetime is longer than the plan says, cells are that wide.
+        If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep.
         """
         if self.batch_choice is not None:
             return super().in_batch(inputs, run)
@@ -163,7 +164,7 @@ class Join(Pairing):
         if self.how == JoinKind.INNER:
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
         alone = F.col(OTHER_LE).isNull()
-        # beside nobody: an empty piece, so that the event is there
+        # a left event without a partner gets an empty piece, so that it is not lost
         pieces = pairs.withColumns({"__from": start, "__to": F.when(alone, F.col(LE)).otherwise(end)})
         if self.how == JoinKind.SEMI:
             return in_left_names(covered_parts(pieces, "__id", names[0]), self)
@@ -191,7 +192,7 @@ class Join(Pairing):
 
     @property
     def _longest(self) -> int | None:
-        """How many ticks a lifetime of either side lasts at most, where the plan says so."""
+        """The greatest length of a lifetime of either side, in ticks; None if the plan does not bound it."""
         sides = [1 if n.schema.shape == POINT else n.traits.longest for n in (self.left, self.right)]
         return None if None in sides else max(n for n in sides if n is not None)
 
@@ -205,7 +206,7 @@ class Join(Pairing):
 
 
 def in_left_names(df: DataFrame, node: Join) -> DataFrame:
-    """A part of a left event under the left stream's own names."""
+    """Rename the columns of left events back to the names that they have in the left stream."""
     return df.withColumnsRenamed({to: n for n, to in node.left_names if n != to})
 
 
@@ -216,7 +217,7 @@ _OF_SPARK = {
     **dict.fromkeys(("right", "rightouter", "right_outer"), "Write b.join(a, how='left')."),
     "cross": "An inner join without on= pairs all events that live at once.",
 }
-"""What to write instead of Spark's other names of joins."""
+"""The hints for Spark's other names of join types."""
 
 
 class JoinVerbs(Verbs):
@@ -231,13 +232,14 @@ class JoinVerbs(Verbs):
         *,
         suffixes: tuple[str, str] | None = None,
     ) -> Self:
-        """Pairs of events of two streams that agree while both live: ``[max(starts), min(ends))``, the columns of both.
+        """Pair the events of two streams that match and live at once; a pair lives on ``[max(starts), min(ends))``.
 
-        ``on``: a column name, several, ``(left, right)`` pairs or a mapping, that must be equal; NULL equals nothing. None:
-        any two events that live at once. ``where``: a function of two events, or an expression over the columns of the
-        pair; it is part of the condition in every kind of join. ``how``: "inner"; "left": also the parts of a left lifetime
-        without a partner, with NULLs; "semi", "anti": the maximal parts of a left lifetime with, or without, one.
-        ``suffixes`` bring equal names apart, ``("_l", "_r")``; keys of one name are one column.
+        ``on``: the columns that must be equal: a name, several names, ``(left, right)`` pairs, or a mapping; NULL equals
+        nothing. Without ``on`` any two events match. ``where``: a further condition, as a function of two events or an
+        expression over the columns of the pair; it applies in every kind of join. ``how``: "inner"; "left" adds the parts of
+        a left lifetime without a partner, with NULLs; "semi" and "anti" return the maximal parts of a left lifetime with, or
+        without, a partner. ``suffixes``, as ``("_l", "_r")``, are appended to names that both streams have; keys of one name
+        become one column.
 
         Raises UnknownColumn, TypeMismatch for keys of different types, AmbiguousColumn for clashing names without suffixes.
         (docs/concepts.md, "Joins"; Barga et al., CEDR.)
@@ -267,7 +269,7 @@ class JoinVerbs(Verbs):
         return self._derive(Join(self.plan, other.plan, keys, condition, kind, *names), other)
 
     def left_anti_join(self, other: Self, on: On = (), where: Callable[[Any, Any], Any] | Expr | None = None) -> Self:
-        """The parts of this stream's lifetimes during which no event of the other agrees: ``join(..., how="anti")``.
+        """Keep the parts of this stream's lifetimes during which no event of ``other`` matches: ``join(..., how="anti")``.
 
         ::
 

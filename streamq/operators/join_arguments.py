@@ -1,4 +1,4 @@
-"""What joins are given: key columns, a condition on pairs, and what the columns of both sides are called in the result."""
+"""Arguments of joins, parsed and checked: key columns, the condition on pairs, and the names of columns in the result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def pair_fields(
     how: str,
     verb: str,
 ) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
-    """What a verb was given, as fields of a node over pairs: the keys, the condition, each side's names in the result."""
+    """Return a verb's arguments as fields of a node over pairs: the keys, the condition, the left and the right names."""
     if not isinstance(other, Verbs):
         not_a_stream(verb, other)
     keys = equality_pairs(on, verb)
@@ -46,7 +46,7 @@ def pair_fields(
 
 
 def equality_pairs(on: On, verb: str) -> Pairs:
-    """Key columns as pairs (left, right)."""
+    """Return the key columns of an argument ``on`` as pairs (left, right)."""
     if isinstance(on, str):
         return ((on, on),)
     if isinstance(on, Mapping):
@@ -70,7 +70,7 @@ def equality_pairs(on: On, verb: str) -> Pairs:
 
 
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
-    """Raise for key columns that do not exist or cannot be equal."""
+    """Raise UnknownColumn or TypeMismatch for key columns that do not exist or cannot be equal."""
     for a, b in on:
         ours, theirs = left.require(a, verb), right.require(b, verb)
         if wider(ours, theirs) is None:
@@ -86,7 +86,7 @@ def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
 
 
 def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
-    """Raise for suffixes that are not a pair of strings."""
+    """Raise PlanError for suffixes that are not a pair of strings."""
     if suffixes is None:
         return
     if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
@@ -98,7 +98,7 @@ def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
 def result_names(
     left: Node, right: Node, keys: Pairs, suffixes: tuple[str, str] | None, how: str, verb: str
 ) -> tuple[Pairs, Pairs]:
-    """What the columns of each side are called in the result; keys of one name are one column, the left one."""
+    """Return, for each side, pairs of a column and its name in the result; keys of one name are one column, the left one."""
     check_suffixes(suffixes, verb)
     check_pairs(keys, left.schema, right.schema, verb)
     shared = {a for a, b in keys if a == b}
@@ -114,13 +114,13 @@ def result_names(
                 'Bring them apart with suffixes=("_l", "_r"), or rename them first.',
             )
         )
-    # a semi or anti join hands on the left columns under their own names; the suffixes are for the condition only
+    # a semi or anti join returns the left columns under their own names; only the condition uses the suffixes
     one, two = suffixes if suffixes is not None else ("", "__right")
     clashing = {n.lower() for n in clash}
     ours = tuple((n, n + one if n.lower() in clashing else n) for n in left.schema.names)
-    named = tuple((n, n + two if n.lower() in clashing else n) for n in theirs)
+    others = tuple((n, n + two if n.lower() in clashing else n) for n in theirs)
     seen: set[str] = set()
-    for name in [to for _, to in (*ours, *named)]:
+    for name in [to for _, to in (*ours, *others)]:
         if name.lower() in seen:
             raise AmbiguousColumn(
                 sentence(
@@ -128,7 +128,7 @@ def result_names(
                 )
             )
         seen.add(name.lower())
-    return ours, named
+    return ours, others
 
 
 def over_pair(
@@ -140,7 +140,7 @@ def over_pair(
     keys: Pairs,
     verb: str,
 ) -> Expr:
-    """A condition on two events as an expression over the columns of the pair."""
+    """Return a condition on two events as an expression over the columns of the pair; raise PlanError if it is none."""
     ours, theirs = dict(left_names), dict(right_names)
     theirs |= {b: ours[a] for a, b in keys if b not in theirs}
     if callable(where) and not isinstance(where, Expr):
@@ -149,7 +149,7 @@ def over_pair(
         except TypeError as error:
             wrong = sentence(verb, "the condition takes two events", f"{error}", "Write lambda left, right: ...")
             raise PlanError(wrong) from None
-        # two proxies of equal plans (a self-join) must stay apart
+        # the two proxies of a self-join have equal plans and must be kept apart
         returned = where(_Side(left, verb, ours), _Side(right, verb, theirs))
         if isinstance(returned, bool | None):
             raise no_expression(returned, verb)
@@ -189,7 +189,7 @@ _PAIR = "pair"
 
 
 class _Side(EventProxy):
-    """One event of a pair in a lambda."""
+    """A proxy for one event of a pair in a lambda; its columns carry their names in the pair."""
 
     def __init__(self, plan: Node, verb: str, names: Mapping[str, str]):
         super().__init__(plan, verb)

@@ -1,4 +1,4 @@
-"""JoinTable: every event with the matching rows of a static table; lifetimes stay as they are."""
+"""JoinTable: joins each event with the matching rows of a static table; lifetimes stay as they are."""
 
 from __future__ import annotations
 
@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 
 @node
 class JoinTable(Step):
-    """``table`` has ``columns``; ``on`` are pairs (payload column, table column), NULL equals nothing; ``how``: inner, left.
+    """Joins each event of ``input`` with the rows of ``table``, which has ``columns``, that are equal to it in ``on``.
 
-    ``names`` are the table's columns that the result has, and what they are called there.
+    ``on`` are pairs (payload column, table column); NULL equals nothing. ``how``: inner or left. ``names`` are pairs of a table's
+    column and its name in the result.
 
     CTI: c
     Final: rows of final events
@@ -59,7 +60,7 @@ class JoinTable(Step):
         return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == JoinKind.INNER else f", {self.how}")
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
-        """Spark's own join."""
+        """Join by Spark's own join."""
         from pyspark.sql import functions as F
 
         keys = [F.col(quote(theirs)).alias(f"__j{i}") for i, (_, theirs) in enumerate(self.on)]
@@ -68,7 +69,7 @@ class JoinTable(Step):
         return rows.join(table, on, self.how == JoinKind.INNER, self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
-        """Both sides' keys as numbers, each row beside the run of the table's rows that have its number."""
+        """Number the keys of both sides, sort the table by number, and look up each event's range of table rows."""
         table = rows.tables[self.table]
         mine, others = self._codes(rows, table)
         order = np.argsort(others, kind="stable")
@@ -85,7 +86,7 @@ class JoinTable(Step):
         return beside.with_payload({**beside.payload, **theirs}, self.schema)
 
     def _codes(self, rows: ArrowRows, table: pa.Table) -> tuple[Ints, Ints]:
-        """The keys of events and of the table's rows as numbers, equal where they are equal; -1 for a NULL."""
+        """Return the keys of events and of table rows as numbers, equal if the keys are equal; -1 for a NULL."""
         ours, theirs = {}, {}
         kinds = key_types(self.input.schema, Schema(self.columns, self.schema.axis), self.on)
         for i, ((mine, other), common) in enumerate(zip(self.on, kinds, strict=True)):
@@ -112,10 +113,10 @@ class JoinTableVerbs(Verbs):
         suffixes: tuple[str, str] | None = None,
         name: str | None = None,
     ) -> Self:
-        """Each event with the rows of a static DataFrame whose ``on`` columns are equal (NULL equals nothing).
+        """Join each event with the rows of a static table that have equal ``on`` columns (NULL equals nothing).
 
-        ``table``: a batch DataFrame (or an Arrow table, for queries that run in-process). ``how``: "inner" or "left" (with
-        NULLs where no row matches). ``suffixes[1]`` is added to columns of the table whose names the stream has already.
+        ``table``: a batch DataFrame, or an Arrow table for queries that run in-process. ``how``: "inner" or "left", which
+        keeps events without a match, with NULLs. ``suffixes[1]`` is appended to table columns whose names the stream has.
         Raises UnknownColumn, TypeMismatch, AmbiguousColumn.
 
         ::

@@ -1,4 +1,4 @@
-"""Kernel factories: an operator says which kernel runs it on a stream, the compiler says where that kernel runs."""
+"""Kernel factories: an operator chooses the kernel that runs it on a stream, the compiler describes the site to run it at."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class ExecutionMethod(StrEnum):
-    """The ways in which an operator with state is run, in the words of explain."""
+    """The ways to run an operator with state, in the words of explain."""
 
     MERGED_WINDOWS = "partial results of ranges of windows, merged"
     OWN_KERNEL = "a kernel of its own"
@@ -27,11 +27,11 @@ class ExecutionMethod(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class KernelSite:
-    """The place where a kernel runs, as far as the compiler decides it.
+    """The compiler's choices for a kernel.
 
-    inputs: the payload columns of each port; result: those of the rows that the kernel sends. final: rows wait until they are
-    final; early: a row that is not final is sent as soon as it is there. late_output: the run has a late output. ends_move:
-    ends of the first input's events may still move.
+    ``inputs``: the payload columns of each port. ``result``: the payload columns of the rows that the kernel sends. ``final``:
+    rows wait until they are final. ``early``: a row is sent as soon as it exists, before it is final. ``late_output``: the run
+    has a late output. ``ends_move``: ends of the first input's events may still move.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -43,25 +43,25 @@ class KernelSite:
 
 
 class KernelFactory(ABC):
-    """Makes the kernel that runs an operator on a stream from the operator's :class:`Evaluation` and the kernel's site."""
+    """A factory of the kernel that runs an operator on a stream, from the operator's :class:`Evaluation` and a site."""
 
     run_by: ClassVar[ExecutionMethod]
 
     corrects: ClassVar[bool]
-    """True if the kernel keeps the rows that it has sent, and takes them back where they change."""
+    """True if the kernel keeps the rows that it has sent, and retracts them if they change."""
 
     @abstractmethod
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        """Make the kernel."""
+        """Return a new kernel for the operator of ``evaluation``."""
 
     @property
     def can_hold(self) -> bool:
-        """True if the kernel can hold its rows back until they are final, where ``site.final`` says so."""
+        """True if the kernel can hold its rows back until they are final, as ``site.final`` asks."""
         return self.corrects
 
 
 class OwnKernelFactory(KernelFactory):
-    """The kernel of an operator that is not run by its evaluator; ``kernel`` makes it."""
+    """A factory for an operator with a kernel of its own instead of its evaluator; ``kernel`` makes it."""
 
     run_by = ExecutionMethod.OWN_KERNEL
     corrects = False
@@ -74,7 +74,7 @@ class OwnKernelFactory(KernelFactory):
 
 
 class RecomputeFactory(KernelFactory):
-    """The kernel ``recompute``, over the operator's evaluator; subclasses make a kernel that keeps more than events."""
+    """A factory of the kernel ``recompute`` over the operator's evaluator; subclasses make kernels that keep more than events."""
 
     run_by = ExecutionMethod.EVALUATOR
     corrects = True
@@ -83,7 +83,7 @@ class RecomputeFactory(KernelFactory):
         return RecomputeKernel(**self.parameters(evaluation, site))
 
     def parameters(self, evaluation: Evaluation, site: KernelSite) -> dict[str, Any]:
-        """Return the parameters that every kernel over an evaluator has."""
+        """Return the keyword arguments that every kernel over an evaluator takes."""
         unmoved = None if site.ends_move else evaluation.unmoved
         return {
             "evaluator": evaluation.evaluator if unmoved is None else unmoved,

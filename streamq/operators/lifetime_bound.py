@@ -1,4 +1,4 @@
-"""The bound of windows and pieces of lifetimes without an end, in batch; and the events of an input, as windows take them."""
+"""The bound on windows and pieces of endless lifetimes in batch, and the events of an input in the form that windows take."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 def batch_events(
     input: Node, df: DataFrame, run: BatchRun, keys: Sequence[str] = (), *, reads_bounds: bool = True
 ) -> BatchEvents:
-    """The events of an input, ``df``; ``keys`` and ``reads_bounds`` as :class:`BatchEvents` has them."""
+    """Return the events ``df`` of an input as :class:`BatchEvents`; ``keys`` and ``reads_bounds`` are its fields."""
     return BatchEvents(
         df,
         input.schema,
@@ -39,10 +39,10 @@ def add_bound(
     over: DataFrame | None = None,
     bound: Bound = Bound.ENDLESS,
 ) -> DataFrame:
-    """The input with UNTIL, before which windows and pieces must start (docs/concepts.md, "Windows").
+    """Add the column UNTIL, before which windows and pieces must start, in ticks (docs/concepts.md, "Windows").
 
-    The caller's bound, or else that of the endpoints of all groups (of ``over``, else of the input) and of how far ``inputs``
-    have come.
+    It is the bound of ``run`` or, without one, the greater of the last endpoint of all events in ``over`` (default: ``df``) and
+    the reach of ``inputs``.
     """
     from pyspark.sql import functions as F
 
@@ -50,9 +50,9 @@ def add_bound(
         return df.withColumn(UNTIL, F.lit(run.until))
     events = over if over is not None else df
     ends = events.agg(F.max(endpoint(F.col(LE), F.col(RE), COLUMNS)).alias("__end"), F.max(RE).alias("__greatest"))
-    come, last = reach_frame(inputs, run), F.col("__end")
-    if come is not None:
-        ends, last = ends.crossJoin(F.broadcast(come)), F.greatest("__end", REACH)
+    reach, last = reach_frame(inputs, run), F.col("__end")
+    if reach is not None:
+        ends, last = ends.crossJoin(F.broadcast(reach)), F.greatest("__end", REACH)
     until = limit(bound, last, F.col("__greatest") == INFINITY, COLUMNS)
     return df.crossJoin(F.broadcast(ends.select(until.alias(UNTIL))))
 

@@ -1,4 +1,4 @@
-"""What ``alter_lifetime`` makes of lifetimes: where they start and how long they last, read from what a user gives."""
+"""Start and length of the lifetimes that ``alter_lifetime`` computes, parsed and checked from the user's arguments."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from streamq.plan.tree import show
 from streamq.time import TIMESTAMP, Duration, ticks
 
 BREACH = "a start further back than within allows"
-"""What is wrong where the promise is broken."""
+"""The error text for a start further back than ``within`` allows."""
 
 
 @dataclass(frozen=True)
 class Start:
-    """Where a lifetime starts: at ``LE`` or ``RE`` moved by ``by`` ticks, or at the instant that ``expr`` gives.
+    """The start of a new lifetime: ``LE`` or ``RE`` moved by ``by`` ticks, or the value of ``expr``.
 
-    within: for an expression that reads the payload, how far before LE it can fall, in ticks.
+    within: the most ticks by which ``expr`` can lie before LE, if it reads the payload.
     """
 
     anchor: Anchor = Anchor.LE
@@ -40,9 +40,9 @@ class Start:
 
 @dataclass(frozen=True)
 class Length:
-    """How long it lives: as long as before plus ``by`` ticks (``same``), ``by`` ticks (``fixed``), or what ``expr`` gives.
+    """The length of a new lifetime: the old one plus ``by`` ticks (``same``), ``by`` ticks (``fixed``), or the value of ``expr``.
 
-    ``expr`` gives bigint ticks; NULL is for ever.
+    The value of ``expr`` is in bigint ticks; NULL means endless.
     """
 
     kind: LengthKind = LengthKind.SAME
@@ -51,6 +51,11 @@ class Length:
 
 
 def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
+    """Return the start that a user's arguments ask for; None is the old start.
+
+    Raises TimeError for a negative ``within``, TypeMismatch for a value that is no instant of the axis, and PlanError for a
+    start that progress cannot be mapped by.
+    """
     axis = plan.schema.axis
     most = None if within is None else ticks(within, axis, "alter_lifetime")
     if most is not None and most < 0:
@@ -97,7 +102,7 @@ def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
 
 
 def _check_order(expr: Expr, schema: Schema) -> None:
-    """Raise for a function of instants that visibly falls: progress could not go through it."""
+    """Raise PlanError if a function of instants decreases between samples: progress could not be mapped by it."""
     import pyarrow as pa
 
     from streamq.runtime.arrow_expr import attempt, check_in_process
@@ -105,14 +110,14 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     try:
         check_in_process(expr, schema, "alter_lifetime")
     except NeedsSpark:
-        # only Spark can tell; a late row is then counted as late
+        # only Spark can evaluate it; if it decreases, rows become late and are counted as such
         return
     if schema.axis == TIMESTAMP:
         hour = 3_600_000_000
-        tried = [n * hour + 1_700_000_000_000_000 for n in range(-30, 24 * 400, 7)]
+        instants = [n * hour + 1_700_000_000_000_000 for n in range(-30, 24 * 400, 7)]
     else:
-        tried = [*range(-100, 101), *(sign * 10**k for k in range(3, 13) for sign in (-1, 1))]
-    at = pa.array(sorted(tried), pa.int64())
+        instants = [*range(-100, 101), *(sign * 10**k for k in range(3, 13) for sign in (-1, 1))]
+    at = pa.array(sorted(instants), pa.int64())
     if schema.axis == TIMESTAMP:
         at = at.cast(pa.timestamp("us", tz="UTC"))
     values = attempt(expr, schema, {}, lambda part: at, len(at))
@@ -137,6 +142,10 @@ def _check_order(expr: Expr, schema: Schema) -> None:
 
 
 def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
+    """Return the length that a user's argument asks for, an expression converted to ticks; None is the old length.
+
+    Raises TimeError for a constant that is not positive, TypeMismatch for a value that is neither ticks nor a duration.
+    """
     if duration is None:
         return Length()
     axis = plan.schema.axis
@@ -150,7 +159,7 @@ def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Leng
         elapsed = _between(expr, plan.schema, verb)
         if elapsed is not None:
             return Length(LengthKind.GIVEN, 0, elapsed)
-        # of days alone, say, there are no seconds
+        # an interval of days alone, say, has no seconds
         expr = Cast(expr, t.DayTimeIntervalType())
         second = Call(EXTRACT, (Lit("SECOND"), expr))
         # the parts are integers, in which microseconds overflow after 35 minutes
@@ -166,7 +175,10 @@ def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Leng
 
 
 def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
-    """The ticks between two instants, where a difference of instants is given: Spark's would be by the clocks of a time zone."""
+    """Return the ticks between two instants if the expression is their difference, else None.
+
+    Spark's own difference of timestamps follows the clocks of a time zone.
+    """
     match expr:
         case Call(function=function, args=(later, earlier)) if function == SUBTRACT:
             kinds = [infer(e, schema, verb) for e in (later, earlier)]

@@ -1,4 +1,4 @@
-"""The base of operators over the members of each window: how their kind of windows has them hosted."""
+"""The base of operators over the members of each window; the window kind decides how they are evaluated."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from streamq.runtime.evaluators.member_evaluators import TopKEvaluator, WindowEv
 from streamq.windows import Window
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
-"""The columns, by name, by which events of equal lifetime are one group; no result has them."""
+"""The columns, by name, that hold an event's lifetime, to group by lifetime; no result has them."""
 
 
 class MemberOperator(EvaluatedOperator):
@@ -39,7 +39,7 @@ class MemberOperator(EvaluatedOperator):
         return False
 
     def _check_keys(self) -> None:
-        """Raise TypeMismatch or UnknownColumn for keys that the input has not, or that cannot be compared."""
+        """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
         for key in self.keys:
             check_key(self.input.schema.require(key, "group_by"), key)
 
@@ -49,7 +49,7 @@ class MemberOperator(EvaluatedOperator):
     def _mixes_windows(self) -> bool:
         if self.stamp != Stamp.ALIGN:
             return False
-        # results of per_window() live where its events did
+        # results of per_window() have the lifetimes of its events
         is_per_window = self.window.is_piecewise and BOUNDS.keys() <= set(self.keys)
         return self.input.mixes_windows if is_per_window else self.window.overlap
 
@@ -63,13 +63,13 @@ class MemberOperator(EvaluatedOperator):
         takes_ends: bool = False,
         **modules: Any,
     ) -> Evaluation:
-        """Return how the windows have an evaluator of theirs hosted.
+        """Return the evaluation of an evaluator over the windows' members.
 
-        takes_ends: whether it takes the ends of members for more than who is in a window. modules: what an :class:`Evaluation`
-        says of modules that are called.
+        ``takes_ends``: it reads members' ends not only to assign windows. ``modules``: the fields of :class:`Evaluation` about
+        modules that it calls.
         """
         is_time_bound = self.stamp == Stamp.TIME_BOUND
-        # the CTI of the others is at most the start of a window that is not final: what is before it has its last end
+        # the CTI of the others is at most the start of each window that is not final, so ends of rows before it are final
         has_moving_ends = self.window.is_piecewise and self.stamp != Stamp.POINT_AT_END and not self.is_time_sensitive
         is_pointwise = self.window.by_starts and not self.is_time_sensitive and not takes_ends
         return Evaluation(
@@ -79,7 +79,7 @@ class MemberOperator(EvaluatedOperator):
             outputs=outputs,
             bound=self.window.bound,
             pointwise=(0,) if is_pointwise else (),
-            # a time-bound operator accepts moving ends of lifetimes: it has promised nothing of values computed of them
+            # a time-bound operator accepts moving ends: its promise does not cover values computed from them
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
             waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,

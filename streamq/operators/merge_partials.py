@@ -1,4 +1,4 @@
-"""MergePartials: partial results of window ranges merged into windows, by one of five strategies (docs/architecture.md)."""
+"""MergePartials: merges partial results of window ranges into windows, by one of five strategies (docs/architecture.md)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @node
 class MergePartials(Operator):
-    """One row a window with members, on the window's interval, of the partial results of ``input``.
+    """Merges the partial results of ``input`` into one row on the interval of each window with members.
 
     CTI: start of the earliest window not final
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
@@ -46,10 +46,8 @@ class MergePartials(Operator):
     progress = Cti.EARLIEST_WINDOW.shown()
 
     def _schema(self) -> Schema:
-        dropped = ("__lo", "__hi")
-        return self.input.schema.with_fields(f for f in self.input.schema.fields if f.name not in dropped).with_shape(
-            INTERVAL
-        )
+        fields = [f for f in self.input.schema.fields if f.name not in ("__lo", "__hi")]
+        return self.input.schema.with_fields(fields).with_shape(INTERVAL)
 
     def _traits(self) -> Traits:
         return Traits()
@@ -68,7 +66,7 @@ class MergePartials(Operator):
         return self.input.window
 
     def grid_windows(self) -> GridAggregation:
-        """The windows that it is, whose partial results are made before the shuffle."""
+        """Return the windows as a grid whose partial results are made before the shuffle."""
         part = self.input
         return GridAggregation(
             input=part.input,
@@ -89,7 +87,7 @@ class MergePartials(Operator):
         return choose_form(shape, part.window.basic_grid().n, partials)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The form that costs least, on DataFrames; by the evaluator, if Spark does not make some partial result."""
+        """Merge in the cheapest form on DataFrames, or by the evaluator if Spark cannot make some partial result."""
         part = self.input
         partials = spark_partials(part.partials)
         if partials is None:
@@ -102,7 +100,7 @@ class MergePartials(Operator):
         return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
 
     def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
-        """No split: the events themselves in each of their windows, aggregated once."""
+        """Aggregate the events themselves, copied into their windows, without partial results."""
         from pyspark.sql import functions as F
 
         part, grid = self.input, self.input.window.basic_grid()
@@ -112,7 +110,7 @@ class MergePartials(Operator):
         return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
 
     def _evaluation(self) -> Evaluation:
-        """The evaluator of windows over the events themselves: some partial result only Arrow makes and merges."""
+        """Return the evaluator of windows over the events themselves, for partial results that only Arrow makes and merges."""
         part = self.input
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(

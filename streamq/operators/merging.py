@@ -1,11 +1,11 @@
-"""Partial results of ranges of windows are merged into windows, by the cheapest form their algebra allows.
+"""Merges partial results of ranges of windows into windows, by the cheapest form that their algebra allows.
 
-The batch half of DataCell's "merge" (Liarou, Idreos, Manegold, Kersten: *Enhanced Stream Processing in a DBMS Kernel*,
-section 3). An event belongs to the windows ``lo .. hi`` of a hopping grid and to no others, so events that share a
-range were aggregated once, and here a window gathers the ranges that hold its index. What a window holds changes only
-where a range starts or has ended, at most two places a partial: every form but ``explode`` works at those change
-points, and writes a row a window only at the very end. Neither ``n`` nor an empty stretch of time costs anything
-before that.
+It is the batch half of DataCell's "merge" (Liarou, Idreos, Manegold, Kersten: *Enhanced Stream Processing in a DBMS Kernel*,
+section 3). An event belongs to the windows ``lo .. hi`` of a hopping grid and to no others. Events of one range have been
+aggregated to one partial result; a window merges the partial results whose range contains its index. The content of windows
+changes only where a range starts or has ended, at most two places per partial result. Every form but ``explode`` works at
+those change points and writes a row per window only at the end; until then neither ``n`` nor an empty stretch of time costs
+anything.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DY
 
 
 def choose_form(shape: str, n: int, partials: Sequence[SparkPartial]) -> BatchChoice:
-    """How to merge, and why, from static facts only.
+    """Choose the form in which to merge, from static facts only, and give the reason.
 
-    ``shape`` is ``"point"`` (lifetimes of one tick, declared) or any other, ``n`` the greatest number of windows a
-    point lies in. DIRECT is the only answer that :func:`merge_partials` does not take: aggregate events, without partials.
-    The bounds are where the forms were measured to cost the same, at 1 and at 60 events a key and hop.
+    ``shape``: ``"point"`` (declared lifetimes of one tick) or any other. ``n``: the greatest number of windows that contain one
+    point. DIRECT means to aggregate events without partials; :func:`merge_partials` does not take it. The bounds on ``n`` are
+    where the forms were measured to cost the same, at 1 and at 60 events per key and hop.
     """
     exact = all(partial.exact for partial in partials)
     if shape != "point":
@@ -65,15 +65,14 @@ def merge_partials(
     form: BatchForm,
     divides: bool = True,
 ) -> DataFrame:
-    """One row a window with a member: the keys, ``__i`` bigint (its index), ``__n`` and the partials' columns, types unchanged.
+    """Return one row per window with members: the keys, ``__i`` (bigint, its index), ``__n`` and the partials' columns.
 
-    ``df`` has the keys, ``__lo`` and ``__hi`` bigint (first and last window of the range, inclusive; every range ends), ``__n``
-    bigint (events in it, > 0) and the columns of the partials. More than one row of a range is allowed.
+    ``df`` has the keys, ``__lo`` and ``__hi`` (bigint, first and last window of the range, inclusive; no range is endless),
+    ``__n`` (bigint, the number of events, > 0) and the columns of the partials, whose types do not change. A range may have
+    several rows. ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way).
 
-    ``n`` is size / hop, rounded up; ``divides``: hop divides size (all forms are right either way).
-
-    ``difference`` takes exact partials, any ranges; ``blocks`` any partials, ranges of declared points; ``explode`` and
-    ``dyadic`` any partials, any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
+    ``difference`` needs exact partials, ``blocks`` ranges of declared points; ``explode`` and ``dyadic`` merge any partials over
+    any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
 
     Raises ``ValueError`` if the form does not fit. Under ANSI mode an integer or decimal sum that overflows fails the job.
     """
@@ -87,13 +86,13 @@ def merge_partials(
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-# Columns: keys, partials and their fields get names of our own, so that nothing the user calls a column can be in the way.
-# Expressions are SQL text over those names: Column by Column, building a plan took longer than running a small one.
+# Columns: keys and fields get internal names, so that no column name of the user's can clash with them.
+# Expressions are SQL text over those names: building a plan from Column objects took longer than running a small one.
 
 
 @dataclass(frozen=True)
 class _Part:
-    """Fields that merge together, by an algebra."""
+    """Fields that an algebra merges together."""
 
     algebra: Algebra
     fields: tuple[str, ...]
@@ -101,7 +100,10 @@ class _Part:
 
 @dataclass(frozen=True)
 class _Layout:
-    """The names outside and inside, and the type each has to have again; nulls: fields that are NULL where a count is 0."""
+    """The internal names of keys and fields, with their outer names, and the types to restore.
+
+    ``nulls`` maps a field to a count: the field is NULL if the count is 0.
+    """
 
     keys: Mapping[str, str]
     fields: Mapping[str, tuple[str, DataType]]
@@ -123,7 +125,7 @@ class _Layout:
 
     @property
     def columns(self) -> list[str]:
-        """Every field that is merged."""
+        """All fields that are merged, by internal name."""
         return [field for part in self.parts for field in part.fields]
 
     def enter(self, partials: DataFrame) -> DataFrame:
@@ -137,7 +139,7 @@ class _Layout:
         return merged.selectExpr(*keys, "__i", *fields)
 
     def typed(self, field: str, value: str) -> str:
-        """A merged value in the type its parts have: a sum of decimal(p,s) is a wider decimal."""
+        """Cast a merged value to the type of its parts: a sum of decimal(p,s) is a wider decimal."""
         type_ = self.fields[field][1] if field in self.fields else None
         return f"CAST({value} AS {type_.simpleString()})" if isinstance(type_, DecimalType) else value
 
@@ -158,7 +160,7 @@ def _window_clause(by: Sequence[str], order: str = "", rows: str = "") -> str:
 
 
 def _pair(parts: Sequence[_Part], left: str, right: str) -> dict[str, str]:
-    """The fields with prefix ``left`` merged with those with prefix ``right``."""
+    """Return expressions that merge the fields with prefix ``left`` with those with prefix ``right``, by field."""
     merged: dict[str, str] = {}
     for part in parts:
         a, b = ([prefix + field for field in part.fields] for prefix in (left, right))
@@ -167,7 +169,10 @@ def _pair(parts: Sequence[_Part], left: str, right: str) -> dict[str, str]:
 
 
 def _gather(frame: DataFrame, by: Sequence[str], parts: Sequence[_Part]) -> DataFrame:
-    """One row a group of ``by``. Moments first learn the group's mean: the group is then sorted, but shuffled once."""
+    """Merge the rows of each group of ``by`` into one.
+
+    Moments first need the group's mean: the group is then sorted, but still shuffled only once.
+    """
     first: dict[str, str] = {}
     merged: dict[str, str] = {}
     for part in parts:
@@ -188,9 +193,9 @@ def _running(
     rows: str,
     **also: str,
 ) -> DataFrame:
-    """Adds, with prefix ``target``, the fields with prefix ``source`` merged over the rows so far, and ``also`` others.
+    """Add fields with prefix ``target``: those with prefix ``source`` merged over all rows up to ``rows``, in ``order``.
 
-    ``rows`` is ``"1 PRECEDING"`` or ``"CURRENT ROW"``: the last row of the frame.
+    ``rows``, the last row of the frame, is ``"1 PRECEDING"`` or ``"CURRENT ROW"``. ``also``: other columns to add, by name.
     """
     so_far = WindowFrame(
         _window_clause(by, order, "1 PRECEDING"), _window_clause(by, order, rows), rows == "CURRENT ROW"
@@ -211,7 +216,7 @@ def _running(
 
 
 def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
-    """Added where the range starts, taken off where it has ended; a running sum a key."""
+    """Merge by a running sum per key: add a partial where its range starts, subtract it where the range has ended."""
     keys, columns = list(layout.keys), layout.columns
     # Generators keep the partitioning, unpivot (an Expand) would forget it.
     ends = partials.selectExpr(*keys, *columns, "stack(2, true, __lo, false, __hi + 1) AS (__enters, __i)")
@@ -228,14 +233,15 @@ def _difference(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
 
 
 def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
-    """Panes in blocks of n: a window is a suffix of block k and a prefix of block k + 1, both running merges.
+    """Merge panes in blocks of n: a window is a suffix of block k and a prefix of block k + 1, both running merges.
 
-    A pane is in block ``floor(hi / n)``. The windows ``kn + 1 .. kn + n`` are *round* k: they hold the panes of block k
-    with ``hi >= i`` and those of block k + 1 with ``lo <= i``, and no others. So a pane tells round k - 1 its value,
-    when it enters, and round k the suffix behind it, when it has left: two rows, and a first suffix a block.
+    A pane is in block ``floor(hi / n)``. The windows ``kn + 1 .. kn + n`` are *round* k: they contain the panes of block k with
+    ``hi >= i`` and those of block k + 1 with ``lo <= i``, and no others. So a pane of block k makes two rows: one adds its value
+    to round k - 1 when the pane enters, the other sets the suffix after it in round k when it has left. Each block also has a
+    row for its first suffix.
     """
     keys, columns, parts = list(layout.keys), layout.columns, layout.parts
-    # By the keys alone both passes lie together; without keys the blocks, then the rounds, are what runs in parallel.
+    # With keys, both passes need only one shuffle, by them; without, first the blocks and then the rounds run in parallel.
     panes = partials.repartition(*keys) if keys else partials
     panes = panes.selectExpr("*", f"__hi - pmod(__hi, {n}L) AS __base")
     by, backwards = [*keys, "__base"], "__hi DESC"
@@ -246,9 +252,9 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
     behind = [layout.typed(column, f"behind{column}") for column in columns]
     whole = [layout.typed(column, value) for column, value in _pair(parts, "", "behind").items()]
     rows = [
-        # With hop not dividing size a block's last pane may enter in its own round: it is in the first suffix.
+        # If hop does not divide size, a block's last pane may enter in its own round: it is in the first suffix.
         ("CASE WHEN __lo <= __base THEN __lo END", f"__base - {n}L", "true", *columns),
-        # Of panes that leave together the last one tells.
+        # Of panes that leave together only the last one makes a row.
         ("CASE WHEN NOT __hi <=> __later THEN __hi + 1 END", "__base", "false", *behind),
         ("CASE WHEN __earlier IS NULL AND __hi > __base THEN __base + 1 END", "__base", "false", *whole),
     ]
@@ -264,7 +270,7 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
     changes = _running(
         changes, parts, by, forwards, source="own", target="prefix", rows="CURRENT ROW",
         __suffix=f"last(__told, true) {_window_clause(by, forwards, 'CURRENT ROW')}",
-        # What no later row of the round changes holds to its end; the next round opens with a row of its own.
+        # The last row of a round holds to its end; the next round starts with a row of its own.
         __next=f"coalesce(lead(__i) {_window_clause(by, forwards)}, __round + {n + 1}L)",
     )  # fmt: skip
     windows = _pair(parts, "__suffix.suffix", "prefix")
@@ -273,17 +279,18 @@ def _blocks(partials: DataFrame, layout: _Layout, n: int) -> DataFrame:
 
 
 def _explode(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
-    """A row a partial and window, plainly merged."""
+    """Copy each partial into the windows of its range and merge by window."""
     keys = list(layout.keys)
     rows = partials.selectExpr(*keys, *layout.columns, "explode(sequence(__lo, __hi)) AS __i")
     return _gather(rows, [*keys, "__i"], layout.parts)
 
 
 def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
-    """A range is at most two dyadic nodes a level; between two changes a window merges the nodes above it, one a level.
+    """Cut ranges into dyadic nodes, at most two per level; a window merges the nodes that contain it, one per level.
 
-    Node (level, x) stands for the windows ``x * 2**level .. (x + 1) * 2**level - 1``. Nodes and the lookups at change
-    points are rows of one table: sorted by node, parts before lookups, a running merge answers every lookup of a node.
+    Node (level, x) stands for the windows ``x * 2**level .. (x + 1) * 2**level - 1``. Between two change points the result does
+    not change, so nodes are looked up at change points only. Nodes and lookups are rows of one table: sorted by node, parts
+    before lookups, a running merge answers each lookup of a node.
     """
     keys, columns, parts = list(layout.keys), layout.columns, layout.parts
     ranges = partials.selectExpr("*", "length(bin(__hi - __lo + 1)) - 1 AS __top")
@@ -293,7 +300,7 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
     )
     changes = changes.selectExpr("*", "coalesce(__next > __i, false) AS __asks").where("__asks OR __enters")
     changes = changes.selectExpr("*", "explode(sequence(0, if(__asks, __levels, __top))) AS __level")
-    # What is left of the range on this level, [from, to): the levels below have taken what is not whole here.
+    # The rest of the range on this level, [from, to): lower levels have taken the parts that are no whole node here.
     changes = changes.selectExpr("*", "-shiftright(-__lo, __level) AS __from", "shiftright(__hi + 1, __level) AS __to")
     is_whole = "__enters AND __from < __to"
     rows = [
@@ -315,7 +322,7 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
 
 
 def _spread(changes: DataFrame, carried: Sequence[str]) -> DataFrame:
-    """The stretches from a change to the next one that hold an event, as one row a window."""
+    """Return one row per window from each change point to the next, without stretches that hold no event."""
     held = changes.where("__next > __i AND __n > 0")
     return held.selectExpr(*carried, "__i AS __from", "__next").selectExpr(
         *carried, "explode(sequence(__from, __next - 1)) AS __i"

@@ -1,4 +1,4 @@
-"""Who watches a plan being computed: told of each node which rows come in and which go out."""
+"""Observers of a plan's execution: they receive the rows that go into and come out of each node."""
 
 from __future__ import annotations
 
@@ -8,23 +8,26 @@ from streamq.plan.node import Node
 
 
 class Observer(Protocol):
-    """Rows are Arrow tables in-process, a part at a time; on Spark they are DataFrames, told once as the plan becomes one."""
+    """A listener to the rows of each node of a plan.
+
+    In-process it receives Arrow tables, part by part; on Spark it receives DataFrames, once, when the plan is lowered.
+    """
 
     def rows_in(self, node: Node, port: int, rows: Any) -> None:
-        """Rows of the ``port``-th input of a node."""
+        """Receive rows of the input number ``port`` of a node."""
 
     def rows_out(self, node: Node, rows: Any) -> None:
-        """Rows of its result."""
+        """Receive rows of a node's result."""
 
 
 class NullObserver:
-    """The observer of a plan that nobody watches."""
+    """The observer that ignores all rows."""
 
     def rows_in(self, node: Node, port: int, rows: Any) -> None:
-        """Nothing."""
+        """Ignore the rows."""
 
     def rows_out(self, node: Node, rows: Any) -> None:
-        """Nothing."""
+        """Ignore the rows."""
 
 
 NOBODY = NullObserver()

@@ -1,4 +1,4 @@
-"""What the compiler asks of every operator: its form in batch, and what it is over groups."""
+"""Operators: nodes that can be executed. The compiler asks each for its batch form and for its form over groups."""
 
 from __future__ import annotations
 
@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class QuarantineEvents:
-    """The events that a module, called by an operator, sets aside: they are of ``schema``, and ``in_windows`` or on their own."""
+    """The quarantined events of a module that an operator calls.
+
+    ``schema`` is theirs. ``in_windows``: the module is called for windows and their events are set aside together with the
+    window and group; else it is called event by event.
+    """
 
     module: str
     schema: Schema
@@ -33,10 +37,12 @@ class QuarantineEvents:
 
 @dataclass
 class BatchRun:
-    """A plan on its way to become a DataFrame: its tables by name, and the bound on windows of endless lifetimes, in ticks.
+    """The state of turning a plan into a DataFrame.
 
-    ``sources`` are the plan's source nodes, by table; ``lowered`` the DataFrames of the nodes so far, by digest; ``aside`` what
-    modules have set aside, a DataFrame an operator; ``kept`` those that are persisted, because both are read (``keeps``).
+    ``tables``: the DataFrames of the query, by name. ``until``: the bound on windows of endless lifetimes, in ticks; None lets
+    the data decide. ``sources``: the plan's source nodes, by table. ``lowered``: the DataFrames of the nodes lowered so far, by
+    digest. ``aside``: one DataFrame per operator whose modules set events aside. ``keeps``: both the result and the events set
+    aside will be read, so the rows that hold both are persisted; ``kept`` lists those DataFrames.
     """
 
     tables: Mapping[str, DataFrame]
@@ -48,7 +54,7 @@ class BatchRun:
     kept: list[DataFrame] = field(default_factory=list)
 
     def without_set_aside(self, rows: DataFrame) -> DataFrame:
-        """Return rows without those that modules have set aside, which go to ``aside``."""
+        """Split rows: append those that modules have set aside to ``aside`` and return the others."""
         from pyspark.sql import functions as F
 
         if self.keeps:
@@ -61,9 +67,9 @@ class BatchRun:
 class Operator(Node, ABC):
     """A node that can be executed.
 
-    ``only_rewritten``: users do not write it, the rewriter makes it. ``keeps_events``: it hands on every event of its inputs,
-    with the lifetime that it has. ``matches_keys``: it compares keys of two inputs, of which a NULL equals nothing.
-    ``attempts``: an event for which an expression of it fails may be set aside.
+    ``only_rewritten``: only the rewriter makes it, never a user. ``keeps_events``: it hands on every event of its inputs with
+    an unchanged lifetime. ``matches_keys``: it compares keys of two inputs, and a NULL key equals nothing. ``attempts``: it may
+    set aside an event for which one of its expressions fails.
     """
 
     only_rewritten: ClassVar[bool] = False
@@ -84,7 +90,7 @@ class Operator(Node, ABC):
 
     @abstractmethod
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
+        """Return the operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
 
     @property
     def batch_choice(self) -> BatchChoice | None:
@@ -93,53 +99,53 @@ class Operator(Node, ABC):
 
     @property
     def module_notes(self) -> tuple[str, ...]:
-        """What explain says of modules of a user's own below the operator, a line each."""
+        """The lines that explain prints below the operator about modules of the user's own, one line a note."""
         return ()
 
     @property
     def set_aside(self) -> tuple[QuarantineEvents, ...]:
-        """The events that modules which it calls set aside where they fail."""
+        """The quarantined events of the modules that the operator calls, one entry a module."""
         return ()
 
     @property
     def keeps_state(self) -> bool:
-        """True if in a stream it keeps events, or what is made of them, from one micro-batch to the next."""
+        """True if in a stream it keeps events, or results computed from them, from one micro-batch to the next."""
         return False
 
     @property
     def event_windows(self) -> Window | None:
-        """The windows whose members it evaluates in a stream, if it does."""
+        """The windows whose members it evaluates in a stream; None if it evaluates none."""
         return None
 
     @property
     def bounds_windows(self) -> bool:
-        """True if its events decide how far windows, or pieces, of endless lifetimes go."""
+        """True if its events decide up to which instant windows, or pieces, of endless lifetimes are reported."""
         return False
 
     def grid_windows(self) -> GridAggregation | None:
-        """The operator as windows of a grid made of partial results, if it is that in a stream."""
+        """Return the operator as windows of a grid combined from partial results; None if a stream does not run it so."""
         return None
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
-        """The columns that, beside their start, tell its rows apart; ``inputs``: the row keys of its inputs."""
+        """Return the columns that, together with the start, identify a row; ``inputs``: the row keys of its inputs."""
         return no_row_key(self.title or type(self).__name__)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
-        """The operator applied to every group at once: over ``inputs`` of which some (``is_keyed``) carry the columns ``keys``.
+        """Return the operator over all groups at once; ``is_keyed`` says which ``inputs`` carry the columns ``keys``.
 
-        Rows meet only within a group, and the result carries the keys, too. Raises PlanError where the operator needs an
-        input of the group and has one that is the same for all groups.
+        Rows meet only within a group, and the result carries the keys, too. Raises PlanError if an input that must belong to
+        the group is the same for all groups.
         """
         raise not_of_the_group(self, "one of its inputs")
 
 
 def set_aside(plan: Node) -> list[QuarantineEvents]:
-    """The events that the modules of a plan set aside where they fail; the plan's nodes are expanded."""
+    """Return the quarantined events of all modules of a plan whose nodes are expanded."""
     return [aside for node in nodes(plan) if isinstance(node, Operator) for aside in node.set_aside]
 
 
 def not_of_the_group(operator: Node, which: str) -> PlanError:
-    """The error for an operator in a sub-plan of ``apply`` that takes a stream from outside where it cannot."""
+    """Return the error for an operator in a sub-plan of ``apply`` that reads a stream from outside where it must not."""
     return PlanError(
         sentence(
             "apply",
@@ -151,7 +157,7 @@ def not_of_the_group(operator: Node, which: str) -> PlanError:
 
 
 class PassThrough(Operator):
-    """An operator that in a stream hands on the rows of its inputs as they are, to whatever reads it."""
+    """An operator that does nothing in a stream: its readers get the rows of its inputs unchanged."""
 
 
 __all__ = ["BatchRun", "QuarantineEvents", "Operator", "PassThrough", "not_of_the_group", "set_aside"]

@@ -1,4 +1,4 @@
-"""What joins of two streams have in common: the sides of a pair, and the pairs within a group."""
+"""The base of joins of two streams: the two sides of a pair, and keys of a group in pairs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Pairing(EvaluatedOperator):
     """An operator over pairs of events with equal key columns ``on``.
 
-    ``left_names`` and ``right_names`` say what each side's columns are called in a pair.
+    ``left_names`` and ``right_names`` map each side's columns to their names in a pair.
     """
 
     matches_keys = True
@@ -31,7 +31,10 @@ class Pairing(EvaluatedOperator):
     right_names: Pairs
 
     def sides(self, inputs: Sequence[DataFrame]) -> tuple[DataFrame, DataFrame]:
-        """The inputs under the pair's names, keys as ``__k*`` and ``__j*`` in a common type, the right lifetime under its own."""
+        """Return both inputs with the pair's column names, keys as ``__k*`` (left) and ``__j*`` (right) in a common type.
+
+        The right lifetime is in columns OTHER_LE and OTHER_RE.
+        """
         from pyspark.sql import functions as F
 
         ours = [F.col(quote(n)).alias(to) for n, to in self.left_names]
@@ -46,11 +49,11 @@ class Pairing(EvaluatedOperator):
 
     @property
     def key_pairs(self) -> list[tuple[str, str]]:
-        """The key columns of :meth:`sides`."""
+        """The pairs of key columns that :meth:`sides` adds."""
         return [(f"__k{i}", f"__j{i}") for i in range(len(self.on))]
 
     def pairs_with_keys(self, is_keyed: Sequence[bool], keys: tuple[str, ...]) -> tuple[Pairs, Pairs, Pairs]:
-        """``on`` and each side's names, once one side or both carry the keys of a group."""
+        """Return ``on`` and both sides' names for inputs of which ``is_keyed`` also have the ``keys`` of a group."""
         same = tuple((key, key) for key in keys)
         if all(is_keyed):
             return (*self.on, *same), (*self.left_names, *same), self.right_names

@@ -1,4 +1,4 @@
-"""PartialAggregate: the events of one basic window (one range of windows) reduced to partial results, before any window."""
+"""PartialAggregate: reduces the events of each basic window (each range of windows) to partial results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @node
 class PartialAggregate(PassThrough):
-    """Events of ``input`` grouped by keys and range of windows (DataCell's basic window) into partial results.
+    """Groups the events of ``input`` by keys and range of windows (DataCell's basic window) into partial results.
 
-    ``arguments`` are what those are made of: columns by name, of which several may share one.
+    ``arguments`` are the columns, by name, that the partial results are computed from; several may share one.
 
     CTI: c
     Final: none by itself: the merge that reads it says when
@@ -68,12 +68,12 @@ class PartialAggregate(PassThrough):
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """A group by; for points on a grid whose hop divides its size, by the last window alone."""
+        """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window."""
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)
         if partials is None:
-            # what merges them evaluates the events themselves
+            # MergePartials then evaluates the events themselves
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
         events = grid_members(batch_events(self.input, inputs[0], run), grid)
@@ -87,12 +87,12 @@ class PartialAggregate(PassThrough):
 
 
 def partial_fields(partials: Iterable[Partial]) -> list[Field]:
-    """The columns of partial results."""
+    """Return the columns of partial results."""
     return [Field(name, kind) for partial in partials for name, kind in partial.fields]
 
 
 def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial]) -> str:
-    """``count(*), sum(fare)``: what is computed once a basic window."""
+    """Return the partial results as explain shows them: ``count(*), sum(fare)``."""
     shown = {name: show(expr) for name, expr in arguments}
     return ", ".join(["count(*)", *(f"{partial.title}({shown[partial.arg]})" for partial in partials)])
 
@@ -100,7 +100,7 @@ def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Part
 def partial_columns(
     arguments: Iterable[tuple[str, Expr]], partials: Iterable[SparkPartial], schema: Schema
 ) -> list[Column]:
-    """The columns of partial results as Spark aggregates."""
+    """Return the columns of partial results as Spark aggregates."""
     values = {name: spark_expression(expr, schema) for name, expr in arguments}
     return [column for partial in partials for column in partial.on_spark(values[partial.arg])]
 

@@ -1,4 +1,4 @@
-"""PatternScan: what goes over the events of an operator's parts, some of which it selects or consumes, and gives its matches."""
+"""PatternScan: finds the matches of a pattern operator that selects or consumes events, going through its parts' events."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from streamq.user_code.udso import EventOperator
 
 @dataclass(frozen=True, eq=False)
 class PartCondition:
-    """A condition on the events of several parts, by their numbers."""
+    """A condition ``where`` on the events of several ``parts``, which are numbers."""
 
     where: Expr
     parts: tuple[int, ...]
@@ -30,11 +30,11 @@ class PartCondition:
 
 @dataclass(frozen=True, eq=False)
 class PatternScan(EventOperator):
-    """The matches of some parts that an event completes, ``count`` of them within a scope; a subclass says how.
+    """A stateful operator whose rows are the matches that an event completes: ``count`` events of ``parts`` within a scope.
 
-    The arguments are an event's start in ticks, the number of its input and the values of the ``columns``, those of other inputs
-    NULL; the rows have the same columns, those of parts without an event NULL. sources: the columns of each input; within: the
-    scope, in ticks.
+    A subclass decides which events match. It is called with an event's start in ticks, the number of its input, and the values
+    of ``columns``, NULL for columns of other inputs. Its rows have the same columns, NULL for parts without an event.
+    ``sources``: the columns of each input. ``within``: the scope in ticks.
     """
 
     parts: tuple[ScannedPart, ...]
@@ -46,23 +46,23 @@ class PatternScan(EventOperator):
     within: int
 
     keyword: ClassVar[str]
-    """The operator's word in the language."""
+    """The operator's keyword in the pattern language."""
 
     counts_others: ClassVar[bool] = False
-    """True if each event is a match of its own by how many others there are; events of one start are then taken at once."""
+    """True if an event matches depending on the number of others; events of one start are then processed together."""
 
     in_order: ClassVar[bool] = False
-    """True if the last part's event is the last in time."""
+    """True if the event of the last part must be the last in time."""
 
-    # an attribute in the base class, which nobody sets
+    # the base class declares an attribute, which nobody sets here
     @property
     def name(self) -> str:  # type: ignore[override]
-        """The operator of the language."""
+        """The operator as the language writes it, with the number of events if it has one."""
         return self.keyword if self.in_order else f"{self.keyword} {self.count}"
 
     @abstractmethod
     def step(self, **fields: Any) -> PatternStep:
-        """Return what goes from event to event, with the fields of PatternStep."""
+        """Return the step that processes event after event; ``fields`` are those of PatternStep."""
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
@@ -96,7 +96,7 @@ class PatternScan(EventOperator):
         )
 
     def _joint(self, condition: PartCondition) -> JointCondition:
-        """Return a condition as it is evaluated, over the places of its columns."""
+        """Return a condition in the form that is evaluated: with the part and position of each column that it reads."""
         read = columns(condition.where)
         places = {name: (i, at) for i in condition.parts for name, at in self.parts[i].columns if name in read}
         schema = Schema(tuple(field for field in self.columns if field.name in read), self.axis)

@@ -1,6 +1,6 @@
-"""Results of windows by the windows that they are of: what ``per_window()`` makes of events of equal lifetime.
+"""The stream that ``per_window()`` returns: events grouped by their lifetime, so results of windows by their window.
 
-``per_window() => group_by(start, end).snapshot_window()``: all events of one lifetime have two endpoints, and so one snapshot.
+``per_window() => group_by(start, end).snapshot_window()``: the events of one lifetime have two endpoints, and so one snapshot.
 """
 
 from __future__ import annotations
@@ -25,22 +25,25 @@ S = TypeVar("S", bound=Verbs)
 
 @dataclass(frozen=True)
 class PerWindow(WindowedStream[S]):
-    """The events of each lifetime, as the members of one window that is this lifetime; no result has BOUNDS."""
+    """A stream in windows where each distinct lifetime is a window, whose members are the events with that lifetime.
+
+    The columns BOUNDS group by lifetime; results are returned without them.
+    """
 
     @classmethod
     def from_stream(cls, stream: S, keys: tuple[str, ...]) -> Self:
-        """Return the events of a stream, group by group and lifetime by lifetime."""
+        """Return a stream's events grouped by ``keys`` and lifetime."""
         plan = stream.plan
         payload = [(name, Col(name)) for name in plan.schema.names]
         timed = stream._derive(Select(plan, (*payload, *BOUNDS.items())))
         return cls(timed, (*keys, *BOUNDS), Snapshot(), ClipInput.FULL, None)
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
-        """One row a lifetime: the group's keys, then a column a keyword; see :meth:`WindowedStream.select`."""
+        """Compute one row per lifetime: the group's keys, then a column per keyword; see :meth:`WindowedStream.select`."""
         return self._without_bounds(super().select(*given_columns, **named_columns))
 
     def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
-        """The ``k`` events of each lifetime with the greatest ``by``; see :meth:`WindowedStream.top_k`."""
+        """Keep the ``k`` events of each lifetime with the greatest ``by``; see :meth:`WindowedStream.top_k`."""
         return self._without_bounds(super().top_k(k, by, desc=desc, ties=ties, row_number=row_number))
 
     agg = select
@@ -56,7 +59,7 @@ class PerWindow(WindowedStream[S]):
 
 
 def warn_of_neighbours(plan: Node, verb: str) -> None:
-    """Warn where windows are put over results that live on overlapping windows: each would hold several of them."""
+    """Warn if windows are put over the results of overlapping windows: each would contain results of several of those."""
     if plan.mixes_windows:
         tick = '"-1 microsecond"' if plan.schema.axis == TIMESTAMP else "-1"
         warn(

@@ -1,4 +1,4 @@
-"""Physical: rows that insert, retract or promise (CTI), in StreamInsight's form ``(kind, LE, RE, REnew, payload)``."""
+"""Physical: reads inserts, retractions and CTIs in StreamInsight's form ``(kind, LE, RE, REnew, payload)``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,9 @@ if TYPE_CHECKING:
 
 @node
 class Physical(Source):
-    """The rows of ``table``: ``kind`` is insert, retract or cti; a cti's time stands in ``start``; an ``id`` names one event.
+    """Reads rows of ``table`` whose ``kind`` is insert, retract or cti; a CTI's instant is in ``start``.
+
+    With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload.
 
     CTI: c, the greatest CTI row; or made from the data
     Final: settled events
@@ -71,6 +73,7 @@ class Physical(Source):
         return {self.kind: AS_KIND, self.start: AS_START, self.end: AS_END, self.new_end: AS_END}
 
     def _schema(self) -> Schema:
+        """Return the payload's schema; raise TypeMismatch if ``kind`` is no string column, and for an id that cannot match."""
         from pyspark.sql.types import StringType
 
         kind = Schema(self.columns, "integer").require(self.kind, "physical")
@@ -98,7 +101,7 @@ class Physical(Source):
         )
 
     def define_items(self, items: SourceItems[Any]) -> None:
-        """``__kind``, ``__le``, ``__re`` and ``__new``."""
+        """Add ``__kind``, ``__le``, ``__re`` and ``__new``."""
         items.add(KIND, Call(LOWER, (Col(self.kind),)))
         items.add_ticks(LE, self.start)
         items.add_ticks(RE, self.end, INFINITY)
@@ -122,17 +125,17 @@ class Physical(Source):
         return Ingress(kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Every retraction folded into its insert: signed deltas, summed by (LE, RE, payload); a CTI is no event."""
+        """Fold retractions into their inserts: sum signed deltas by (LE, RE, payload). CTIs are no events."""
         from pyspark.sql import functions as F
 
         df = self.good_items(run).where(F.col(KIND) != CTI)
         if self.id is not None:
             return _by_id(self, df)
-        moved = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
-        deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
+        retraction = F.array(_delta(RE, -1, to=F.col(NEW_END)), _delta(NEW_END, 1))
+        deltas = F.when(F.col(KIND) == INSERT, F.array(_delta(RE, 1, inserts=1))).otherwise(retraction)
         payload = [quote(f.name) for f in self.payload]
         df = df.select(LE, *payload, F.inline(deltas))
-        # an end moved back to the start is a deletion: the empty lifetime is no event
+        # moving an end back to the start deletes the event: an empty lifetime is no event
         df = df.where(F.col(RE) > F.col(LE))
         df = df.groupBy(LE, *payload, RE).agg(
             F.sum("__w").alias("__w"), F.sum("__inserts").alias("__inserts"), F.collect_list("__to").alias("__to")
@@ -147,10 +150,10 @@ class Physical(Source):
 
 
 def _by_id(node: Physical, df: DataFrame) -> DataFrame:
-    """One event an id, that of its insert, with the end that its retractions lead to, however often each was delivered.
+    """Return one event per id: its insert, with the end that its retractions lead to, however often each row is delivered.
 
-    A bag does not say which retractions are repetitions. They all count, for an end may move to and fro; but where an end
-    would be left more often than it was reached, each counts once.
+    A bag does not tell repeated retractions from an end that moves to and fro, so all of them count. Only if an end would then
+    be left more often than it was reached, each distinct retraction counts once.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -170,38 +173,39 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     df = without_refused(df, reason, node, F.col(RE))
 
     once = F.col("__once")
-    moved = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
+    retraction = F.array(_delta(RE, -1, -once, to=F.col(NEW_END)), _delta(NEW_END, 1, once))
     insert = F.when(inserts, F.struct(LE, *(quote(f.name) for f in rest)))
-    deltas = F.when(inserts, F.array(_delta(RE, 1, inserts=1))).otherwise(moved)
-    df = df.select(id, F.col(LE).alias("__at"), insert.alias("__given"), F.inline(deltas))
+    deltas = F.when(inserts, F.array(_delta(RE, 1, inserts=1))).otherwise(retraction)
+    df = df.select(id, F.col(LE).alias("__at"), insert.alias("__insert"), F.inline(deltas))
     df = df.groupBy(id, RE).agg(
         F.sum("__w").alias("__every"),
         F.sum("__once").alias("__once"),
         F.sum("__inserts").alias("__inserts"),
         F.collect_set("__to").alias("__to"),
         F.min("__at").alias("__at"),
-        F.first("__given", ignorenulls=True).alias("__given"),
+        F.first("__insert", ignorenulls=True).alias("__insert"),
     )
     whose = Window.partitionBy(id)
     weight = F.when(F.min("__every").over(whose) < 0, F.col("__once")).otherwise(F.col("__every"))
-    insert = F.first("__given", ignorenulls=True).over(whose)
-    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", insert.alias("__given"))
+    insert = F.first("__insert", ignorenulls=True).over(whose)
+    df = df.select(id, "__at", RE, weight.alias("__w"), "__inserts", "__to", insert.alias("__insert"))
     if node.policy.invalid_in(False) == Invalid.DROP:
-        df = _without_unmatched(df.groupBy(id), "__at", "__given")
+        df = _without_unmatched(df.groupBy(id), "__at", "__insert")
     reason = F.when(F.col("__w") < 0, F.lit("a retraction that matches nothing"))
-    start = F.coalesce(F.col("__given")[LE], F.col("__at"))
-    # one condition: of several Spark might drop a row by another before the weight is read
-    events = F.when(F.col("__given").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
-    payload = {f.name: F.col("__given")[f.name] for f in rest} | {node.id: F.col(id)}
+    start = F.coalesce(F.col("__insert")[LE], F.col("__at"))
+    # one condition: of two, Spark might drop a row by the other before it reads the weight
+    events = F.when(F.col("__insert").isNotNull() & (F.col(RE) > start), F.col("__w")).otherwise(0)
+    payload = {f.name: F.col("__insert")[f.name] for f in rest} | {node.id: F.col(id)}
     weight, reason = check_starts(start, reason, node, False, F.col(RE), events, payload)
     df = keep_good(df.withColumn(LE, start).withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
     return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in node.payload))
 
 
 def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, to: Column | None = None) -> Column:
-    """How a row changes the number of events with an end: ``once`` if what is repeated counts once.
+    """Return a struct that says by how much a row changes the number of events with an end.
 
-    ``inserts`` says how many of them it inserts, ``to`` which end it gives to one that it takes.
+    ``end``: the column of the end; ``weight``: the change; ``once``: the change if repeated rows count once, default ``weight``;
+    ``inserts``: the number of events inserted with it; ``to``: the new end of an event that the row takes from it.
     """
     from pyspark.sql import functions as F
 
@@ -212,22 +216,22 @@ def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, 
 
 
 def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
-    """The ends of each event with ``__w`` as if the retractions that match nothing, and what follows from them, had not come.
+    """Return the ends of each event with their numbers ``__w``, without retractions that match no event.
 
-    There are such retractions where an end is left more often than it is reached. The others are then followed from the inserts
-    on. A bag does not say which came first: of several that leave one end, those with the least new end match.
+    If an end is left more often than it is reached, some retraction matches nothing. Then the retractions are applied one by one,
+    from the inserts on. A bag has no order: of several retractions that leave one end, those with the least new end match.
     """
     from pyspark.sql import functions as F
 
     ends = F.collect_list(F.struct(RE, "__w", "__inserts", "__to"))
     df = events.agg(ends.alias("__ends"), F.min("__w").alias("__least"), *(F.first(n).alias(n) for n in carried))
     totals = F.transform("__ends", lambda e: F.struct(e[RE].alias(RE), e["__w"].alias("__w")))
-    weights = F.when(F.col("__least") < 0, _followed(F.col("__ends"))).otherwise(totals)
+    weights = F.when(F.col("__least") < 0, _applied_counts(F.col("__ends"))).otherwise(totals)
     return df.select("*", F.inline(weights)).drop("__ends", "__least")
 
 
-def _followed(ends: Column) -> Column:
-    """How many events have each end once retractions have moved those that they find: in rounds, for one may wait for another."""
+def _applied_counts(ends: Column) -> Column:
+    """Count the events at each end after applying the retractions that match; in rounds, since one may enable another."""
     from pyspark.sql import functions as F
 
     def leaving(end: Column) -> Column:
@@ -235,13 +239,13 @@ def _followed(ends: Column) -> Column:
 
     def move(state: Column, to: Column) -> Column:
         counts, left = state["counts"], state["left"]
-        moved = F.transform_values(
+        after = F.transform_values(
             counts, lambda end, n: n + F.when(end == to["to"], 1).otherwise(0) - F.when(end == to["re"], 1).otherwise(0)
         )
-        finds = counts[to["re"]] > 0
+        matches = counts[to["re"]] > 0
         return F.struct(
-            F.when(finds, moved).otherwise(counts).alias("counts"),
-            F.when(finds, left).otherwise(F.array_append(left, to)).alias("left"),
+            F.when(matches, after).otherwise(counts).alias("counts"),
+            F.when(matches, left).otherwise(F.array_append(left, to)).alias("left"),
             state["before"].alias("before"),
         )
 

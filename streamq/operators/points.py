@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @node
 class Points(InsertSource):
-    """The rows of ``table`` at the instants of column ``time``; with ``ids``, those of equal ids and start are one event.
+    """Reads each row of ``table`` as a point at column ``time``; with ``ids``, rows of equal ids and start are one event.
 
     CTI: c, made from the data (greatest start seen - delay) or told from outside
     Final: every row that is on time
@@ -57,17 +57,17 @@ class Points(InsertSource):
         return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
     def define_items(self, items: SourceItems[Any]) -> None:
-        """``__le``; the end is a tick later."""
+        """Add ``__le``; the end is implied, one tick later."""
         items.add_ticks(LE, self.time)
         items.refuse_starts(LAST_POINT)
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """``__le`` and payload of every row; in batch also ``__bad``, for in a stream a row without a start tells itself."""
+        """Return ``__le`` and payload of each row, in batch also ``__bad``; in a stream a NULL start marks a refused row."""
         df = super().on_spark(table, streaming)
         return df.drop(BAD) if streaming else df
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """One row an event."""
+        """Return the table's events, each once."""
         from pyspark.sql import functions as F
 
         df = self.good_items(run)

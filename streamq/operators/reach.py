@@ -1,7 +1,7 @@
-"""How far a stream has come, in batch: the greatest start and CTI among its sources' rows, moved as its operators move progress.
+"""The reach of a plan in batch: the greatest start and CTI of its sources' rows, mapped as its operators map progress.
 
-What is taken back counts, and what filters drop: a stream over the same rows reports windows of lifetimes without an end as
-time comes so far (docs/concepts.md, "Windows").
+Retracted and filtered rows count, too: a stream over the same rows makes progress with them and, as far as that goes, reports
+windows of endless lifetimes (docs/concepts.md, "Windows").
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ REACH = "__reach"
 
 
 def reach_frame(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
-    """One row, ``__reach``: how far the furthest of some streams has come, NULL if nothing has arrived.
+    """Return one row, ``__reach``: the greatest reach of some nodes in ticks, NULL without rows.
 
-    None where that adds nothing to their events' starts: nothing is taken back, dropped or moved on the way from the sources.
+    None if the reach is the greatest start of their events anyway: no row is retracted, dropped or moved after the sources.
     """
     if all(_hands_on_all(node) for root in inputs for node in nodes(root)):
         return None
@@ -44,11 +44,11 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
     from pyspark.sql import functions as F
 
     if isinstance(node, Source):
-        return _of_source(node, run)
+        return _source_reach(node, run)
     if isinstance(node, Step) and node.progress_map is not None:
-        (of,) = below
-        carried = F.when(F.col(REACH).isNotNull(), node.map_progress_on_spark())
-        return of.withColumn(LE, F.col(REACH)).select(carried.alias(REACH))
+        (reach,) = below
+        mapped = F.when(F.col(REACH).isNotNull(), node.map_progress_on_spark())
+        return reach.withColumn(LE, F.col(REACH)).select(mapped.alias(REACH))
     return _furthest(below)
 
 
@@ -60,15 +60,15 @@ def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
     return reduce(lambda a, b: a.unionAll(b), reaches).agg(F.max(REACH).alias(REACH))
 
 
-def _of_source(node: Source, run: BatchRun) -> DataFrame:
-    """The greatest start of a source's events, and the CTIs that it, or the source that it follows, makes in a stream."""
+def _source_reach(node: Source, run: BatchRun) -> DataFrame:
+    """Return the reach of a source: the greatest start of its events and the CTIs that it, or the source it follows, makes."""
     from pyspark.sql import functions as F
 
     other = node
     while (leader := other.policy.progress.leader) is not None:
-        followed = run.sources[leader]
-        assert isinstance(followed, Source)
-        other = followed
+        lead = run.sources[leader]
+        assert isinstance(lead, Source)
+        other = lead
     own = _progress(node, run)
     promise = own if other is node else _progress(other, run)
     furthest = own.select(F.greatest("__start", "__cti").alias(REACH))
@@ -76,7 +76,7 @@ def _of_source(node: Source, run: BatchRun) -> DataFrame:
 
 
 def _progress(node: Source, run: BatchRun) -> DataFrame:
-    """One row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, made of it or a row."""
+    """Return one row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, generated or from a row."""
     from pyspark.sql import functions as F
 
     df = node.good_items(run)
@@ -85,10 +85,10 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
-    of_start = progress.cti_of_start(F.col("__start"), COLUMNS)
-    cti_of_starts = none if of_start is None else F.when(F.col("__start").isNotNull(), of_start)
-    of_item = progress.cti_of_item(F.col("__cti"))
-    return latest.withColumn("__cti", F.greatest(cti_of_starts, none if of_item is None else of_item))
+    start_cti = progress.cti_of_start(F.col("__start"), COLUMNS)
+    cti_of_starts = none if start_cti is None else F.when(F.col("__start").isNotNull(), start_cti)
+    item_cti = progress.cti_of_item(F.col("__cti"))
+    return latest.withColumn("__cti", F.greatest(cti_of_starts, none if item_cti is None else item_cti))
 
 
 __all__ = ["REACH", "reach_frame"]

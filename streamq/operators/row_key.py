@@ -1,4 +1,4 @@
-"""Row keys: the columns that, beside their start, tell an operator's rows apart, as an upsert needs them."""
+"""Row keys: the columns that, together with the start, identify a row of an operator; a sink that upserts needs them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from streamq.user_code.udo import UserOperator
 
 @dataclass(frozen=True)
 class RowKey:
-    """The ``columns`` of the key; where rows of equal columns may share a start, what a message says: ``wrong``, and a ``hint``.
+    """The key's ``columns``; if they do not identify a row, ``wrong`` and ``hint`` are the text of the error.
 
-    rows_of: the operator of a user's own that makes the rows; lists: the columns that are lists of such rows, by operator.
+    ``rows_of``: the user's operator that makes the rows, if one does. ``lists``: the columns that hold lists of such rows, with
+    their operators.
     """
 
     columns: tuple[str, ...] = ()
@@ -22,7 +23,7 @@ class RowKey:
     lists: Mapping[str, UserOperator] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str], schema: tuple[str, ...]) -> RowKey:
-        """Return the key of a projection; ``names``: what it calls the columns that it keeps, of all those in ``schema``."""
+        """Return the key of a projection; ``names`` maps kept columns to their new names, ``schema`` lists all its columns."""
         if self.wrong:
             return RowKey(wrong=self.wrong, hint=self.hint)
         if missing := [column for column in self.columns if column not in names]:
@@ -31,7 +32,7 @@ class RowKey:
         return RowKey(tuple(names[column] for column in self.columns))
 
     def of_elements(self, column: str) -> RowKey | None:
-        """Return the key of the rows in a column of lists that an operator of a user's own makes; None for another column."""
+        """Return the key of the rows in a column that holds lists of a user's operator; None for any other column."""
         operator = self.lists.get(column)
         if operator is None:
             return None
@@ -41,7 +42,7 @@ class RowKey:
         return RowKey(wrong=f"{operator.name} may give several rows a window", hint=hint, rows_of=operator)
 
     def with_own_lifetimes(self) -> RowKey | None:
-        """Return the key of an operator's rows once they have lifetimes of their own; None for rows of no such operator."""
+        """Return the key of a user's operator whose rows set their lifetimes themselves; None for other rows."""
         if self.rows_of is None or not self.rows_of.gives_one_row:
             return self if self.rows_of is not None else None
         hint = "Say stamp='align' or 'point_at_end'; else use output='changelog'."
@@ -49,7 +50,7 @@ class RowKey:
 
 
 def no_row_key(title: str) -> RowKey:
-    """Return the key of an operator's rows that have none: what it is called is what a message has found."""
+    """Return the key for an operator whose rows cannot be identified; the error says that ``title`` was found."""
     hint = "It goes with the aggregates of a window, under where and select; else use output='changelog'."
     return RowKey(wrong=f"found {title}", hint=hint)
 

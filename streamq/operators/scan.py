@@ -1,4 +1,4 @@
-"""Scan: a module goes from event to event of each group with a state; its rows are points where the events start."""
+"""Scan: calls a stateful module for each event of a group, in order; its rows are points at the events' starts."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ S = TypeVar("S", bound=Verbs)
 
 @node
 class Scan(EvaluatedOperator):
-    """``operator`` called with ``args`` for each event of a group for which ``where`` is true, in the order of (LE, payload).
+    """Calls ``operator`` with ``args`` for each event of a group, in the order of (LE, payload), if ``where`` is true for it.
 
     CTI: c
     Final: rows that start before c
@@ -60,6 +60,7 @@ class Scan(EvaluatedOperator):
         return ("udso",) if isinstance(self.operator, StatefulOperator) else ("pattern",)
 
     def _schema(self) -> Schema:
+        """Return the keys and the operator's columns; raise for keys, arguments or a filter of a wrong type."""
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
@@ -91,6 +92,7 @@ class Scan(EvaluatedOperator):
         return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator that calls the operator; arguments that are no columns are computed into columns."""
         source = self.input.schema
         columns = dict(all_columns(source))
 
@@ -98,7 +100,7 @@ class Scan(EvaluatedOperator):
             if isinstance(expr, Col):
                 return expr.name
             name = f"__arg{len(columns)}"
-            # a value is asked for only where the filter is true
+            # an argument is evaluated only where the filter is true
             columns[name] = expr if self.where is None or expr is self.where else Case((self.where, expr, Lit(None)))
             return name
 
@@ -127,7 +129,7 @@ class Scan(EvaluatedOperator):
 
 
 class _ScanFactory(RecomputeFactory):
-    """The kernel ``scan``, whose evaluator goes on from states."""
+    """Makes the kernel ``scan``, whose evaluator continues from the states that the kernel keeps."""
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         sets_aside = evaluation.sets_aside and site.late_output
@@ -139,17 +141,17 @@ class ScanVerbs(ABC, Generic[S]):
 
     @abstractmethod
     def _groups(self) -> tuple[S, tuple[str, ...]]:
-        """The stream and the keys of its groups; without keys it is one group."""
+        """Return the stream and the keys of its groups; without keys the whole stream is one group."""
 
     def scan(self, operator: StatefulCall) -> S:
-        """Go from event to event with an operator of your own, a :func:`udso`: each event changes its state and may give rows.
+        """Call an operator of your own, a :func:`udso`, for each event; each call changes a state and may return rows.
 
-        ``operator`` is called for the events of each group in the order of their starts, those of one start in the order of the
-        payload; its rows are points at the event's start, and the group's columns come before its own. The stream is one of
-        points, or of edges, whose ends are not read; of others make points first, by ``to_points()``. An event that comes late
-        but before the CTI, or is taken back, has the operator go over what follows again, from the state at the CTI on. A row is
-        final once nothing more can start where it is. Raises PlanError, UnknownColumn, TypeMismatch. (docs/modules.md, "From
-        event to event"; Ali et al., The Extensibility Framework in Microsoft StreamInsight, section V.)
+        ``operator`` is called for the events of each group in the order of their starts, and of the payload where starts are
+        equal. Its rows are points at the event's start; the group's columns come before its own. The stream must be one of
+        points, or of edges, whose ends are not read; turn other events into points first, with ``to_points()``. If an event
+        arrives out of order, or is retracted, the operator is called again for the events after it, from the state at the CTI
+        on. A row is final once no event can start at its instant any more. Raises PlanError, UnknownColumn, TypeMismatch.
+        (docs/modules.md, "From event to event"; Ali et al., The Extensibility Framework in Microsoft StreamInsight, section V.)
 
         ::
 
@@ -184,7 +186,7 @@ class ScanVerbs(ABC, Generic[S]):
 
 
 def _check_shape(shape: str, read: Sequence[Expr]) -> None:
-    """Raise for events that are neither points nor edges, and where an edge's end is read."""
+    """Raise PlanError for events that are neither points nor edges, and for expressions that read an edge's end."""
     if shape not in (POINT, EDGE):
         what, hint = f"these are of the shape {shape!r}", "Write .to_points() before it."
         raise PlanError(sentence("scan", "it goes over points, and edges as they start", what, hint))

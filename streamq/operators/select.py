@@ -1,4 +1,4 @@
-"""Select: computes the payload anew, event by event; lifetimes stay as they are."""
+"""Select: computes a new payload for each event; lifetimes stay as they are."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from streamq.plan.verbs import Verbs
 
 @node
 class Select(ExpressionStep):
-    """The payload ``columns``: pairs of a name and the expression it stands for.
+    """Replaces the payload by ``columns``: pairs of a name and the expression that computes it.
 
     CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
     Final: rows of final events
@@ -64,7 +64,7 @@ class Select(ExpressionStep):
 
     @property
     def exprs(self) -> dict[str, Expr]:
-        """Name to expression."""
+        """The columns as a mapping from name to expression."""
         return dict(self.columns)
 
     @property
@@ -95,11 +95,11 @@ class SelectVerbs(Verbs):
     """``select`` and the verbs derived from it."""
 
     def select(self, *columns: Given, **named_columns: Given) -> Self:
-        """Compute the payload anew: a keyword is the output's name; lifetimes stay as they are.
+        """Replace the payload by the columns that the arguments define; lifetimes stay as they are.
 
-        Positional arguments are column names or aliased expressions. After a keyword a string is a text: ``x="v"`` is the
-        word, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch, PlanError for
-        a column called ``start`` or ``end``.
+        Positional arguments are column names or aliased expressions. A keyword argument is a column of that name, and a
+        string there is a constant: ``x="v"`` is the text, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch,
+        and PlanError for a column called ``start`` or ``end``.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])
@@ -133,7 +133,7 @@ class SelectVerbs(Verbs):
         return self._derive(Select(self.plan, tuple(outputs.items())))
 
     def drop(self, *names: str) -> Self:
-        """Leave out columns; raises UnknownColumn for one that is not there.
+        """Drop columns; raises UnknownColumn for one that does not exist.
 
         >>> import streamq as sq
         >>> sq.events([(1, 3, {"v": 1, "w": 2})]).drop("w").show()
@@ -149,7 +149,7 @@ class SelectVerbs(Verbs):
         return self._derive(Select(self.plan, tuple((n, Col(n)) for n in self.plan.schema.names if n not in names)))
 
     def rename(self, names: Mapping[str, str] | None = None, **more: str) -> Self:
-        """Give columns other names, ``old="new"``; raises UnknownColumn, or AmbiguousColumn where names would clash.
+        """Rename columns, ``old="new"``; raises UnknownColumn, or AmbiguousColumn if two columns would have one name.
 
         >>> import streamq as sq
         >>> sq.events([(1, 3, {"v": 1})]).rename(v="speed").show()

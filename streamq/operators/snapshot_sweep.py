@@ -1,4 +1,4 @@
-"""Snapshot aggregates in batch without a copy a window: swept where sums can be taken off again, else merged."""
+"""Snapshot aggregates in batch, without copying members into windows: by a sweep if sums can be subtracted, else by merges."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: BatchForm, df: DataFrame) -> DataFrame:
-    """One row a window with members: the keys, the aggregates, ``__wle`` and ``__wre``.
+    """Return one row for each snapshot with members: the keys, the aggregates, ``__wle`` and ``__wre``.
 
-    ``form`` is SWEEP, which takes exact partial results, or DYADIC, which takes any that Spark makes and merges.
+    ``form`` is SWEEP, for exact partial results, or DYADIC, for any partial results that Spark can make and merge.
     """
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))
@@ -48,7 +48,7 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
 def _swept(
     source: Schema, df: DataFrame, split: Expansion, summed: Sequence[SummablePartial], keys: list[str]
 ) -> DataFrame:
-    """What starts is added, what ends is taken off: a running sum over the endpoints of a group, O(n log n)."""
+    """Add each event at its start and subtract it at its end: a running sum over the endpoints of a group, O(n log n)."""
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
     names = [name for partial in summed for name in partial.columns]
@@ -58,7 +58,7 @@ def _swept(
         signed = [(F.col(n) if sign > 0 else -F.col(n)).alias(n) for n in names]
         return F.struct(F.col(at).alias(STARTS), F.lit(sign).cast("bigint").alias(COUNT), *signed)
 
-    # the last change of an instant knows the sums there, and what comes next
+    # the last change at an instant has the sums there, and the next instant
     order = Over.partitionBy(*keys).orderBy(STARTS)
     running = order.rowsBetween(Over.unboundedPreceding, Over.currentRow)
     changes = df.select(*keys, F.inline(F.array(change(LE, 1), change(RE, -1))))
@@ -80,7 +80,7 @@ def _swept(
 def _merged(
     source: Schema, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: tuple[str, ...]
 ) -> DataFrame:
-    """Partial results of events with the same range of windows, merged over dyadic nodes: no member is copied a window."""
+    """Merge partial results, one for all events with the same range of snapshots, over dyadic nodes."""
     quoted = [quote(k) for k in keys]
     windows = snapshot_windows(df, quoted)
     events = snapshot_members(df, windows, quoted)

@@ -1,4 +1,4 @@
-"""What all sources share: a table by name, its columns, and a policy; the rows they hand on are lifetimes and payload."""
+"""Sources: leaves of a plan that read the rows of a table, known by name, as events; a policy sets progress and late rows."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
 
 AS_START, AS_END = "it is sq.start() now", "it is sq.end() now"
 AS_KIND = "it says what a row is, and is no part of an event"
-"""What has become of the columns that sources consume."""
+"""The expressions that read, in a query, the columns that a source consumes."""
 
 
 @dataclass(frozen=True)
 class Ingress:
-    """The kernel that makes events of a source's items, at the beginning of a stream.
+    """The kernel that turns a source's items into events, in the first stage of a stream.
 
-    ``columns``: beside starts and payload what it takes of an item; ``hashed``: whose values decide on its bucket; ``title`` says
-    for explain what it does; ``aligns`` where the level of consistency holds events back.
+    ``columns``: the columns of an item that it reads beside start and payload. ``hashed``: the columns whose values choose the
+    item's bucket. ``title``: its name in explain. ``aligns``: the point at which the consistency level holds events back.
     """
 
     kernel: Kernel
@@ -49,7 +49,7 @@ class Ingress:
 
 
 class Source(Operator):
-    """A leaf: the rows of ``table`` read as events. ``columns`` are all of the table's, in order."""
+    """A leaf that reads the rows of ``table`` as events; ``columns`` are all columns of the table, in order."""
 
     table: str
     columns: tuple[Field, ...]
@@ -59,14 +59,14 @@ class Source(Operator):
     @property
     @abstractmethod
     def consumed(self) -> dict[str, str]:
-        """The columns that give lifetimes and kinds, and what each is in expressions; they are no payload."""
+        """The columns that hold times and kinds instead of payload, each with the expression that reads it in a query."""
 
     @abstractmethod
     def define_items(self, items: SourceItems[Any]) -> None:
-        """Add the columns of items beside the payload, and the reasons why a row is no event."""
+        """Add the items' columns beside the payload, and refuse rows that are no events, with a reason."""
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """Return every row of a table as an item: ``__le`` and what else is known of its lifetime, payload, ``__bad``."""
+        """Return each row of a table as an item: ``__le``, the other columns of its lifetime, the payload, and ``__bad``."""
         from pyspark.sql import functions as F
 
         items = SparkItems(self.columns)
@@ -77,31 +77,31 @@ class Source(Operator):
         return table.select(*(column.alias(name) for name, column in columns.items()))
 
     def good_items(self, run: BatchRun) -> DataFrame:
-        """Return the items of a batch that are not refused."""
+        """Return the items of a batch without the refused ones."""
         return keep_good(self.on_spark(run.tables[self.table], False))
 
     @property
     def items(self) -> Items:
-        """Return which of the items start events and which carry CTIs; unless a source says otherwise, each inserts an event."""
+        """The roles of items: which start events and which carry CTIs. By default each item inserts an event."""
         return Items()
 
     @property
     def ingress(self) -> Ingress | None:
-        """The kernel that makes events of the items; None where every item is an insert."""
+        """The kernel that turns items into events; None if every item inserts an event."""
         return None
 
     @property
     def insert_only(self) -> bool:
-        """Whether every item is an event, so that none is ever taken back."""
+        """True if every item inserts an event, so that none is ever retracted."""
         return self.ingress is None
 
     @property
     def gives_points(self) -> bool:
-        """Whether every item is a point, of which nothing is left once it is late."""
+        """True if every item is a point; of a late point nothing is left to adjust."""
         return self.insert_only and self.schema.shape == POINT
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
-        """The items of a table with payload and ``__bad``; under ``invalid="fail"`` the first reason says the lifetime."""
+        """Return a table's items with payload and ``__bad``; under ``invalid="fail"`` the first reason shows the lifetime."""
         items = ArrowItems(self.columns, table)
         self.define_items(items)
         reason = items.reason
@@ -113,7 +113,7 @@ class Source(Operator):
 
     @property
     def payload(self) -> tuple[Field, ...]:
-        """The columns that stay."""
+        """The columns of the table that the source does not consume."""
         return tuple(f for f in self.columns if f.name not in self.consumed)
 
     def shown_name(self) -> str:
@@ -122,7 +122,7 @@ class Source(Operator):
 
 
 class InsertSource(Source):
-    """A source of inserts whose rows of equal ``ids`` and start, if it has ids, are one event, however often delivered."""
+    """A source of inserts; with ``ids``, rows of equal ids and start are one event, however often they are delivered."""
 
     cases = ("with id", "without id")
 
@@ -131,12 +131,12 @@ class InsertSource(Source):
         return ("with id" if self.ids else "without id",)
 
     def shown_ids(self) -> str:
-        """Its ids, for explain."""
+        """Return the ids as explain shows them."""
         return f", id=[{', '.join(self.ids)}]" if self.ids else ""
 
 
 def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
-    """The one axis of all time columns; raises UnknownColumn, or TypeMismatch for a column that is no time."""
+    """Return the axis that all time columns share; raise UnknownColumn, or TypeMismatch for a column that is no time."""
     schema = Schema(fields, INTEGER)
     axes = set()
     for name in names:
@@ -164,9 +164,9 @@ def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str
 
 
 def source_schema(node: Source, axis: str, shape: str, verb: str) -> Schema:
-    """The stream's schema: the payload, checked for names that clash with the lifetime's.
+    """Return the schema of a source's stream; raise if a payload column has a name of the lifetime's.
 
-    Ids, and columns that its progress reads, are checked for being there and for values that can be compared.
+    Also raises if an id, or a column that the progress policy reads, does not exist or has values that cannot be compared.
     """
     check_names([f.name for f in node.payload], verb)
     schema = Schema(node.payload, axis, shape, node.consumed)
@@ -186,10 +186,10 @@ def check_starts(
     read: Column | None = None,
     payload: Mapping[str, Column] | None = None,
 ) -> tuple[Column, Column]:
-    """A source's LE and ``__bad``: under ``invalid="fail"`` the reason says the lifetime, and in batch reading LE raises it.
+    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime, and a batch raises it.
 
-    ``read``: a bigint column that takes the place of LE. Where rows are filtered by it, LE would be read too late. ``payload``:
-    the columns of the payload where they are not under their own names.
+    A batch raises when LE is read. ``read``: a bigint column to raise from instead, because LE would be read after the rows
+    are filtered by it. ``payload``: the payload's columns, if they are not available under their own names.
     """
     from pyspark.sql import functions as F
 
@@ -208,7 +208,7 @@ def check_starts(
 
 
 def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
-    """Of the events of one id and start the least by (end, payload): what is equal to it repeats it, the others are none."""
+    """Deduplicate by id and start: keep the row least by (end, payload), drop rows equal to it, refuse different ones."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -224,7 +224,7 @@ def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
 
 
 def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | None = None) -> DataFrame:
-    """The items of a batch without those that have a reason, which reading LE raises under ``invalid="fail"``."""
+    """Return the items of a batch that have no reason to be refused; under ``invalid="fail"`` reading LE raises the reason."""
     from pyspark.sql import functions as F
 
     le, reason = check_starts(F.col(LE), reason, node, False, re)
@@ -232,7 +232,7 @@ def without_refused(df: DataFrame, reason: Column, node: Source, re: Column | No
 
 
 def _shown_payload(node: Source, columns: Mapping[str, Column] | None) -> Column:
-    """A row's payload as Python shows a dict, for an error; a double quote would end the error's text."""
+    """Return a row's payload, for an error, as Python shows a dict; a double quote would end the error's text."""
     from pyspark.sql import functions as F
 
     parts: list[Column] = []
@@ -253,7 +253,7 @@ def _shown(ticks: Column, axis: str) -> Column:
 
 
 def keep_good(df: DataFrame) -> DataFrame:
-    """The rows that are events."""
+    """Return the rows that are events: those without a reason in ``__bad``."""
     from pyspark.sql import functions as F
 
     return df.where(F.col(BAD).isNull()).drop(BAD)

@@ -1,4 +1,4 @@
-"""The items that a source's rows are: a source says once what they are, by expressions, for DataFrames as for Arrow tables."""
+"""Source items: a source defines by expressions, once for DataFrames and Arrow tables, how rows become items."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ _COLUMNS = tuple(
 
 
 class SourceItems(ABC, Generic[C]):
-    """The items of a table with columns ``fields``: ``columns`` beside the payload, and a ``reason`` a row, NULL for an event.
+    """The items of a table whose columns are ``fields``: ``columns`` beside the payload, and a ``reason``, NULL for events.
 
-    Expressions read the table's columns, and those of items that have been added before.
+    Expressions read the table's columns and the item columns added so far.
     """
 
     def __init__(self, fields: tuple[Field, ...]):
@@ -49,7 +49,7 @@ class SourceItems(ABC, Generic[C]):
 
     @abstractmethod
     def evaluated(self, expr: Expr) -> C:
-        """Return the values of an expression."""
+        """Return the values of an expression, one a row."""
 
     @abstractmethod
     def ticks(self, name: str, missing: int | None) -> C:
@@ -57,18 +57,18 @@ class SourceItems(ABC, Generic[C]):
 
     @abstractmethod
     def refuse(self, is_wrong: Expr, why: str) -> None:
-        """Give a reason to rows that are no events, unless they have an earlier one."""
+        """Set the reason ``why`` on the rows where ``is_wrong`` is true, unless they already have one."""
 
     def add(self, name: str, expr: Expr) -> None:
-        """Add a column of items."""
+        """Add a column to the items."""
         self.columns[name] = self.evaluated(expr)
 
     def add_ticks(self, name: str, column: str, missing: int | None = None) -> None:
-        """Add a time column of the table, in ticks, with ``missing`` for NULL."""
+        """Add a time column of the table to the items, in ticks, with ``missing`` for NULL."""
         self.columns[name] = self.ticks(column, missing)
 
     def refuse_starts(self, last: int = INFINITY - 1, among: Expr | None = None) -> None:
-        """Refuse the rows that have no instant to start at, up to ``last``; if given, only ``among`` some rows."""
+        """Refuse rows whose start is NULL, infinite in the past, or after ``last``; ``among`` restricts this to some rows."""
         for is_wrong, why in (
             (Col(LE).is_null(), NO_START),
             (Col(LE) == MINUS_INFINITY, TOO_EARLY),
@@ -83,13 +83,13 @@ class SparkItems(SourceItems["Column"]):
     reason: Column | None = None
 
     def column(self, name: str) -> Column:
-        """Return a column of the items, or else of the table."""
+        """Return a column of the items or, if they have none of that name, of the table."""
         from pyspark.sql import functions as F
 
         return self.columns[name] if name in self.columns else F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:
-        """Raise: a row has no lifetime before it is an item."""
+        """Raise AssertionError: a row has no lifetime before it is an item."""
         raise AssertionError(part)
 
     def evaluated(self, expr: Expr) -> Column:
@@ -140,7 +140,7 @@ class ArrowItems(SourceItems[pa.Array]):
         self.reason = pc.if_else(is_first, why, self.reason)
 
     def reason_with_lifetime(self, axis: str) -> Any:
-        """Return the reasons, the first one with its item's start and end: it is the one that is raised."""
+        """Return the reasons; the first, which is the one raised, shows its item's start and end."""
         at = pc.index(pc.is_valid(self.reason), True).as_py()
         if at < 0:
             return self.reason

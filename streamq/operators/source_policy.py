@@ -1,4 +1,4 @@
-"""The policy in a source's node: how it makes progress, and what becomes of rows that it does not take as they come."""
+"""The policy of a source: how it makes progress, and what it does with late and with invalid rows."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from streamq.runtime.progress_policy import ProgressPolicy
 
 @dataclass(frozen=True, kw_only=True)
 class SourcePolicy:
-    """A source's progress, and what becomes of late and of invalid rows.
+    """A source's progress, and its policies for late and for invalid rows.
 
-    ``late`` and ``invalid`` may be given as strings; ``invalid`` is None where the user has not said it.
+    ``late`` and ``invalid`` may be passed as strings; ``invalid`` is None if the user has not chosen one.
     """
 
     progress: ProgressPolicy = field(default=GeneratedCtis(), metadata=INLINE)
@@ -34,17 +34,17 @@ class SourcePolicy:
         object.__setattr__(self, "invalid", None if self.invalid is None else Invalid(self.invalid))
 
     def invalid_in(self, streaming: bool) -> Invalid:
-        """Return what becomes of rows that are no events: unless the user has said, a batch fails and a stream drops them."""
+        """Return the policy for rows that are no events: the user's choice, else a batch fails and a stream drops them."""
         return self.invalid or (Invalid.DROP if streaming else Invalid.FAIL)
 
     def shown(self, axis: str) -> str:
-        """Return it as explain shows it, with what is not the default: ``generate(delay=5 minutes), late=adjust``."""
+        """Return the policy as explain shows it, without defaults: ``generate(delay=5 minutes), late=adjust``."""
         late = [] if self.late is DROP else [f"late={self.late.name}"]
         invalid = [] if self.invalid is None else [f"invalid={self.invalid}"]
         return ", ".join([self.progress.shown(axis), *late, *invalid])
 
     def renamed(self, names: Mapping[str, str]) -> Self:
-        """Return it for a plan whose tables have other names."""
+        """Return the policy for a plan whose tables are renamed: ``names`` maps old to new."""
         return replace(self, progress=self.progress.renamed(names))
 
 

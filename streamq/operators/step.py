@@ -35,7 +35,7 @@ class StepRows(ABC, Generic[V]):
 
     @abstractmethod
     def with_payload(self, columns: Mapping[str, V], schema: Schema) -> StepRows[V]:
-        """Return the same rows with ``columns`` as their whole payload; ``schema`` has the types of those."""
+        """Return the same rows with ``columns`` as their whole payload; ``schema`` has the types of the columns."""
 
 
 class SparkRows(StepRows["Column"]):
@@ -57,13 +57,13 @@ class SparkRows(StepRows["Column"]):
 
     @abstractmethod
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> SparkRows:
-        """Return the rows where ``is_alive``, with other lifetimes ``[start, end)`` in ticks; the other rows are dropped."""
+        """Return the rows where ``is_alive`` is true, with new lifetimes ``[start, end)`` in ticks; the others are dropped."""
 
     @abstractmethod
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> SparkRows:
         """Join each row with every row of a static table that is equal to it in the columns ``on``.
 
-        ``on`` are pairs: a column of the row, and the column of the table, which is not in the result. Unless ``inner``, a row
+        ``on`` are pairs of a row's column and a table's column; the table's is not in the result. Unless ``inner``, a row
         without a match stays, with NULLs.
         """
 
@@ -73,7 +73,7 @@ class SparkRows(StepRows["Column"]):
 
 
 class Step(Operator):
-    """An operator of one input and without state, by default one that leaves lifetimes as they are.
+    """An operator with one input and no state; by default it leaves lifetimes unchanged.
 
     ``may_drop``: its output may lack rows of its input; ``multiplies``: it may make several rows of one.
     """
@@ -104,7 +104,7 @@ class Step(Operator):
         return self.progress_map is None
 
     def map_progress_on_spark(self) -> Column:
-        """Return :attr:`progress_map` applied to the finite instant in column ``__le``, as a Spark column of ticks."""
+        """Return a Spark column of ticks: :attr:`progress_map` applied to the finite instant in column ``__le``."""
         from pyspark.sql import functions as F
 
         return F.col(LE)
@@ -120,24 +120,24 @@ class Step(Operator):
 
     @property
     def moves_start(self) -> bool:
-        """Whether a row's start may differ from its start in the input."""
+        """True if a row's start may differ from its start in the input."""
         return False
 
     @property
     def keeps_end(self) -> bool:
-        """Whether a retraction that moves an event's end in the input moves it in the output, too."""
+        """True if a retraction that moves an event's end in the input moves it in the output, too."""
         return True
 
     @property
     def reads_open_end(self) -> bool:
-        """Whether the payload, the start or the presence of an output row depends on its event's end.
+        """True if the payload, the start or the presence of an output row depends on its event's end.
 
         Then the row waits until that end no longer moves. A step that only hands the end on does not read it.
         """
         return False
 
     def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
-        """Return the columns of the output that change as an end moves, where the columns ``moving`` of the input do."""
+        """Return the output columns that change when an end moves, if the input columns ``moving`` do."""
         return moving
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
@@ -150,7 +150,7 @@ class Step(Operator):
 
 
 class ExpressionStep(Step):
-    """A step that is written once, in expressions, for Spark and Arrow alike."""
+    """A step written once, in expressions that both Spark and Arrow evaluate."""
 
     @abstractmethod
     def apply(self, rows: StepRows[V]) -> StepRows[V]:
@@ -166,7 +166,7 @@ class ExpressionStep(Step):
 
 
 class BatchRows(SparkRows):
-    """The rows of a batch: what is dropped is gone."""
+    """The rows of a batch; dropped rows are removed at once."""
 
     def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
         self.frame, self.schema, self.tables = frame, schema, tables

@@ -1,4 +1,4 @@
-"""Instants as ticks: expressions that read a clock or a calendar day as a point of the time axis."""
+"""Expressions that convert timestamps and dates to ticks."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from streamq.plan.expr import Call, Cast, Expr, Lit
 
 
 def instant_as_ticks(expr: Expr, kind: t.DataType) -> Expr:
-    """An expression of a time type as ticks: microseconds since the epoch in UTC, whatever the session's time zone."""
+    """Convert an expression of time type ``kind`` to ticks: microseconds since the epoch in UTC, in any session time zone.
+
+    Integers are ticks already and become bigint.
+    """
     if isinstance(kind, t.TimestampType):
         return Call(UNIX_MICROS, (expr,))
     if isinstance(kind, t.DateType):

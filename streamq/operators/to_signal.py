@@ -1,4 +1,4 @@
-"""ToSignal: lifetimes as a signal's, from the starts: a sample lives until the next strictly later one of its key."""
+"""ToSignal: sets lifetimes as a signal's: each sample lives until the next strictly later one of its key."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @node
 class ToSignal(EvaluatedOperator):
-    """``[LE, next LE of equal keys that is greater)``; NULL keys are equal; samples of one instant all live.
+    """Sets each lifetime to ``[LE, next greater LE of equal keys)``; NULL keys are equal.
+
+    Samples of one key and instant all have the same lifetime.
 
     CTI: c
     Final: settled rows
@@ -56,7 +58,7 @@ class ToSignal(EvaluatedOperator):
         return Evaluation(evaluator=SignalEvaluator(self.keys), inputs=(columns,), schema=self.schema, pointwise=(0,))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """A window by key, latest start first: the least start seen so far that is later."""
+        """Order by key, latest start first; a sample ends at the least start among later ones."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 
@@ -74,9 +76,9 @@ class ToSignalVerbs(Verbs):
     """``to_signal``."""
 
     def to_signal(self, key: str | Sequence[str] = ()) -> Self:
-        """Each event lives until the next strictly later start of an event with equal ``key``: the value that holds.
+        """End each event at the next strictly later start of an event with equal ``key``, as a signal holds its value.
 
-        The old ends play no part; events of one instant all live. No key: the whole stream is one signal.
+        The old ends are ignored. Events of one key and instant all live until then. Without a key the whole stream is one signal.
         (docs/concepts.md, "Signals".)
 
         ::

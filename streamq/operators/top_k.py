@@ -1,4 +1,4 @@
-"""TopK: the members of each window with the greatest (or least) values of an expression, with their rank."""
+"""TopK: keeps the members of each window with the greatest (or least) values of an expression, and adds their rank."""
 
 from __future__ import annotations
 
@@ -34,11 +34,10 @@ RANK, ROW_NUMBER = "rank", "row_number"
 
 @node
 class TopK(MemberOperator):
-    """SQL RANK by ``by`` over a window's members, those up to ``k``; ``ties``: "keep" all at the last rank, or "break".
+    """Ranks a window's members by ``by`` with SQL's RANK and keeps ranks up to ``k``.
 
-    row_number: whether the place that broken ties have is a column, too.
-
-    NULL is less than any value, NaN greater. Broken ties go by the payload's columns in order, ascending, then LE, RE.
+    ``ties``: "keep" all members at the last rank, or "break" ties by the payload's columns in order, ascending, then LE and RE.
+    ``row_number``: add each member's place among broken ties as a column. NULL is less than any value, NaN greater.
 
     CTI: {window}; at point_at_end c
     Final: {window}
@@ -78,7 +77,7 @@ class TopK(MemberOperator):
 
     @property
     def _places(self) -> tuple[str, ...]:
-        """The columns that the result has beside the payload."""
+        """The columns that the operator adds to the payload."""
         return (RANK, ROW_NUMBER) if self.row_number else (RANK,)
 
     @property
@@ -112,7 +111,7 @@ class TopK(MemberOperator):
         return self._member_evaluation(evaluator, port, self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Members copied into their windows, ranked by Spark's RANK."""
+        """Copy members into their windows and rank them by Spark's RANK."""
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 

@@ -1,4 +1,4 @@
-"""Union: the events of all inputs, as a bag."""
+"""Union: merges the events of all inputs, as a bag."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @node
 class Union(PassThrough):
-    """``inputs`` of equal payload columns (names, order and types) on one axis.
+    """Merges ``inputs`` that have equal payload columns (names, order and types) and one time axis.
 
     CTI: c, the least over the inputs
     Final: rows of final events
@@ -55,7 +55,7 @@ class Union(PassThrough):
         return all(node.on_windows for node in self.inputs)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """UNION ALL."""
+        """Compute the union by Spark's UNION ALL."""
         return reduce(lambda a, b: a.unionByName(b), inputs)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
@@ -72,9 +72,9 @@ class UnionVerbs(Verbs):
     """``union``."""
 
     def union(self, *others: Self) -> Self:
-        """The events of this stream and the others, as a bag (a duplicate stays one).
+        """Merge the events of this stream and the others, as a bag: duplicates are kept.
 
-        The streams have equal columns in equal order and one time axis; else PlanError.
+        Raises PlanError unless the streams have equal columns in equal order and one time axis.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 3, {"v": 1})]), sq.events([(2, 5, {"v": 2})])

@@ -1,6 +1,6 @@
-"""The rows that an operator of a user's makes of windows: lists of them, as an aggregate gives them, one row an element.
+"""The plan of a user's operator over windows: an aggregate computes a list of rows a window, and explode unpacks it.
 
-``select(operator) => explode(window(operator))``, and where its rows have lifetimes of their own, ``alter_lifetime`` to those.
+``select(operator) => explode(window(operator))``; if the operator sets lifetimes itself, ``alter_lifetime`` applies them.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.windows import Window
 
 ROWS = "__rows"
-"""The column of the lists."""
+"""The name of the column that holds the lists."""
 
 
 def rows_of(
     applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: ClipInput, asked_stamp: Stamp | None
 ) -> Node:
-    """Return the plan of an operator's rows over windows; raises PlanError for a stamp that it cannot have."""
+    """Return the plan of an operator's rows over windows; raise PlanError for a stamp that it cannot have."""
     operator = applied.function
     assert isinstance(operator, UserOperator)
     stamp = asked_stamp or operator.default_stamp or window.default_stamp

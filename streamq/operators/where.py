@@ -26,7 +26,7 @@ from streamq.plan.verbs import Verbs
 
 @node
 class Where(ExpressionStep):
-    """The events of ``input`` for which ``predicate`` is true (not false, not NULL).
+    """Keeps the events of ``input`` for which ``predicate`` is true (not false, not NULL).
 
     CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
     Final: rows of final events
@@ -75,7 +75,7 @@ _SIGNS = {"=": "==", "<>": "!="}
 
 
 def _instead(predicate: Expr) -> str:
-    """Return what to write instead of a text, which is a value and no predicate; nothing for what is no text."""
+    """Return a hint for a predicate that is a string, which is a constant and no condition; "" for any other."""
     if not isinstance(predicate, Lit) or not isinstance(predicate.value, str):
         return ""
     name, sign, value = ((compared := _COMPARED.match(predicate.value)) and compared.groups()) or ("name", ">", "20")

@@ -1,4 +1,4 @@
-"""WindowAggregate: one row a window with members, on the window's interval, holding aggregates over its members."""
+"""WindowAggregate: aggregates the members of each window into one row on the window's interval."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowAggregate(MemberOperator):
-    """The members of each window, per group of ``keys``, reduced to ``aggregates``.
+    """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row.
 
     CTI: {window}; at point_at_end c; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, at most
         the start (at point_at_end the end) of the earliest window not final
@@ -72,7 +72,7 @@ class WindowAggregate(MemberOperator):
 
     @property
     def case(self) -> tuple[str, ...]:
-        # what is cut at the window's end does not wait for the end of a member
+        # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
         holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive}
         return tuple(name for name, holds in holds_of.items() if holds)
@@ -87,7 +87,7 @@ class WindowAggregate(MemberOperator):
 
     @property
     def ordered(self) -> bool:
-        """Whether an aggregate takes members in their order, by which the whole payload decides."""
+        """True if an aggregate reads members in order, which is by start and then the whole payload."""
         return any(a.function.ordered for _, a in self.aggregates)
 
     @property
@@ -97,12 +97,12 @@ class WindowAggregate(MemberOperator):
 
     @property
     def reads_all(self) -> bool:
-        """Whether it reads all columns of its events: to take them in their order, or to set them aside."""
+        """True if it reads all columns of its events, to order them or to set them aside."""
         return self.ordered or bool(self.set_aside)
 
     @property
     def merges(self) -> bool:
-        """Whether all aggregates are made of partial results."""
+        """True if all aggregates can be merged from partial results."""
         return all(is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
     def _schema(self) -> Schema:
@@ -128,7 +128,7 @@ class WindowAggregate(MemberOperator):
         return tuple(dict.fromkeys(notes))
 
     def _place_of(self, applied: Aggregate) -> WindowPlace:
-        """The window as explain tells it of one of its aggregates."""
+        """Return the facts about the window and the other aggregates from which explain's notes on ``applied`` are made."""
         source = self.input.schema
         others = [a for _, a in self.aggregates if a.function != applied.function]
         read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
@@ -153,7 +153,7 @@ class WindowAggregate(MemberOperator):
 
     @property
     def event_windows(self) -> Window | None:
-        # rows that are time-bound go by c itself: what is late for them is not told by ends of windows
+        # time-bound rows are final by c itself: ends of windows do not tell which events come too late for them
         return None if self.stamp == Stamp.TIME_BOUND else self.window
 
     @property
@@ -162,11 +162,14 @@ class WindowAggregate(MemberOperator):
 
     @property
     def is_grid(self) -> bool:
-        """Whether it is made of partial results of basic windows."""
+        """True if the windows are merged from partial results of basic windows."""
         return self.window.grid is not None and self.stamp == Stamp.ALIGN and self.merges
 
     def _evaluation(self) -> Evaluation:
-        """The evaluator of windows: what merges by partial results, the other aggregates by reductions."""
+        """Return the evaluator of windows: mergeable aggregates use partial results, the others reductions over members.
+
+        Equal argument expressions share a column, also the payload columns that quarantine needs.
+        """
         source = self.input.schema
         split = expand(tuple((n, a) for n, a in self.aggregates if is_mergeable(a, source)), source)
         outputs = dict(split.outputs)
@@ -192,7 +195,7 @@ class WindowAggregate(MemberOperator):
         fields += partial_fields(split.partials)
         fields += [Field(name, self.schema.type_of(name)) for name, _ in reducing]
         outputs |= {name: Col(name) for name, _ in reducing}
-        # of equal rows the first to end comes first
+        # among rows equal in all columns, the one that ends first comes first
         by_ends = self.window.by_places and any(reads_end(e) for e in columns.values())
         by_ends |= bool(payload) and not self.input.traits.moves_ends
         evaluator = WindowEvaluator(
@@ -219,7 +222,7 @@ class WindowAggregate(MemberOperator):
         )
 
     def grid_windows(self) -> GridAggregation | None:
-        """Where all aggregates merge, windows of a grid are made of partial results, combined in the kernel."""
+        """Return the windows as a grid of partial results, which the kernel combines; None unless all aggregates merge."""
         if not self.is_grid:
             return None
         split = expand(self.aggregates, self.input.schema)
@@ -235,7 +238,10 @@ class WindowAggregate(MemberOperator):
 
     @property
     def batch_choice(self) -> BatchChoice:
-        """Pieces of exact aggregates are swept, those of mergeable ones merged, others evaluated; other windows get copies."""
+        """The batch form: snapshots sweep exact aggregates and merge mergeable ones; other windows copy their members.
+
+        Aggregates that Spark does not have are evaluated.
+        """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:
             split = expand(self.aggregates, self.input.schema) if self.merges else None
@@ -254,7 +260,7 @@ class WindowAggregate(MemberOperator):
         return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """The form that ``batch_choice`` names."""
+        """Compute the windows in the form that ``batch_choice`` names."""
         source = self.input.schema
         match self.batch_choice.form:
             case BatchForm.EVALUATED:
@@ -276,7 +282,10 @@ class WindowAggregate(MemberOperator):
 
 @dataclass(frozen=True)
 class _CallModulesFactory(RecomputeFactory):
-    """The kernel ``call_modules``, which remembers the calls of modules; time-bound rows are final before their windows are."""
+    """Makes the kernel ``call_modules``, which remembers module calls so as not to repeat them.
+
+    ``time_bound_by``: the module whose rows are final before their windows are; "" for none.
+    """
 
     time_bound_by: str
 
@@ -291,11 +300,11 @@ class _CallModulesFactory(RecomputeFactory):
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:
-    """What makes the result column ``name`` of all members; ``column`` calls an expression over them by a name."""
+    """Return the reduction of all members to the result column ``name``; ``column`` returns a name for an expression."""
     of = application(aggregate, source)
     args, where = aggregate.function.operands(of), None
     if aggregate.where is not None:
-        # a value is asked for only where the filter is true
+        # an argument is evaluated only where the filter is true
         where, args = column(aggregate.where), tuple(Case((aggregate.where, e, Lit(None))) for e in args)
     kind = arrow_type(aggregate.function.result(of))
     axis = arrow_type(source.axis_type)
@@ -306,7 +315,10 @@ def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable
 
 
 def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: ClipInput = ClipInput.FULL) -> Column:
-    """Spark's own aggregate of a window's members, which there must be; their windows' intervals stand beside them."""
+    """Return Spark's own aggregate of a window's members; each member's row also has the window's interval.
+
+    The aggregate must have a form on Spark.
+    """
     from pyspark.sql import functions as F
 
     aggregate = filter_in_argument(aggregate)

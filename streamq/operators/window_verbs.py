@@ -1,4 +1,4 @@
-"""The verbs that put a stream, or each of its groups, into windows: those of the kinds, and what is made of them."""
+"""The verbs that put a stream, or each of its groups, into windows: one per window kind, and two derived from them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
 
     @abstractmethod
     def _groups(self) -> tuple[S, tuple[str, ...]]:
-        """Return the stream and the keys of its groups; without keys it is one group."""
+        """Return the stream and the keys of its groups; without keys the whole stream is one group."""
 
     def _in_windows(
         self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None
@@ -33,10 +33,10 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
         return windowed(stream, keys, kind, clip=clip_input, stamp=stamp, verb=verb)
 
     def per_window(self) -> WindowedStream[S]:
-        """The rows of equal lifetime together: over the results of windows those of each window by itself.
+        """Group the rows by lifetime: each distinct lifetime is one window, and its members are the rows that have it.
 
-        Lifetimes are compared as they are, whatever they come from; a result lives where its rows do. Any other window over
-        the results of overlapping windows holds those of several neighbours.
+        Applied to the results of windows, it treats the results of each window by themselves; any other window would mix the
+        results of overlapping windows. Only equality of lifetimes counts, not their origin. A result has its rows' lifetime.
 
         ::
 
@@ -58,7 +58,9 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
     def sliding_window(
         self, duration: Duration, *, clip_input: str = "full", stamp: str | None = None
     ) -> WindowedStream[S]:
-        """What the last ``duration`` held, at every instant: lifetimes extended by it (points: set to it), then snapshots.
+        """Look back over the last ``duration`` at every instant: extend each lifetime by it, then take snapshots.
+
+        The lifetime of a point is set to ``duration``. Raises TimeError for a duration that is not positive.
 
         ::
 

@@ -1,4 +1,4 @@
-"""WindowedJoin: inside each window of a common grid, every pair of members that agree, on the window (DataCell, two streams)."""
+"""WindowedJoin: pairs the members of each window of a common grid; a pair lives on the window (DataCell, two streams)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 @node
 class WindowedJoin(Pairing):
-    """One row a window and pair of members with equal ``on`` (NULL equals nothing) and ``where``; names as in Join.
+    """Pairs members of each window with equal ``on`` (NULL equals nothing) for which ``where`` is true; names as in Join.
 
     CTI: start of the earliest window not final, the least over the inputs
     Final: windows that end at or before c
@@ -61,6 +61,7 @@ class WindowedJoin(Pairing):
         return self.window.overlap
 
     def _schema(self) -> Schema:
+        """Return the columns of both sides; raise for different axes, keys that cannot be equal, or a non-boolean ``where``."""
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:
             raise PlanError(
@@ -91,6 +92,7 @@ class WindowedJoin(Pairing):
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator of pairs by window; both inputs are hashed by the keys."""
         keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
@@ -104,7 +106,7 @@ class WindowedJoin(Pairing):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Members copied into their windows, then an equality of window and keys."""
+        """Copy members into their windows, then join by window and keys."""
         from pyspark.sql import functions as F
 
         left, right = self.sides(inputs)
@@ -143,7 +145,7 @@ class WindowedJoinVerbs(Verbs):
         where: Callable[[Any, Any], Any] | Expr | None = None,
         suffixes: tuple[str, str] | None = None,
     ) -> Self:
-        """Pairs of events that are members of one window, whether or not they live at once: one row a pair and window.
+        """Join the members of each window: one row per pair and window, whether or not both events live at the same time.
 
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
         in :meth:`join`. (docs/concepts.md, "Joins"; Liarou et al., section 3.)

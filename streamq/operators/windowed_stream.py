@@ -1,4 +1,4 @@
-"""A stream in windows: what ``select`` and ``top_k`` make of each window's members."""
+"""A stream in windows: ``select`` and ``top_k`` compute rows from each window's members."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ S = TypeVar("S", bound=Verbs)
 
 
 class IncompleteVerb(Protocol):
-    """What is no stream yet: ``called`` says what it is, ``not_yet`` what to write."""
+    """An object on which verbs of streams are not available yet; ``called`` describes it, ``not_yet`` is the hint to the user."""
 
     called: ClassVar[str]
     not_yet: ClassVar[str]
@@ -41,7 +41,7 @@ class IncompleteVerb(Protocol):
 
 @dataclass(frozen=True)
 class WindowedStream(Generic[S]):
-    """A stream in windows: ``select`` says what to make of each window's members."""
+    """A stream in windows; ``select`` or ``top_k`` turns it into a stream again."""
 
     called: ClassVar[str] = "a window without a select"
     not_yet: ClassVar[str] = "Call select(...) first, as .select(n=sq.count())."
@@ -51,11 +51,11 @@ class WindowedStream(Generic[S]):
     window: Window
     clip: ClipInput
     asked_stamp: Stamp | None
-    """What the user has said; None: nothing."""
+    """The stamp that the user chose; None for the default."""
 
     @property
     def stamp(self) -> Stamp:
-        """Where the results of aggregates live."""
+        """The stamp of aggregates' results: the user's, else the window's default."""
         return self.window.default_stamp if self.asked_stamp is None else self.asked_stamp
 
     if not TYPE_CHECKING:
@@ -68,12 +68,14 @@ class WindowedStream(Generic[S]):
         return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
 
     def select(self, *given_columns: Given, **named_columns: Given) -> S:
-        """One row a window with members: the group's keys, then a column a keyword; or the rows that a ``udo`` makes.
+        """Compute one row for each window with members: the group's keys, then a column for each keyword.
+
+        A single ``udo`` instead computes any number of rows for each window.
 
         A column is an aggregate (``sq.count()``, ``sq.avg("fare")``, ...) or an expression over aggregates, keys,
         ``sq.window_start()`` and ``sq.window_end()``; a number, a truth value or an instant is a constant, and so is
-        ``sq.lit("text")``. Raises PlanError for a column that is neither aggregate nor key, and for a plain text, which may
-        be meant as an aggregate's name, a column's, or itself.
+        ``sq.lit("text")``. Raises PlanError for a column that is neither aggregate nor key, and for a plain string, which
+        could mean an aggregate, a column or a constant.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 4, {"v": 2}), (3, 8, {"v": 6})])
@@ -103,7 +105,7 @@ class WindowedStream(Generic[S]):
             return stands_for(part) if isinstance(part, Aggregate) else None
 
         def bounded(part: Expr) -> Expr | None:
-            """The window's own bounds, where the row lives elsewhere than on its window."""
+            """Return an aggregate for a bound of the window, if the row's lifetime is not its window; else None."""
             if not isinstance(part, Lifetime) or self.stamp == Stamp.ALIGN:
                 return None
             if part.part == "duration":
@@ -114,7 +116,7 @@ class WindowedStream(Generic[S]):
             expr = _resolved(value, source)
             check_not_nested(expr)
             _check_makes_values(name, expr)
-            # the aggregates first: lifetimes inside of them are their members'
+            # aggregates are replaced first: a lifetime inside of one is its members', not the window's
             if isinstance(expr, Aggregate):
                 output = stands_for(expr, name)
             else:
@@ -142,7 +144,7 @@ class WindowedStream(Generic[S]):
     agg = select
 
     def _operator(self, columns: Sequence[Any], named_columns: Mapping[str, Any]) -> Aggregate | None:
-        """The operator of a user's that stands in a select; raises PlanError where it does not stand alone."""
+        """Return the user's operator in a select's arguments, None without one; raise PlanError if it is not the only one."""
         for value in (*columns, *named_columns.values()):
             if not (isinstance(value, Aggregate) and isinstance(value.function, UserOperator)):
                 continue
@@ -160,7 +162,7 @@ class WindowedStream(Generic[S]):
         return None
 
     def _check_aligned(self, what: str) -> None:
-        """Raise PlanError for a stamp that is for lifetimes of an operator's own."""
+        """Raise PlanError if the stamp is meant for operators that set lifetimes themselves; ``what`` names who does not."""
         if self.asked_stamp in OWN_LIFETIMES:
             raise PlanError(
                 sentence(
@@ -172,11 +174,11 @@ class WindowedStream(Generic[S]):
             )
 
     def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
-        """The ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and their ``rank``.
+        """Keep the ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and add their ``rank``.
 
-        Ranks are SQL's RANK: equal values share one; with ``ties="keep"`` all that share the last rank stay, ``"break"`` lets
-        the payload decide, and with ``row_number=True`` says in a column of that name which place it gave to each: 1, 2, ... A
-        NULL is less than any value. Rows carry the member's payload.
+        ``rank`` is SQL's RANK: equal values share one. With ``ties="keep"`` all members that share the last rank stay;
+        ``"break"`` orders them by payload and keeps ``k``, and ``row_number=True`` then adds a column ``row_number`` with
+        each member's place: 1, 2, ... A NULL is less than any value. Rows carry the member's payload.
 
         ::
 
@@ -217,9 +219,9 @@ class WindowedStream(Generic[S]):
 
 
 def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], columns: Sequence[str]) -> None:
-    """Raise PlanError for what is no aggregate and may be meant as one.
+    """Raise PlanError for arguments that are no aggregates and look as if they were meant as one.
 
-    That is a text, a function that is not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas.
+    Those are strings, functions that are not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas.
     """
     for value in positional:
         if isinstance(value, dict):
@@ -245,11 +247,11 @@ def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], col
 OF_ALL_VALUES = (
     'A function of all values of a window is made an aggregate by sq.uda("double")(function), called with columns.'
 )
-"""The hint for a function where an aggregate is wanted."""
+"""The hint for a function where an aggregate is expected."""
 
 
 def _resolved(value: Any, source: Node) -> Expr:
-    """The expression over the members; raises PlanError, with a hint, for a function of something else than an event."""
+    """Return a value as an expression over the members; raise PlanError, with a hint, for a function of anything but an event."""
     try:
         return resolve(value, source, "select")
     except StreamqError as error:
@@ -260,7 +262,7 @@ def _resolved(value: Any, source: Node) -> Expr:
 
 
 def _check_makes_values(name: str, expr: Expr) -> None:
-    """Raise PlanError for an expression with the rows of an operator in it."""
+    """Raise PlanError if an expression contains an operator of the user's, which makes rows and not values."""
     for part in expression_nodes(expr):
         if isinstance(part, Aggregate) and isinstance(part.function, UserOperator):
             hint = f"Write .select({show(part)}), and what is made of its columns in a select behind it."
@@ -270,7 +272,7 @@ def _check_makes_values(name: str, expr: Expr) -> None:
 
 
 def _instead_of_aggregate(value: Any) -> str:
-    """What a message calls a value that may be meant as an aggregate; nothing for expressions, numbers and instants."""
+    """Return a noun, for a message, for a value that may be meant as an aggregate; "" for expressions, numbers and instants."""
     match value:
         case ExpressionText():
             return ""
@@ -290,16 +292,16 @@ def windowed(
 ) -> WindowedStream[S]:
     """Return a stream in windows; raise PlanError for a ``clip`` or ``stamp`` that does not exist or does not fit.
 
-    ``verb`` is what the user has called, for messages.
+    ``verb`` is the verb that the user called, for messages.
     """
-    clipped = choose_word(ClipInput, clip, "clip_input", verb)
-    stamped = None if stamp is None else choose_word(Stamp, stamp, "stamp", verb)
+    clip_input = choose_word(ClipInput, clip, "clip_input", verb)
+    asked_stamp = None if stamp is None else choose_word(Stamp, stamp, "stamp", verb)
     window.check(stream.plan.schema, verb)
-    return WindowedStream(stream, keys, window, clipped, stamped)
+    return WindowedStream(stream, keys, window, clip_input, asked_stamp)
 
 
 def check_not_nested(expr: Expr) -> None:
-    """Raise for an aggregate of an aggregate."""
+    """Raise PlanError if an expression contains an aggregate of an aggregate."""
     for outer in expression_nodes(expr):
         if isinstance(outer, Aggregate):
             inner = [n for part in outer.children for n in expression_nodes(part) if isinstance(n, Aggregate)]
@@ -315,7 +317,7 @@ def check_not_nested(expr: Expr) -> None:
 
 
 def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
-    """For a verb of streams on what is no stream yet."""
+    """Return the error for an attribute that ``unfinished`` does not have; a public name gets the hint ``not_yet``."""
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
     return UnknownVerb(sentence(name, unfinished.called, "", unfinished.not_yet))
