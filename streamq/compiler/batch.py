@@ -1,4 +1,4 @@
-"""Batch code generation: a plan as one DataFrame, by pure DataFrame operations; Catalyst does the work."""
+"""Batch code generation: lowers a plan to one DataFrame, by DataFrame operations only, which Catalyst optimizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
-    """The plan's events as ``__le``, ``__re`` (ticks) and payload; the observer is told of every node's DataFrames."""
+    """Return the plan's events as ``__le``, ``__re`` (ticks) and payload; the observer receives the DataFrames of each node."""
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
 
@@ -37,7 +37,7 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
 
 
 def to_user(df: DataFrame, schema: Schema) -> DataFrame:
-    """The payload first, then ``start`` and ``end`` as the axis shows them; an open end is NULL."""
+    """Return the payload, then ``start`` and ``end`` in the type of the axis; the end of an endless event is NULL."""
     from pyspark.sql import functions as F
 
     end = F.when(F.col(RE) != INFINITY, F.col(RE))

@@ -1,4 +1,4 @@
-"""Constants as JSON: numbers, texts, instants and durations of a plan, so that the same value of the same type is read back."""
+"""Constants as JSON: writes a plan's constants so that each is read back with the same value and type."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def encoded(value: Any) -> Any:
             return {"bytes": value.hex()}
         case tuple() | list():
             return [encoded(v) for v in value]
-    # of their subclasses, such as pandas.Timestamp, something else would be read back
+    # a subclass, such as pandas.Timestamp, would be read back as another type
     if type(value) is Decimal:
         return {"decimal": str(value)}
     if type(value) is dt.date:
@@ -54,10 +54,10 @@ def encoded(value: Any) -> Any:
 
 
 def encoded_option(value: Any) -> Any:
-    """Return a plain value as JSON so that just that value is read back: lists and dictionaries too, tagged.
+    """Return a plain value, also a list or a dictionary, as JSON from which exactly that value is read back.
 
-    ``{"list": [1, 2]}``, ``{"dict": [["a", 1]]}``. Raises PlanError for any other value, and for what :func:`encoded` would
-    write as a value of another type, such as a number of NumPy's.
+    Lists and dictionaries are tagged: ``{"list": [1, 2]}``, ``{"dict": [["a", 1]]}``. Raises PlanError for any other value, and
+    for one that :func:`encoded` writes as another type, such as a NumPy number.
     """
     if type(value) is list:
         return {"list": [encoded_option(v) for v in value]}
@@ -72,7 +72,7 @@ def encoded_option(value: Any) -> Any:
 
 
 def decoded_option(value: Any) -> Any:
-    """Return the value that :func:`encoded_option` wrote; raises PlanError for anything else."""
+    """Return the value that :func:`encoded_option` wrote; raise PlanError for anything else."""
     match value:
         case {"list": list(items), **rest} if not rest:
             return [decoded_option(v) for v in items]
@@ -87,6 +87,7 @@ def decoded_option(value: Any) -> Any:
 
 
 def _zone(value: dt.datetime) -> Any:
+    """Return an instant's time zone as JSON: an offset in microseconds, with a name if it has one, or a zone's key."""
     match value.tzinfo:
         case dt.timezone() as zone:
             offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]
@@ -101,7 +102,7 @@ def _zone(value: dt.datetime) -> Any:
 
 
 def decoded(value: Any) -> Any:
-    """Return the plain value that :func:`encoded` wrote; lists come back as tuples. Raises PlanError for anything else."""
+    """Return the plain value that :func:`encoded` wrote, with tuples for lists; raise PlanError for anything else."""
     try:
         return _decoded(value)
     except (ValueError, TypeError, ArithmeticError, KeyError, OSError) as error:
@@ -109,6 +110,7 @@ def decoded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
+    """Return the plain value of some JSON; raise ValueError, or what the value's type raises, for anything else."""
     match value:
         case None | bool() | int() | str():
             return value
@@ -143,19 +145,19 @@ def _read_zone(zone: Any) -> dt.tzinfo:
 
 
 def plain_hooks() -> dict[Any, Callable[[Any], Any]]:
-    """Return dacite's hooks for integers, and for words, which are written as strings; each refuses other values."""
+    """Return dacite's hooks for integers, and for words, which JSON has as strings; a hook refuses any other value."""
     return {int: _integer, **{words: partial(_word, words) for words in Word.__subclasses__()}}
 
 
 def _integer(value: Any) -> Any:
-    """Refuse true and false, which Python counts among the integers."""
+    """Return an integer; raise WrongTypeError for a boolean, which is an ``int`` in Python."""
     if isinstance(value, bool):
         raise dacite.WrongTypeError(int, value)
     return value
 
 
 def _word(words: type[Word], value: Any) -> Word:
-    """Return the member of an enumeration that a string is written for."""
+    """Return the member of an enumeration of words that a string names."""
     try:
         return words(value)
     except ValueError as error:

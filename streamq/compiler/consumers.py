@@ -1,4 +1,4 @@
-"""Who reads what in a plan: which nodes are read more than once, and what is read of a source on the way to the first state."""
+"""Readers in a plan: the nodes that are read more than once, and the ways from sources to the first operators with state."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from streamq.windows import Window
 class Consumer:
     """One way of a source's events to the first operator that keeps state, or to the result.
 
-    ``reads``: the expressions read on the way, by that operator too; ``steps``: the steps on the way; ``has_state``: the way ends
-    at an operator with state; ``window``: that operator's window, if it has one; ``bounds_windows``: its events decide how
-    far windows of endless lifetimes go.
+    ``source``: the source's digest. ``reads``: the expressions on the way, the last operator's included. ``steps``: the steps on
+    the way. ``has_state``: the way ends at an operator with state. ``window``: that operator's window, if it has one.
+    ``bounds_windows``: the operator's events decide up to which instant windows of endless lifetimes are reported.
     """
 
     source: str
@@ -32,33 +32,33 @@ class Consumer:
     bounds_windows: bool = False
 
     def past(self, node: Node) -> Consumer:
-        """The way, gone on through a node."""
+        """Return the way extended by a node."""
         steps = (*self.steps, node) if isinstance(node, Step) else self.steps
         return replace(self, reads=(*self.reads, *expressions(node)), steps=steps)
 
     @property
     def changes_rows(self) -> bool:
-        """Whether rows are moved, or become several, on the way."""
+        """True if a step on the way moves rows in time or makes several of one."""
         return any(step.progress_map is not None or step.multiplies for step in self.steps)
 
     @property
     def moves_alike(self) -> bool:
-        """Whether no row becomes several, and all are moved by as much as progress is, if at all."""
+        """True if no step makes several rows of one, and each moves rows by as many ticks as it moves progress."""
         return all(not step.multiplies and step.moves_as_progress for step in self.steps)
 
     @property
     def moves_starts(self) -> bool:
-        """Whether an event may start elsewhere at the end of the way."""
+        """True if an event may have another start at the end of the way."""
         return any(step.moves_start for step in self.steps)
 
     @property
     def reads_lifetime(self) -> bool:
-        """Whether an expression on the way reads some part of a lifetime."""
+        """True if an expression on the way reads some part of a lifetime."""
         return any(reads_lifetime(expr, "start", "end", "duration") for expr in self.reads)
 
 
 def consumers(plan: Node) -> dict[str, list[Consumer]]:
-    """The consumers of each source, by the source's digest."""
+    """Return the consumers of each source, by the source's digest."""
     by_source: dict[str, list[Consumer]] = {}
 
     def visit(node: Node, inputs: list[list[Consumer]]) -> list[Consumer]:

@@ -1,4 +1,4 @@
-"""What leaves a streaming query: which outputs a plan can have, and its result rows in the columns that a user reads."""
+"""Outputs of a streaming query: checks which outputs a plan can have, and converts result rows to the user's columns."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Result
 
 ADDED = {OutputForm.FINAL: (), OutputForm.CHANGELOG: CHANGELOG_ADDS, OutputForm.UPSERT: UPSERT_ADDS}
-"""The columns of each output beside payload, start and end."""
+"""The columns that each output adds to payload, start and end."""
 
 
 @dataclass(frozen=True)
 class Egress:
-    """How a result is written: an output, with the columns that together with start are an upsert's key.
+    """The form in which a result is written.
 
-    ctis: a changelog tells CTIs, too.
+    ``columns``: the columns that, together with start, are the key of an upsert. ``ctis``: a changelog has rows for CTIs, too.
     """
 
     output: OutputForm = OutputForm.FINAL
@@ -41,12 +41,12 @@ class Egress:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns that tell the rows of an upsert apart; empty for other outputs."""
+        """The columns that identify a row of an upsert; empty for other outputs."""
         return (*self.columns, "start") if self.output == OutputForm.UPSERT else ()
 
 
 def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
-    """Choose the output of a plan as its user wrote it; raises PlanError where the plan cannot have that one."""
+    """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output."""
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
     for name in plan.schema.names:
@@ -57,7 +57,7 @@ def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: s
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
-    """Return the groups' columns under their names in the result; raises PlanError where a group's rows may share a start."""
+    """Return the groups' columns by their names in the result; raise PlanError if rows of a group may share a start."""
     key: RowKey = fold(plan, _row_key)
     if key.wrong:
         raise PlanError(
@@ -73,7 +73,7 @@ def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
 def user_rows(df: DataFrame, result: Result) -> DataFrame:
     """Return the rows of a result in the columns of its output.
 
-    Late rows, totals and rows of other results have no weight: they are none of it.
+    Late rows, totals and rows of other results, which have no weight, are left out.
     """
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
@@ -87,7 +87,7 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
         end = F.when(F.col(RE) != INFINITY, F.col(RE))
         start, stop = instant(F.col(LE), schema.axis).alias("start"), instant(end, schema.axis).alias("end")
         return df.select(*payload, start, stop)
-    # Spark may run this where nothing of the query has been made: in a function of a sink
+    # Spark may run this in a sink's function, where nothing else has shipped the runtime to the executors
     ship_runtime()
     df = df.select(*payload, LE, RE, WEIGHT)
     fields = [t.StructField(f.name, f.dataType) for f in df.schema.fields[: len(payload)]]
@@ -95,7 +95,7 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
         ("kind", ["start", "end", "new_end"]) if out.output == OutputForm.CHANGELOG else ("op", ["start", "end"])
     )
     whole = [t.StructField(first, t.StringType()), *fields, *(t.StructField(n, t.LongType()) for n in times)]
-    # with CTIs one task has all of it
+    # with CTIs one task has all rows already
     df = df.repartition(1) if result.in_order and not out.ctis else df
     rows = changelog_rows if out.output == OutputForm.CHANGELOG else partial(upsert_rows, key=out.columns)
     df = df.mapInArrow(folding(rows), t.StructType(whole))

@@ -1,7 +1,7 @@
-"""Explain: the logical plan, the laws that fired and those that did not, the incremental plan, the stages.
+"""Explain: shows the logical plan, the laws that fired and those that did not, the incremental plan, and the stages.
 
-One structure, three forms: text, the same lines as a page, and JSON. Deterministic: nothing is printed in the order of
-a set, and sources without a name are numbered by place.
+One structure has three forms: text, a page with the same lines, and JSON. The output is deterministic: nothing is printed in
+the order of a set, and sources without a name are numbered by place.
 """
 
 from __future__ import annotations
@@ -24,22 +24,25 @@ from streamq.plan.node import Node, number_sources
 from streamq.time import show_duration
 
 RUN = Options()
-"""How a query runs by default."""
+"""The options of a run, by default."""
 
 MODES = ("logical", "rules", "incremental", "physical")
 FORMATS = ("text", "json", "html")
 
 SHOWN = 2
-"""Firings of a rule that are shown; the others are counted."""
+"""The number of firings shown per rule; the others are counted."""
 
 
 Notes = dict[str, str | list[str]]
-"""What stands below a node, by what it is about; several lines are shown without that."""
+"""The notes below a node, by title; a note of several lines is shown without its title."""
 
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A node of a plan: ``label`` if it is read more than once, ``again`` where it is only named, ``notes`` below."""
+    """A node of a plan as explain shows it, after ``prefix``, the lines of the tree, and with ``notes`` below.
+
+    ``label``: its label if it is read more than once. ``again``: it has been shown before, so only its label is.
+    """
 
     prefix: str
     node: Node
@@ -56,9 +59,9 @@ def explain(
     options: Options = RUN,
     before: Sequence[Section] = (),
 ) -> str:
-    """Explain what becomes of plans; ``mode`` picks one part of it (MODES), ``format`` is ``text``, ``json`` or ``html``.
+    """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
-    ``options``: how they are run as a stream; ``before``: parts that come first, of modes of their own. Raises PlanError for a
+    ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. Raises PlanError for a
     mode or format that does not exist.
     """
     modes = (*(part.mode for part in before), *MODES)
@@ -93,14 +96,14 @@ def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Opt
 
 
 def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Section:
-    # the root over a single plan says nothing
+    # the root over a single plan is not shown
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
     return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
 
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
-    """Yield the nodes from the result down; an only input stands right below, several are branches."""
+    """Yield the nodes from the result down; a single input is directly below its node, several inputs are branches."""
     shared = read_more_than_once(plan)
     labels: dict[str, str] = {}
     todo: list[tuple[Node, str, str]] = [(plan, "", "")]
@@ -129,6 +132,7 @@ def _lines(line: PlanLine) -> Iterator[str]:
 
 
 def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
+    """Return the nodes of a tree as JSON, each once; inputs are numbers of nodes."""
     numbers = {line.node.digest: i for i, line in enumerate((first for first in tree if not first.again), 1)}
     return [
         {
@@ -147,7 +151,7 @@ def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
 
 
 def describe_node(node: Node) -> str:
-    """Show a node on one line; a source with its events' columns."""
+    """Return a node as one line; a source's line has the columns of its events."""
     if isinstance(node, Source):
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"
     if isinstance(node, Select) and not node.columns:
@@ -160,9 +164,9 @@ def _nothing(node: Node) -> Notes:
 
 
 def _notes(node: Node) -> Notes:
-    """Return what stands below a node of the incremental plan.
+    """Return the notes on a node of the incremental plan.
 
-    That is its CTI, if that is not c, its form in batch, if it has several, and what modules of a user's own say of themselves.
+    They are its CTI, unless that is c, its batch form, if it has several, and the notes on modules of the user's own.
     """
     notes: Notes = {}
     if node.progress != "c":
@@ -178,6 +182,7 @@ def _notes(node: Node) -> Notes:
 
 
 def _rules_part(done: RewriteResult) -> Section:
+    """Return the part on rules: those that fired, with examples, and those that did not, with reasons."""
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
@@ -205,9 +210,9 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 
 
 def _physical_part(plan: Results, options: Options) -> Section:
-    """Explain outputs, their level of consistency, the policies of sources, and the stages.
+    """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
-    Of each stage buckets, baskets and their bound, CTI rule, finality and cost are shown.
+    Each stage is shown with its buckets, baskets and their bound, CTI rule, finality and cost.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -236,7 +241,7 @@ def _source_line(source: Source, axis: str) -> str:
 
 
 def _level(options: Options, axis: str) -> str:
-    """Name the level of consistency, and say what it does."""
+    """Return the name of the level of consistency and its effect, as one line."""
     block, remember = options.level.block, options.level.remember
     forgotten = "" if remember is None else f"history is forgotten {show_duration(remember, axis)} behind the watermark"
     if all(egress.output == OutputForm.FINAL for egress in options.egresses):

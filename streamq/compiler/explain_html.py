@@ -1,4 +1,4 @@
-"""The parts of an explanation, and the lines of them all as one self-contained page."""
+"""The sections of an explanation, and the self-contained HTML page that shows them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ STYLE = """
 
 @dataclass(frozen=True)
 class Section:
-    """One part of an explanation: a heading, its lines, and the same as data; ``picture``: what a page shows for the lines."""
+    """One section of an explanation: a heading, its lines, and the same as data.
+
+    ``picture``: HTML that a page shows instead of the lines.
+    """
 
     mode: str
     heading: str
@@ -27,7 +30,7 @@ class Section:
 
 
 def page(parts: Sequence[Section]) -> str:
-    """The parts, each under its heading; fits into a notebook's output or stands by itself."""
+    """Return the sections as HTML, each under its heading, for a notebook's output or as a page of its own."""
     bodies = [f"<h2>{escape(part.heading)}</h2>\n{part.picture or _lines(part)}" for part in parts]
     return "\n".join(['<div class="streamq">', f"<style>{STYLE}</style>", *bodies, "</div>"])
 

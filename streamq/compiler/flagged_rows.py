@@ -1,4 +1,4 @@
-"""The rows of a micro-batch on Spark, of which those that a step drops stay, flagged."""
+"""The rows of a micro-batch on Spark; rows that a step drops stay in the DataFrame, flagged."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 
 class FlaggedRows(SparkRows):
-    """The rows of a micro-batch: what a step drops stays as a row, for it moves progress, and is not evaluated any more.
+    """The rows of a micro-batch, with a column ``__keep``: False for rows that a step has dropped.
 
-    ``__keep`` says of each whether it is still there. Columns beside the payload are passed on.
+    Dropped rows still move progress, so they stay, but expressions are no longer evaluated on them. Columns beside the payload
+    are passed on.
     """
 
     def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
@@ -58,7 +59,7 @@ class FlaggedRows(SparkRows):
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
         from pyspark.sql import functions as F
 
-        # only rows that are kept are looked up; the others stay as they are, once
+        # only kept rows are looked up in the table; each of the others stays one row
         keys = {f"__key{i}": F.when(F.col(KEEP), F.col(quote(ours))) for i, (ours, _) in enumerate(on)}
         is_equal = [F.col(key) == F.col(quote(theirs)) for key, (_, theirs) in zip(keys, on, strict=True)]
         frame = self.frame.withColumns(keys).join(table.withColumn("__matched", F.lit(True)), is_equal, "left")
@@ -69,7 +70,7 @@ class FlaggedRows(SparkRows):
     def explode(self, column: str, flatten: bool, schema: Schema) -> FlaggedRows:
         from pyspark.sql import functions as F
 
-        # a row without elements stays as it is, once, and is no longer kept
+        # a row without elements stays one row, and is no longer kept
         others = [F.col(quote(name)) for name in self.frame.columns if name != column]
         places = F.posexplode_outer(F.when(F.col(KEEP), F.col(quote(column)))).alias("__at", "__element")
         frame = self.frame.select(*others, places)
@@ -85,7 +86,7 @@ class FlaggedRows(SparkRows):
 
 
 def guarded(expr: Expr, schema: Schema) -> Column:
-    """An expression that only rows that are still there evaluate."""
+    """Return an expression that is evaluated only on rows that are kept, and is NULL on the others."""
     from pyspark.sql import functions as F
 
     column = to_spark(expr, DeltaColumns(schema), F.col(KEEP))

@@ -1,4 +1,4 @@
-"""The classes that a plan's JSON names: nodes, expressions and the values that their fields hold, with their fields."""
+"""The classes that a plan's JSON can name: nodes, expressions and the values in their fields, each with its fields."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ def expression_classes() -> dict[str, type[Expr]]:
 
 
 def value_classes() -> dict[str, type[Any]]:
-    """Return the other classes that a plan is made of, by name: those that the fields of nodes and expressions hold."""
-    built_in()  # whose partial results are then among the classes
+    """Return, by name, the classes of the values that fields of nodes and expressions hold."""
+    built_in()  # defines the classes of partial results
     classes: dict[str, type[Any]] = {}
     owners: list[Any] = [*NODES.values(), *expression_classes().values()]
-    for owner in owners:  # which grows
+    for owner in owners:  # the loop appends to it
         inlined = inline_classes(owner).values()
         for cls in (cls for hint in _field_types(owner).values() for cls in _dataclasses(hint)):
             if cls.__name__ not in classes and cls not in inlined:
@@ -41,7 +41,10 @@ def value_classes() -> dict[str, type[Any]]:
 
 
 def _dataclasses(hint: Any) -> Iterator[type[Any]]:
-    """Yield the dataclasses that a type allows, neither nodes, expressions nor named: it and streamq's public subclasses."""
+    """Yield the dataclasses of streamq that a type annotation allows: the classes in it and their public subclasses.
+
+    Nodes, expressions, Spark types and named objects are left out, because JSON has other forms for them.
+    """
     if arguments := typing.get_args(hint):
         for argument in arguments:
             yield from _dataclasses(argument)
@@ -58,7 +61,7 @@ def _dataclasses(hint: Any) -> Iterator[type[Any]]:
 
 
 def _holds_code(owner: Any) -> bool:
-    """Whether a class holds code of a user's, as what rules make of plans may: then it is made anew, not written."""
+    """Return True if a class holds the user's code; only rewritten plans contain such a class, and those are not written."""
     return any(hint is WindowCall for hint in _field_types(owner).values())
 
 
@@ -70,21 +73,21 @@ def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
 
 @cache
 def _field_types(cls: Any) -> dict[str, Any]:
-    """Return the fields of a dataclass that its constructor takes, with their types."""
+    """Return the types of a dataclass's fields that its constructor takes, by name."""
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in fields(cls) if f.init}
 
 
 @cache
 def json_keys(cls: Any) -> dict[str, str]:
-    """Return what the fields are called in JSON: by their names, but where a field says otherwise; inline ones among them."""
+    """Return the JSON key of each field: its name, or the name in the field's metadata; with the keys of inline classes."""
     own = {f.name: f.metadata.get("written", f.name) for f in fields(cls) if f.init}
     return own | {key: name for inner in inline_classes(cls).values() for key, name in json_keys(inner).items()}
 
 
 @cache
 def inline_classes(cls: Any) -> dict[str, Any]:
-    """Return the classes whose fields stand in place of a field of theirs, by that field's name."""
+    """Return, by field, the classes whose own fields are written in place of that field."""
     return {f.name: type(f.default) for f in fields(cls) if "inline" in f.metadata}
 
 

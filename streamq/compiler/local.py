@@ -1,4 +1,4 @@
-"""The in-process host: the stages of a program over Arrow tables, without Spark; for tests, docs and tiny data."""
+"""The in-process host: runs the stages of a program over Arrow tables, without Spark; for tests, docs and tiny data."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _NOTHING_IDLE: Mapping[str, int] = {}
 
 @dataclass
 class LocalRun:
-    """A program running in-process: feed it micro-batches, take deltas. State survives in ``stores``, by stage and bucket.
+    """A program running in-process: it takes micro-batches and returns deltas.
 
-    ``deltas`` are those of each result in the last micro-batch; ``ctis`` the results' CTIs, where they are told, by the result's
-    number; ``readings`` are what the stages reported of
-    themselves in the last micro-batch that had input; ``observer`` is told of the rows of every node; ``restart()`` forgets
-    everything but what a checkpoint would hold.
+    ``stores``: the state, by stage and bucket. ``late``: the late rows so far. ``totals``: the counts of late rows, by stage and
+    bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number.
+    ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last micro-batch
+    that had input. ``observer`` receives the rows of every node.
     """
 
     program: StagedPlan
@@ -51,7 +51,7 @@ class LocalRun:
     observer: Observer = NOBODY
 
     def restart(self) -> LocalRun:
-        """The same query, started again from its state."""
+        """Return the same query as if restarted from a checkpoint: everything else is forgotten."""
         stores = {k: dict(v) for k, v in self.stores.items()}
         return LocalRun(
             program=self.program,
@@ -65,7 +65,7 @@ class LocalRun:
 
     @property
     def cti(self) -> int:
-        """The CTI of the first result, if that is told."""
+        """The CTI of the first result, if its egress has CTIs; else minus infinity."""
         return self.ctis.get(0, MINUS_INFINITY)
 
     def batch(
@@ -76,7 +76,7 @@ class LocalRun:
         now: int | None = None,
         idle_before: Mapping[str, int] = _NOTHING_IDLE,
     ) -> pa.Table:
-        """One micro-batch: raw rows by table name, and CTIs from outside ``(table or None for all, c)``.
+        """Run one micro-batch and return the deltas of the first result.
 
         Returns the deltas of the first result. ``now`` is the time of day, in microseconds since 1970; None: there is no clock
         that a source could follow. ``idle_before``: by table the round before which its idle parts were last heard of.
@@ -121,21 +121,25 @@ class LocalRun:
         return self.deltas[0]
 
     def _without_ctis(self, result: Result, deltas: pa.Table) -> pa.Table:
-        """The deltas of a result without the CTIs among them, which go into ``ctis``."""
+        """Remove CTIs from the deltas of a result, and set the result's entry in ``ctis``."""
         if result.egress.ctis:
             deltas, cti = split_ctis(deltas)
             self.ctis[result.number] = max(self.ctis.get(result.number, MINUS_INFINITY), cti)
         return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:
-        """The end of every input: ``cti(inf)``, and the bound on windows of lifetimes without an end."""
+        """End every input by ``cti(inf)`` and return the deltas; ``until`` bounds windows of endless lifetimes."""
         return self.batch({}, [(None, INFINITY)], until)
 
     def _late(self, envelopes: Iterable[Envelope]) -> None:
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
 
     def _between(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
-        """What lies between two stages: raw outputs go through their paths, progress to every bucket, the rest passes."""
+        """Return the envelopes for the next stage, from the output ``out`` of stage ``number``.
+
+        Outputs of kernels go through their paths, progress goes to every bucket, and other envelopes are passed on. Rows of
+        results are added to ``result``.
+        """
         passed = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
         self._late(out)
         for bucket, channel, body in out:
@@ -163,6 +167,7 @@ class LocalRun:
         progress: Message | None,
         result: dict[int, list[pa.Table]],
     ) -> list[Envelope]:
+        """Apply the paths of relations to their rows and pack them into envelopes; rows of results go to ``result``."""
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
@@ -177,7 +182,7 @@ class LocalRun:
 
 
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
-    """Rows of a result as one table, in the order of its columns, each with a weight."""
+    """Return the rows of a result as one table with the columns of its schema, lifetime and weight."""
     names = [*schema.names, LE, RE, WEIGHT]
     full = [with_weights(table).select(names) for table in tables]
     kinds = [arrow_type(f.type) for f in schema.fields] + [pa.int64()] * 3
@@ -188,7 +193,7 @@ def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
 def apply_steps_in_arrow(
     feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
 ) -> pa.Table:
-    """A relation's rows at the end of a path: the columns that the port takes."""
+    """Apply the steps of a feed's path to a relation's rows; return the columns that the feed's port takes."""
     rows = ArrowRows.from_table(table, schema, tables)
     for step in feed.path.steps:
         observer.rows_in(step, 0, rows.table)
@@ -203,6 +208,6 @@ def apply_steps_in_arrow(
 
 
 def _as_key(column: pa.Array) -> pa.Array:
-    """Floats as keys: -0.0 and 0.0 are one, and so is every NaN."""
+    """Normalize floats as keys: -0.0 becomes 0.0, and all NaNs are equal."""
     zero, nan = pa.scalar(0.0, column.type), pa.scalar(float("nan"), column.type)
     return pc.if_else(pc.equal(column, zero), zero, pc.if_else(pc.is_nan(column), nan, column))

@@ -1,7 +1,7 @@
-"""Modules of a user's own as JSON: by name, with their options, and with what tells whether the code is still the same.
+"""Modules of the user's own as JSON: by name, with their options, and with a digest that shows if their code has changed.
 
 ``{"module": "size", "kind": "udf", "registered_in": "my_pkg.tolls", "package": "", "digest": ..., "options": {"limit": 3}}``.
-They are looked up in the repository; nothing that the text names is imported.
+Reading looks the name up in the repository and imports nothing that the text names.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _WRITE, _READ = "to_json", "from_json"
 
 
 def module_to_json(module: UserModule) -> dict[str, Any]:
-    """Return a module as JSON; raises PlanError for one without a name, and for options that JSON cannot hold."""
+    """Return a module as JSON; raise PlanError for one without a name, and for options that cannot be written."""
     if module.name == UNNAMED:
         hint = f'Give it a name: sq.{module.kind}(..., name="f")(lambda v: ...).'
         raise PlanError(sentence(_WRITE, "a function without a name cannot be written", f"found {module!r}", hint))
@@ -43,9 +43,9 @@ def _option(module: UserModule, name: str) -> Any:
 
 
 def module_from_json(entry: Mapping[str, Any]) -> UserModule:
-    """Return the repository's module of the name that :func:`module_to_json` wrote, with the options that stand there.
+    """Return the repository's module that an entry written by :func:`module_to_json` names, with the entry's options.
 
-    Raises PlanError where there is none of the name, or one of another kind or with other code.
+    Raises PlanError if the repository has no module of that name, or one of another kind or with other code.
     """
     match entry:
         case {

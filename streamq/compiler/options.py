@@ -1,4 +1,4 @@
-"""How plans are to run as a stream: what the compiler is asked for beside the plans."""
+"""Options of a streaming run, which the compiler reads beside the plans."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from streamq.errors import PlanError, sentence
 from streamq.policies import MIDDLE, Level
 
 BUCKETS = 32
-"""Buckets of a stage, at most, where their number is not given."""
+"""The default number of buckets of a stage."""
 
 
 @dataclass(frozen=True)
 class Options:
-    """How plans are to run as one stream; ``egresses``: how the result of each is written, in their order.
+    """The options of running some plans as one stream.
 
-    ``early``: whether a changelog or upserts tell of windows and rows before the watermark reaches them.
+    ``egresses``: the forms in which the plans' results are written, in their order. ``late_output``: the run has a late output.
+    ``buckets``: the most buckets of a stage. ``streaming``: False to treat invalid rows as a batch does. ``level``: the level of
+    consistency. ``early``: a changelog or upserts report windows and rows before the watermark reaches them.
     """
 
     egresses: tuple[Egress, ...] = (Egress(),)
@@ -30,7 +32,7 @@ class Options:
 
 
 def check_early(early: bool, egresses: Sequence[Egress], level: Level, verb: str) -> None:
-    """Raise PlanError where rows are to go early and the outputs, or the level of consistency, say the opposite."""
+    """Raise PlanError if ``early`` contradicts the outputs or the level of consistency."""
     if not isinstance(early, bool):
         raise PlanError(sentence(verb, "early is True or False", f"found {early!r}"))
     if not early:

@@ -1,9 +1,9 @@
-"""Plans as JSON: nodes and expressions in lists, inputs by number, so that what is shared is written once and depth is no matter.
+"""Plans as JSON: lists of nodes and expressions with inputs by number, so that shared parts are written once, at any depth.
 
-``{"streamq": 1, "digest": ..., "expressions": [...], "nodes": [...]}``: an entry names its class and its fields, what it
-refers to stands before it, and the last node is the plan. Names are looked up among the classes that plans consist of and
-nowhere else; the dataclasses themselves say what these are and which values their fields take. A field that holds a module
-of a user's own is written by the module's name, as :mod:`streamq.compiler.modules_json` has it.
+``{"streamq": 1, "digest": ..., "expressions": [...], "nodes": [...]}``: an entry has its class's name and its fields, it refers
+only to entries before it, and the last node is the plan. Reading looks names up among the classes that plans consist of and
+nowhere else; the dataclasses define these classes and the types of their fields. A module of the user's own is written as an
+entry of :mod:`streamq.compiler.modules_json`.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from streamq.runtime.late_policies import LATE_POLICIES, LatePolicy
 from streamq.user_code.module import UserModule
 
 VERSION = 1
-"""Of the format; a reader takes its own only."""
+"""The version of the format; a reader accepts only its own."""
 
 _WRITE, _READ = "to_json", "from_json"
 
 _IMPOSSIBLE = (LookupError, TypeError, ValueError, dacite.DaciteError)
-"""What constructors raise for values that agree in type and not in meaning, such as a name that no input has."""
+"""The errors that constructors raise for values of the right type without a meaning, such as a name that no input has."""
 _NO_TYPE = (AttributeError, LookupError, TypeError, ValueError, PySparkException)
-"""What Spark raises for a type's JSON that is none."""
+"""The errors that Spark raises for JSON that is no type."""
 
 
 # writing
@@ -48,9 +48,9 @@ _NO_TYPE = (AttributeError, LookupError, TypeError, ValueError, PySparkException
 def plan_to_json(plan: Node) -> dict[str, Any]:
     """Return the plan as a document of plain lists and dictionaries; equal plans give equal documents.
 
-    Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for
-    what cannot be written: a pyspark Column, a value :func:`encoded` does not take, a function of a user's own that has
-    no name or shares it with other code of the plan.
+    Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for a part
+    that cannot be written: a pyspark Column, a value that :func:`encoded` does not take, a function of the user's own that has
+    no name or the same name as other code in the plan.
     """
     writer = _PlanWriter(plan)
     entries = [writer.entry(node, NODES) for node in writer.nodes]
@@ -58,7 +58,7 @@ def plan_to_json(plan: Node) -> dict[str, Any]:
 
 
 class _PlanWriter:
-    """The entries of one plan: where each node and expression stands, and the expressions so far."""
+    """A writer of one plan's entries; it holds the place of each node, and the expressions written so far with theirs."""
 
     def __init__(self, plan: Node) -> None:
         self.nodes = nodes(plan)
@@ -70,7 +70,7 @@ class _PlanWriter:
         self._modules: dict[str, Any] = {}
 
     def entry(self, item: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a node, expression or value as its class's name and its fields."""
+        """Return a node, expression or value as JSON: the name of its class and its fields."""
         if isinstance(item, Opaque):
             hint = "Write it with sq.col, sq.when and sq.functions."
             raise PlanError(sentence(_WRITE, "a pyspark Column cannot be written", f"found {item.text}", hint))
@@ -82,6 +82,7 @@ class _PlanWriter:
         return {"is": name, **values}
 
     def _value(self, value: Any) -> Any:
+        """Return the value of a field as JSON; raise PlanError if it cannot be written."""
         match value:
             case Node():
                 return {"node": self._node_places[value.digest]}
@@ -107,7 +108,7 @@ class _PlanWriter:
         return self.entry(value, self._value_classes) if is_dataclass(value) else encoded(value)
 
     def _module(self, module: UserModule) -> dict[str, Any]:
-        """Return a module by its name, which tells it from the plan's other modules."""
+        """Return a module as JSON; raise PlanError if another module of the plan has its name."""
         written = module_to_json(module)
         if self._modules.setdefault(module.name, written["digest"]) != written["digest"]:
             wrong = f"two modules of the query are called {module.name!r}"
@@ -115,7 +116,7 @@ class _PlanWriter:
         return written
 
     def _place(self, expression: Expr) -> int:
-        """Return where the expression stands; write it, and before it its parts, where it has none yet."""
+        """Return the expression's place in the list; write it, after its parts, unless it has been written."""
         if expression.digest not in self._expression_places:
             for part in parts(expression):
                 if part.digest not in self._expression_places:
@@ -125,7 +126,7 @@ class _PlanWriter:
 
 
 def to_text(document: Mapping[str, Any]) -> str:
-    """Return a document as text, an entry a line, so that two can be compared line by line."""
+    """Return a document as text with an entry on each line, so that documents can be compared line by line."""
 
     def shown(value: Any) -> str:
         if not isinstance(value, list) or not value:
@@ -139,7 +140,7 @@ def to_text(document: Mapping[str, Any]) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Return the document in a text; raises PlanError where it is no JSON."""
+    """Return the document in a text; raise PlanError if it is no JSON."""
     if not isinstance(text, str):
         raise PlanError(sentence(_READ, "not a text", f"found {type(text).__name__}", "Give what to_json() returned."))
     try:
@@ -151,8 +152,8 @@ def from_text(text: str) -> Any:
 def plan_from_json(document: Any) -> Node:
     """Return the plan that :func:`plan_to_json` wrote.
 
-    Raises PlanError where the document is none, is of another version, names a class that does not exist, has a field
-    that does not fit, or has been changed since (its digest tells); and what the nodes themselves raise.
+    Raises PlanError if the document is no plan, has another version, names a class that does not exist, has a field of a wrong
+    type, or has been changed since it was written, which its digest shows. Also raises the errors of invalid nodes.
     """
     match document:
         case {"streamq": int(version)} if version != VERSION:
@@ -179,7 +180,7 @@ def plan_from_json(document: Any) -> Node:
 
 
 def _lack(document: Any) -> str:
-    """What a document lacks to be a plan."""
+    """Return, for an error, the reason why a document is no plan."""
     if not isinstance(document, dict):
         names: dict[type, str] = {list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
         return f"found {names.get(type(document), 'a number')} instead of an object"
@@ -197,7 +198,7 @@ def _lack(document: Any) -> str:
 
 
 class _PlanReader:
-    """The nodes and expressions of a document that have been read so far, which later entries refer to."""
+    """A reader of one document; it holds the nodes and expressions read so far, to which later entries refer."""
 
     def __init__(self) -> None:
         self.nodes: list[Node] = []
@@ -215,7 +216,7 @@ class _PlanReader:
         )
 
     def item(self, entry: Any, classes: Mapping[str, Any]) -> Any:
-        """Return the node, expression or value that an entry describes."""
+        """Return the node, expression or value of an entry; raise PlanError if the entry is invalid."""
         if not isinstance(entry, dict) or not isinstance(entry.get("is"), str):
             raise PlanError(sentence(_READ, "not an entry of a plan", f"found {entry!r}"))
         name = entry["is"]
@@ -245,6 +246,7 @@ class _PlanReader:
             raise PlanError(sentence(_READ, f"a {name} that cannot be", f"found {entry!r}")) from error
 
     def _value(self, value: Any) -> Any:
+        """Return the value of a field from its JSON; raise PlanError for a reference to an entry that is not before it."""
         match value:
             case list():
                 return tuple(self._value(v) for v in value)
@@ -264,7 +266,7 @@ class _PlanReader:
 
 
 def _aggregate(value: Any) -> AggregateFunction:
-    """Return the built-in aggregate of a name, or the aggregate that a module is."""
+    """Return the built-in aggregate of a name; an aggregate, which a module may be, is returned as it is."""
     if isinstance(value, AggregateFunction):
         return value
     if not isinstance(value, str):
@@ -282,7 +284,7 @@ def _late_policy(value: Any) -> LatePolicy:
 
 
 def _function(value: Any) -> Function:
-    """Return the function of a name, or the function that a module is."""
+    """Return the function of a name; a function, which a module may be, is returned as it is."""
     if isinstance(value, Function):
         return value
     if not isinstance(value, str):
@@ -293,7 +295,7 @@ def _function(value: Any) -> Function:
 
 
 def _type(description: Any) -> DataType:
-    """Return a Spark type from its JSON; a user-defined one would be looked up by an import path and is refused."""
+    """Return a Spark type from its JSON; refuse a user-defined type, which Spark would import by its path."""
     stack = [description]
     while stack:
         match stack.pop():

@@ -1,4 +1,4 @@
-"""Ports: kernels with their inputs, as the compiler collects them; and how they become the stages of a program.
+"""Ports: the kernels that the compiler collects, with their inputs, and the functions that host them in stages.
 
 Stage k hosts the kernels whose inputs all come from sources and from stages before k.
 """
@@ -27,7 +27,10 @@ from streamq.runtime.stage import Stage
 
 @dataclass(frozen=True)
 class PortInput:
-    """One input of a kernel: ``columns`` of the rows of ``paths``, and beside them some of ``__le``, ``__re`` and ``__w``."""
+    """One input of a kernel: the rows of ``paths``, in the columns ``columns`` and ``lifetimes``.
+
+    ``lifetimes`` are some of ``__le``, ``__re`` and ``__w``.
+    """
 
     paths: list[Path]
     columns: PortColumns
@@ -36,11 +39,12 @@ class PortInput:
 
 @dataclass(kw_only=True)
 class Port:
-    """A kernel that a stage will host, with its inputs; ``name`` is also the name of its output relation, of columns ``schema``.
+    """A kernel that a stage will host, with its inputs.
 
-    ``final_kernel`` is the one to run instead if its rows wait until they are final; None: it cannot hold them back.
-    ``lines`` are the lines of explain on it. ``aligns`` is where the level of consistency holds rows back. ``node`` is the
-    operator whose result it computes, for those who watch the plan. ``after`` is the number of a stage that it must be behind.
+    ``name``: the name of the kernel and of its output relation, whose columns are ``schema``. ``final_kernel``: the kernel to run
+    instead if rows wait until they are final; None if it cannot hold them back. ``lines``: the lines of explain on it.
+    ``aligns``: the point at which the level of consistency holds rows back. ``node``: the operator whose result it computes, for
+    observers. ``after``: the number of a stage that its own stage must come after.
     """
 
     name: str
@@ -55,7 +59,7 @@ class Port:
 
     @property
     def stage(self) -> int:
-        """The number of the stage that hosts it: the first one behind all its inputs, and behind stage ``after``."""
+        """The number of the stage that hosts it: the first after all its inputs and after stage ``after``."""
         return max((self.after + 1, *(path.stage for path in self.paths)))
 
     @property
@@ -105,7 +109,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
                 hosted=tuple(kernels),
                 channels=here,
                 sources=sources,
-                # what a source's progress counts as can depend on that of the others
+                # at a blocking level, the effective progress of a source depends on that of the others
                 later=later if later.isdisjoint(sources) else later.union(sources),
                 buckets=options.buckets,
                 late_output=options.late_output,
@@ -117,7 +121,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
 
 
 def _leaders(program: StagedPlan) -> dict[str, str]:
-    """Return the source whose progress each following source has, by relation; of a chain of followers, the last.
+    """Return, for each source that follows another one, the source at the end of its chain, both by relation.
 
     Raises PlanError if a source follows itself, or one that is not in the query.
     """
@@ -143,10 +147,10 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
 
 
 def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
-    """Add a kernel behind a whole result that writes the result's CTIs; return the path of its output.
+    """Add a kernel after a whole result that writes the result's CTIs; return the path of its output.
 
-    It runs in a single bucket, because only one that reads every path and hears from every bucket knows the result's CTI; so
-    it stands in a stage behind all others, the last of which is ``after``.
+    It runs in a single bucket, because only a bucket that reads all paths and the progress of all buckets knows the result's CTI.
+    So its stage comes after all others, the last of which is ``after``.
     """
     schema = result.plan.schema
     lifetimes = (LE, RE, WEIGHT)
@@ -173,7 +177,7 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
 
 
 def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> None:
-    """Add the feeds that bring the rows of ``paths`` to a result, behind the last stage."""
+    """Add the feeds that bring the rows of ``paths`` to a result, after the last stage."""
     columns = all_columns(result.plan.schema)
     names = (*result.plan.schema.names, LE, RE, WEIGHT)
     for path in paths:
@@ -183,7 +187,7 @@ def feed_result(program: StagedPlan, result: Result, paths: Sequence[Path]) -> N
 
 
 def _judge(program: StagedPlan, path: Path) -> Judge | None:
-    """The policies on late and invalid items that a kernel applies to a path from a source; None for any other path."""
+    """Return the policies on late and invalid items that a kernel applies to a path from a source; None for other paths."""
     source = program.relations[path.relation].source
     if source is None:
         return None

@@ -1,4 +1,4 @@
-"""The results of a program: the plans that it answers, under one root, so that what they have in common is compiled once."""
+"""The results of a program: its plans under one root, so that parts which they share are compiled once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from streamq.plan.schema import Schema
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Results(Node):
-    """The root over the plans of a program; it has no rows of its own, and all its plans are on one time axis."""
+    """The root over the plans of a program, which all have one time axis; it has no rows itself."""
 
     inputs: tuple[Node, ...]
 
@@ -28,7 +28,7 @@ class Results(Node):
 
     @classmethod
     def from_plans(cls, plans: Sequence[Node], verb: str = "run_all") -> Self:
-        """Return the root over some plans; raises PlanError, worded for ``verb``, where their time axes differ."""
+        """Return the root over some plans; raise PlanError, worded for ``verb``, if their time axes differ."""
         axes = sorted({plan.schema.axis for plan in plans})
         if len(axes) > 1:
             hint = "Run those on each axis by themselves."
@@ -40,18 +40,18 @@ class Results(Node):
 
 
 def rewritten(results: Results, rules: Sequence[Rule] = RULES) -> Results:
-    """Return the results with their plans rewritten together, so that what they share stays shared."""
+    """Return the results with their plans rewritten together, so that shared parts stay shared."""
     return as_results(rewrite(results, rules).plan)
 
 
 def as_results(root: Node) -> Results:
-    """Return a root that a walk over plans has given back, where that is known to be one still: no law is about roots."""
+    """Return a node as the root that it is: rewriting a root returns a root, because no law applies to one."""
     assert isinstance(root, Results)
     return root
 
 
 def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
-    """The plans with the default policy at every source, and the sources' own policies by table.
+    """Return the plans with the default policy at every source, and the sources' own policies by table.
 
     Raises PlanError if two sources of one table differ.
     """
@@ -71,10 +71,10 @@ def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """One of the results of a program: the rows of ``plan``, written as ``egress`` says; ``number`` is its place among them.
+    """Result number ``number`` of a program: the rows of ``plan``, written in the form ``egress``.
 
-    ``column``: where its rows stand in the program's stream, if that has several results; ``in_order``: a changelog is written
-    by sync time.
+    ``column``: the column that holds its rows in the program's stream, if there are several results. ``in_order``: a changelog is
+    written in the order of sync time.
     """
 
     number: int
@@ -84,7 +84,7 @@ class Result:
     in_order: bool
 
     def described(self) -> str:
-        """Describe the output on one line."""
+        """Return the output as explain shows it, on one line."""
         match self.egress.output:
             case OutputForm.UPSERT:
                 return f"upsert, by {', '.join(self.egress.key)}"

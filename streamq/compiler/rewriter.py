@@ -1,7 +1,7 @@
-"""The rewriter: applies the laws until none fires, and checks after every firing that the plan's type survived.
+"""The rewriter: applies the laws until none fires, and checks after every firing that schema and traits did not change.
 
-Bottom-up, with an explicit stack, each distinct node once a phase: what a law makes is rewritten before anything above
-it is looked at, so a law sees inputs to which no law applies any more.
+It goes bottom-up, with an explicit stack, and visits each distinct node once a phase. The result of a law is rewritten before
+the nodes above it, so a law sees only inputs to which no law applies any more.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SHARED = "the window is read elsewhere too, and would be computed twice"
 
 @dataclass(frozen=True)
 class Firing:
-    """A rule that fired: ``left`` became ``right``."""
+    """A firing of a rule, which replaced ``left`` by ``right``."""
 
     rule: Rule
     left: Node
@@ -32,7 +32,7 @@ class Firing:
 
     @cached_property
     def before(self) -> str:
-        """The operators that the rule replaced, from the input on: ``… | select a | where a > 3``."""
+        """The operators that the rule replaced, input first: ``… | select a | where a > 3``."""
         return self._sketches[0]
 
     @cached_property
@@ -49,7 +49,7 @@ class Firing:
 
 @dataclass(frozen=True)
 class SkippedRule:
-    """A rule that did not fire at a node where one might have expected it to, and why."""
+    """A rule that did not fire at a node where a user might expect it, with the reason."""
 
     rule: Rule
     node: Node
@@ -58,7 +58,7 @@ class SkippedRule:
 
 @dataclass(frozen=True)
 class RewriteResult:
-    """A rewritten plan, the firings that led to it, and the rules that did not fire where one might expect it."""
+    """A rewritten plan, the firings that led to it, and the rules that did not fire where a user might expect them."""
 
     plan: Node
     firings: tuple[Firing, ...]
@@ -66,10 +66,10 @@ class RewriteResult:
 
 
 def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None) -> RewriteResult:
-    """Apply ``rules`` to a plan, in which all nodes have been expanded, until none fires any more.
+    """Expand all nodes of a plan and apply ``rules`` until none fires any more.
 
-    ``budget`` bounds the number of firings (default: a hundred a node and 1,000). Raises RewriteError, naming the
-    rule, if one changes the schema or the traits, makes an illegal plan, or changes nothing; or if the budget is spent.
+    ``budget`` bounds the number of firings (default: 1,000 plus a hundred per node). Raises RewriteError, naming the rule, if a
+    rule changes the schema or the traits, makes an illegal plan, or changes nothing, and if the budget is spent.
     """
     plan = expanded(plan)
     allowed = 1_000 + 100 * len(nodes(plan)) if budget is None else budget
@@ -83,7 +83,11 @@ def rewrite(plan: Node, rules: Sequence[Rule] = RULES, budget: int | None = None
 
 
 class _Phase:
-    """One fixpoint: the normal form of each node so far, and which nodes are read more than once."""
+    """One fixpoint of some rules.
+
+    ``normal``: the normal form of each node so far, by digest. ``shared``: the digests of nodes that are read more than once.
+    ``refused``: firings that would have computed a shared window twice.
+    """
 
     def __init__(self, rules: Sequence[Rule], plan: Node, budget: int, firings: list[Firing]):
         self.rules, self.budget, self.firings = rules, budget, firings
@@ -92,25 +96,26 @@ class _Phase:
         self.refused: dict[tuple[str, str], SkippedRule] = {}
 
     def normal_form(self, plan: Node) -> Node:
-        """Return the plan to which no rule applies any more."""
+        """Apply the rules to a plan until none applies any more, and return the result."""
         todo: list[tuple[str, Node, Node | None]] = [("enter", plan, None)]
         while todo:
             step, node, result = todo.pop()
             if step == "become" and result is not None:
-                self._become(node, self.normal[result.digest])
+                self._set_normal(node, self.normal[result.digest])
             elif node.digest in self.normal:
                 continue
             elif step == "enter":
                 todo.append(("leave", node, None))
                 todo.extend(("enter", c, None) for c in reversed(node.children))
             else:
-                again = self._over_normal_inputs(node)
-                fired = None if again.digest in self.normal else self._fire(again)
-                if fired is None:
-                    self._become(again, self.normal.get(again.digest, again))
-                    self._become(node, self.normal[again.digest])
+                over_normal = self._over_normal_inputs(node)
+                replacement = None if over_normal.digest in self.normal else self._fire(over_normal)
+                if replacement is None:
+                    self._set_normal(over_normal, self.normal.get(over_normal.digest, over_normal))
+                    self._set_normal(node, self.normal[over_normal.digest])
                 else:
-                    todo += [("become", node, fired), ("become", again, fired), ("enter", fired, None)]
+                    todo += [("become", node, replacement), ("become", over_normal, replacement)]
+                    todo.append(("enter", replacement, None))
         return self.normal[plan.digest]
 
     def skipped(self, rules: Sequence[Rule], plan: Node) -> list[SkippedRule]:
@@ -120,7 +125,7 @@ class _Phase:
         digests = {n.digest for n in parts}
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
-    def _become(self, node: Node, normal: Node) -> None:
+    def _set_normal(self, node: Node, normal: Node) -> None:
         self.normal[node.digest] = normal
         if node.digest in self.shared:
             self.shared.add(normal.digest)
@@ -131,7 +136,7 @@ class _Phase:
         return node if same else node.with_children(inputs)
 
     def _fire(self, node: Node) -> Node | None:
-        """Return the result of the first rule that applies to a node; None where none does."""
+        """Return the result of the first rule that applies to a node; None if none does."""
         for rule in self.rules:
             result = self._apply(rule, node)
             if result is None:
@@ -154,7 +159,7 @@ class _Phase:
         return below.digest in self.shared
 
     def _part(self, node: Node, result: Node) -> None:
-        """Count the inputs of a node that a rule bypassed and others still read as shared: both read them now."""
+        """Mark the inputs of a shared node that a rule bypassed as shared: its other readers and the result read them now."""
         todo = list(node.children)
         if not any(below.digest in self.shared for below in todo):
             return
@@ -166,6 +171,7 @@ class _Phase:
                 todo.extend(below.children)
 
     def _apply(self, rule: Rule, node: Node) -> Node | None:
+        """Return the result of a rule at a node, None if it does not apply; raise RewriteError if the result is not legal."""
         try:
             result = rule.function(node)
         except NeedsSpark:
@@ -190,11 +196,11 @@ class _Phase:
 
 
 NEAR, WIDEST = 16, 64
-"""How many operators below a node a sketch shows, and how wide each."""
+"""The number of operators below a node that a sketch shows, and the greatest width of each."""
 
 
 def sketch(node: Node, common: Iterable[str]) -> str:
-    """Show a plan down to the nodes in ``common``, input first: ``union(a, b) | where v > 1``."""
+    """Return a plan as one line, input first, down to the nodes in ``common``: ``union(a, b) | where v > 1``."""
     stop = set(common)
     near = {n.digest for n in _near(node)}
 
@@ -215,7 +221,7 @@ def sketch(node: Node, common: Iterable[str]) -> str:
 
 
 def _briefly(node: Node) -> str:
-    """Show what an operator computes, without a window's grid, which says nothing about why a law holds."""
+    """Return what an operator computes as text, without a window's grid, which does not matter to any law."""
     match node:
         case WindowAggregate(keys=keys, aggregates=aggregates):
             return f"{node.title}{show_keys(keys)}: {', '.join(show(a) for _, a in aggregates) or 'keys'}"
@@ -227,7 +233,7 @@ def _briefly(node: Node) -> str:
 
 
 def clip_text(text: str) -> str:
-    """Cut a text where it gets too wide."""
+    """Shorten a text to WIDEST characters."""
     return text if len(text) <= WIDEST else text[: WIDEST - 1].rstrip() + "…"
 
 

@@ -1,4 +1,4 @@
-"""What explain says of the operators of a stage: what runs them, what they keep, when their rows are final, what they cost."""
+"""The lines of explain on a stage's operators: the method that runs them, their state, when rows are final, and the cost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKernel) -> tuple[str, ...]:
-    """The lines of explain on the kernel of windows of a grid."""
+    """Return the lines of explain on the kernel of windows of a grid."""
     grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (
@@ -28,7 +28,7 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
 
 
 def final_and_cost_lines(node: Node) -> tuple[str, str]:
-    """The lines of explain on when an operator's rows are final and what it costs, from the docstring of its class."""
+    """Return the lines of explain on when an operator's rows are final and on its cost, from its class's docstring."""
     statements = statements_of(node)
     return f"final: {statements['Final']}", f"cost: {statements['Cost']}"
 

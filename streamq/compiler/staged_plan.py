@@ -1,7 +1,7 @@
-"""What a plan compiled for streaming is made of: relations, the paths from them, the feeds along those, stages in order.
+"""Plans compiled for streaming: relations, paths from relations, feeds along paths, and stages in order.
 
-A *relation* is where rows exist: a source's, or a kernel's output. A *path* is the stateless operators from a relation to a
-port of a kernel or to the result.
+A *relation* is a place where rows exist: a source, or a kernel's output. A *path* is the stateless operators from a relation to
+a port of a kernel or to a result. A *feed* is a path with the columns that the port or the result takes.
 """
 
 from __future__ import annotations
@@ -34,38 +34,38 @@ class Path:
     """The stateless steps from a relation to a port of a kernel, or to a result."""
 
     relation: str
-    """The instant at which it begins."""
+    """The name of the relation at which it begins."""
 
     stage: int
-    """The number of the first stage that can read it: of the one behind that which makes the relation."""
+    """The number of the first stage that can read it: the one after the stage that makes the relation."""
 
     schema: Schema
     """The columns of the rows at its end."""
 
     steps: tuple[Step, ...] = ()
-    """From the relation on."""
+    """The steps, from the relation on."""
 
     retracts: bool = False
-    """Whether rows may be taken back."""
+    """True if rows may be retracted."""
 
     points: bool = False
-    """Whether every lifetime is one tick, so that no end travels."""
+    """True if every lifetime is one tick, so that ends are not sent."""
 
     moves: bool = False
-    """Whether a row may be taken back and put in again with another end."""
+    """True if a row may be retracted and inserted again with another end."""
 
     progress_maps: tuple[ProgressMap, ...] = ()
-    """What the steps make of the relation's progress, in their order."""
+    """The functions that the steps apply to the relation's progress, in their order."""
 
     open_end: int | None = None
-    """The place among the steps of the first that reads an end which may still move."""
+    """The place of the first step that reads an end which may still move; None if no step does."""
 
     moving: frozenset[str] = frozenset()
-    """The columns that change as such an end moves."""
+    """The columns that change when such an end moves."""
 
     @property
     def digest(self) -> str:
-        """What tells it from every other path: where it begins, and its steps."""
+        """A hash of the relation and the steps, which identifies the path."""
         return hashlib.sha256(" ".join([self.relation, *(s.digest for s in self.steps)]).encode()).hexdigest()[:16]
 
     @property
@@ -74,7 +74,7 @@ class Path:
         return any(step.multiplies for step in self.steps)
 
     def then(self, step: Step) -> Path:
-        """One more step."""
+        """Return the path extended by a step."""
         first = len(self.steps) if self.moves and step.reads_open_end else None
         open_end = first if self.open_end is None else self.open_end
         moving = step.moving_columns(self.moving) if self.moves else self.moving
@@ -86,11 +86,11 @@ class Path:
 
     @property
     def filters_open_end(self) -> bool:
-        """Whether a filter follows where such an end is read."""
+        """True if a step that may drop rows is, or comes after, the first step that reads an end which may still move."""
         return self.open_end is not None and any(step.may_drop for step in self.steps[self.open_end :])
 
     def upto(self, at: int) -> Path:
-        """The path without the steps from ``at`` on, which is where ends that may still move are first read."""
+        """Return the path without the steps from ``at`` on; ``at`` is the first step that reads ends which may still move."""
         steps = self.steps[:at]
         progress_maps = tuple(step.progress_map for step in steps if step.progress_map is not None)
         return Path(
@@ -109,7 +109,8 @@ class Path:
 class Feed:
     """A path into a port of a kernel, or into a result: the port's columns as expressions over the path's rows.
 
-    ``channel`` says how those rows travel; ``kernel`` is the one that takes them, or ``result`` the number of the result.
+    ``channel``: the channel on which the rows are sent. ``kernel``: the kernel that reads them; or ``result``: the number of the
+    result.
     """
 
     path: Path
@@ -120,22 +121,22 @@ class Feed:
 
     @property
     def hashed(self) -> tuple[str, ...]:
-        """The columns whose values decide on the bucket."""
+        """The columns whose values choose a row's bucket."""
         return self.channel.hashed
 
     @property
     def lifetimes(self) -> tuple[str, ...]:
-        """The columns of lifetimes and weights that the port takes beside those."""
+        """The columns of lifetime and weight that the port takes beside ``columns``."""
         return self.channel.columns[len(self.columns) :]
 
 
 INGRESS = "ingress:"
-"""The names of ingress relations begin with it; the source's table follows."""
+"""The prefix of the names of ingress relations, before the source's table."""
 
 
 @dataclass(frozen=True)
 class Relation:
-    """Rows at one point of the chain: of a source (stage 0) or of kernel ``number`` (made in stage ``stage - 1``)."""
+    """The rows of a source (with stage 0), or the output of kernel ``number``, which stage ``stage - 1`` makes."""
 
     name: str
     stage: int
@@ -146,9 +147,11 @@ class Relation:
 
 @dataclass
 class StagedPlan:
-    """Plans compiled for streaming: relations, stages in order, and the feeds that connect them; ``nodes`` by kernel number.
+    """Plans compiled for streaming.
 
-    ``patterns`` are those that the plans had before they were rewritten.
+    ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
+    ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``patterns``:
+    the patterns in the plans before they were rewritten.
     """
 
     plan: Results
@@ -170,21 +173,21 @@ class StagedPlan:
         return [r for r in self.relations.values() if r.source is not None]
 
     def made_at(self, stage: int) -> list[Relation]:
-        """The relations that the stage before ``stage`` makes."""
+        """Return the relations that the stage before ``stage`` makes."""
         return [r for r in self.relations.values() if r.source is None and r.stage == stage]
 
     def feeds_of(self, relation: Relation) -> list[Feed]:
-        """The feeds that start at a relation."""
+        """Return the feeds that begin at a relation."""
         return [f for f in self.feeds if f.path.relation == relation.name]
 
     @property
     def axis(self) -> str:
-        """The time axis of all its plans."""
+        """The time axis of the plans."""
         return self.plan.schema.axis
 
     @cached_property
     def results(self) -> list[Result]:
-        """Its results, in the order of its plans."""
+        """The results, in the order of the plans."""
         strong, several = self.options.level.block is None, len(self.plan.inputs) > 1
         return [
             Result(
@@ -199,11 +202,11 @@ class StagedPlan:
 
     @property
     def result_feeds(self) -> list[Feed]:
-        """The feeds of its results."""
+        """The feeds into results."""
         return [f for f in self.feeds if f.result is not None]
 
     def buckets(self, stage: int, stages: int) -> int:
-        """How many buckets a stage has, of so many stages: the last has one where a result tells its CTIs."""
+        """Return the number of buckets of a stage; the last of ``stages`` has one bucket if a result has CTIs."""
         tells_ctis = any(egress.ctis for egress in self.options.egresses)
         return 1 if tells_ctis and stage == stages - 1 else self.options.buckets
 
@@ -215,18 +218,18 @@ class StagedPlan:
 
     @property
     def late_reasons(self) -> list[str]:
-        """What is counted: ``source|reason``, and ``module|quarantined``."""
+        """The keys of the counts of late and quarantined rows: ``source|reason``, and ``module|quarantined``."""
         reasons = [reason for reason in CountReason if reason is not CountReason.QUARANTINED]
         of_sources = [f"{r.source.shown_name()}|{reason}" for r in self.sources if r.source for reason in reasons]
         return [*of_sources, *(f"{name}|{CountReason.QUARANTINED}" for name in self.quarantining)]
 
     @property
     def quarantining(self) -> list[str]:
-        """The modules, by name, that set aside what they fail for."""
+        """The names of the modules that set events aside where they fail."""
         return sorted({aside.module for aside in set_aside(self.plan)})
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
-        """The map side behind some relations."""
+        """Return the packer that sends the rows of some relations to the kernels of the next stage."""
         feeds = [feed for relation in relations for feed in self.feeds_of(relation)]
         kernels = {f.channel.reader: f.kernel for f in feeds if f.kernel is not None}
         source = relations[0].source if len(relations) == 1 else None

@@ -1,7 +1,7 @@
 """Compile a plan (a DAG) to one linear chain of stages: choose the kernels, and the paths that feed them.
 
-The compiler visits the plan bottom up. What it returns for a node are the *paths* whose rows together are the node's result;
-a step makes paths longer, and a stateful operator ends them in a kernel, from whose output a new path begins.
+The compiler visits the plan bottom up. For each node it returns the *paths* whose rows together are the node's result; a step
+extends paths, and a stateful operator ends them in a kernel, from whose output a new path begins.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ from streamq.runtime.kernels.settle import SettleKernel
 
 
 class _Compiler:
-    """Compiles the plans of a program: collects their kernels in ``ports`` and relations in ``program``, then numbers both.
+    """A compiler for the plans of one program: it collects kernels in ``ports`` and relations in ``program``, then numbers both.
 
-    ``policies`` are those of the sources, by table; the plans themselves have sources without policies.
+    ``policies``: the policies of the sources, by table; the sources in the plans have default policies.
     """
 
     def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options):
         if all(egress.output == OutputForm.FINAL for egress in options.egresses):
-            # rows wait until they are final, which is as long as input can be blocked
+            # final rows wait longer than blocking would hold input back, so a blocking level changes nothing
             options = replace(options, level=replace(options.level, block=0))
         self.program = StagedPlan(plan, options)
         self.options = options
@@ -63,7 +63,7 @@ class _Compiler:
         self.result_paths: list[list[Path]] = []
 
     def compile(self) -> StagedPlan:
-        """Compile the plans; to be called once."""
+        """Compile the plans; may be called only once."""
         fold(self.program.plan, self._visit)
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
@@ -77,7 +77,7 @@ class _Compiler:
         return self.program
 
     def _of_result(self, result: Result, paths: list[Path]) -> list[Path]:
-        """Return the paths of a result as its output wants them: of final rows, without retractions."""
+        """Return the paths of a result in the form that its output needs: final rows have no retractions."""
         if result.egress.output != OutputForm.FINAL:
             return paths
         paths = [self._hold_until_final(p) for p in paths]
@@ -88,10 +88,10 @@ class _Compiler:
         return [*(p for p in paths if p not in moving), settled]
 
     def _hold_until_final(self, path: Path) -> Path:
-        """Have the kernel that a path begins at hold its rows back until they are final, if it can.
+        """Let the kernel at which a path begins hold its rows back until they are final, if it can; return the path.
 
-        It can if its factory says so, and neither another kernel reads its rows nor a result that is not final. Returns the path,
-        then without retractions; else the path as it is, for the caller to put a settle kernel behind.
+        A kernel can if it has a final form, no other kernel reads its rows, and no result that is not final does. The path then
+        has no retractions; otherwise it is returned unchanged, and the caller adds a settle kernel.
         """
         port = next((p for p in self.ports if p.name == path.relation), None)
         if port is None or port.final_kernel is None or port.node is None or port.node.digest in self.unsettled:
@@ -102,7 +102,7 @@ class _Compiler:
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
-        """Return the paths whose rows together are a node's result; ``inputs`` are those of each of its inputs."""
+        """Return the paths whose rows together are a node's result; ``inputs`` are the paths of each of its inputs."""
         if isinstance(node, Results):
             self.result_paths = inputs
             return []
@@ -126,7 +126,7 @@ class _Compiler:
         path = path.then(step)
         return self._settle_before_open_end(path) if step.progress_map is not None else path
 
-    # operators that the kernel `recompute` hosts
+    # operators that have an evaluator
 
     def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
         """Host the kernel of an operator that has an evaluator; return the path of the operator's result."""
@@ -205,8 +205,8 @@ class _Compiler:
     def _source(self, node: Source) -> Path:
         """Register a source's relation; return the path from it, or from its ingress kernel, if it has one.
 
-        A source has one if its items are not events yet (physical streams, edges), if it has ids, or if lateness is judged
-        before the first stateful operator.
+        A source has an ingress kernel if its items are not events yet (physical streams, edges), if it has ids, or if lateness
+        must be judged before the first stateful operator.
         """
         name = f"source:{node.table}"
         policy = self.policies[node.table]
@@ -223,7 +223,7 @@ class _Compiler:
         return self._host_ingress(path, ingress)
 
     def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
-        """Host the kernel that makes events of a source's items; return the path of the events."""
+        """Host the kernel that turns a source's items into events; return the path of the events."""
         name = f"{INGRESS}{path.relation.removeprefix('source:')}"
         source = self.program.relations[path.relation].source
         assert source is not None
@@ -277,7 +277,7 @@ class _Compiler:
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
 
-        That path has no retractions. The kernel is hosted once for each ``name``, and shared by all who ask for that name.
+        That path has no retractions. The kernel is hosted once for each ``name``, and shared by all operators that need it.
         """
         if name in self.program.relations:
             return Path(name, self.program.relations[name].stage, schema)
@@ -294,7 +294,7 @@ class _Compiler:
 
 
 class _Placeholder(Node):
-    """A node that stands for the input of a select made by the compiler: it has a schema to check columns against, no input."""
+    """A leaf that stands for the input of a select that the compiler adds; its schema is there to check columns against."""
 
     @staticmethod
     def with_schema(schema: Schema) -> Node:
@@ -308,7 +308,7 @@ class _Placeholder(Node):
 
 
 def _site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, options: Options) -> KernelSite:
-    """Return where an operator's kernel runs; ``ends_move``: ends of the first input's events may still move."""
+    """Return the site of an operator's kernel; ``ends_move``: ends of the first input's events may still move."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -323,24 +323,24 @@ def _site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, o
 
 
 def _moves_members(path: Path, port: PortColumns) -> bool:
-    """Whether an event may come into another window, of another group, as its end moves: that window may be final already."""
+    """Return True if a moving end may put an event into a window of another group, which may be final already."""
     return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
 
 
 def _reads_end(windows: GridAggregation, paths: list[Path]) -> bool:
-    """Whether an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
+    """Return True if an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
     # a step that changes lifetimes has waited until the ends that it reads are settled
     steps = [step for p in paths for step in p.steps if step.progress_map is None]
     return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
 
 
 def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
-    """The columns of partial results, after the column that counts a window's events."""
+    """Return the columns of partial results, after the column that counts a window's events."""
     return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
 def _read_unsettled(program: StagedPlan) -> frozenset[str]:
-    """The nodes, by digest, whose rows reach a result before they are final."""
+    """Return the digests of the nodes whose rows reach a result before they are final."""
     early = [result.plan for result in program.results if result.egress.output != OutputForm.FINAL]
     return frozenset(node.digest for plan in early for node in nodes(plan))
 
@@ -348,7 +348,7 @@ def _read_unsettled(program: StagedPlan) -> frozenset[str]:
 def compile_stages(plan: Results, options: Options, written: Node | None = None) -> StagedPlan:
     """Compile (rewritten) plans to one chain of stages. Raises PlanError for a plan that has no streaming form.
 
-    ``written``: the plans before they were rewritten, whose patterns ``why()`` names.
+    ``written``: the plans before they were rewritten; ``why()`` names their patterns.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.

@@ -1,6 +1,6 @@
-"""The strategy of a streaming program: what runs each operator with state, where the lateness of a source is judged, and why.
+"""The strategy of a streaming program: chooses how to run each operator with state, and where to judge a source's lateness.
 
-What an operator's form in batch is, its room decides (``Operator.batch_choice``).
+Batch forms are chosen by the operators themselves (``Operator.batch_choice``).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from streamq.plan.node import Node, nodes
 
 
 class JudgePlace(StrEnum):
-    """Who holds a source's items against its CTI."""
+    """The kernels that can compare a source's items with its CTI, to find late ones."""
 
     OWN_KERNEL = "by the kernel that makes events of its items"
     STAGE = "in a stage of its own"
@@ -29,9 +29,9 @@ class JudgePlace(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class JudgeChoice:
-    """Where a source's lateness is judged; ``reason``: why, where there was a choice.
+    """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
 
-    ``grid``: windows that take the source's own starts first, to whose starts its CTI may be rounded down.
+    ``grid``: the grid of the first windows, if they read the source's own starts; the CTI may be rounded down to their starts.
     """
 
     at: JudgePlace
@@ -41,14 +41,18 @@ class JudgeChoice:
 
 @dataclass(frozen=True, kw_only=True)
 class Strategy:
-    """What was chosen for a plan: where each source, by its table, is judged; what runs an operator with state, by its digest."""
+    """The choices for a plan.
+
+    ``judging``: the place at which lateness is judged, by a source's table. ``run_by``: the method that runs an operator with
+    state, by its digest.
+    """
 
     judging: Mapping[str, JudgeChoice]
     run_by: Mapping[str, ExecutionMethod]
 
 
 def choose(plan: Node, options: Options) -> Strategy:
-    """Choose for every source of a plan, and for every operator with state."""
+    """Return the choices for every source, and for every operator with state, of a plan."""
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}
@@ -73,7 +77,7 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
 
 
 def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Options) -> str:
-    """Why lateness is judged before everything else; none: the first kernel can do it."""
+    """Return the reason why lateness must be judged in a stage of its own; "" if the first kernel can judge it."""
     if source.ids:
         return "each id counts once"
     if options.late_output:
@@ -96,7 +100,7 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
 
 
 def _drops_what_is_late(source: Source) -> bool:
-    """Whether a late item is gone, whatever it would be once steps have moved it: nothing is left of a point, or shown of it."""
+    """Return True if a late item is dropped, wherever steps would move it: nothing of a point is adjusted or shown."""
     return source.gives_points and not source.policy.late.shows_items
 
 

@@ -1,7 +1,7 @@
-"""Streaming code generation: a program as one Structured Streaming DataFrame, a linear chain of stateful stages.
+"""Streaming code generation: lowers a program to one Structured Streaming DataFrame, a linear chain of stateful stages.
 
 Scalar expressions are Spark's; a stage is ``mapInArrow`` (combine, pack into envelopes), ``groupBy(bucket)`` and one generic
-stateful processor. Nothing here touches the JVM, so it runs on Spark Connect as well.
+stateful processor. No code here touches the JVM, so it runs on Spark Connect as well.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def build_frame(
 
 
 def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
-    """The envelopes of the last stage, a few a bucket, with what is read off those that hold readings."""
+    """Return the envelopes of the last stage, observing the readings in them, combined by column, under OBSERVED."""
     from pyspark.sql import functions as F
 
     aggregates: dict[CombineRule, Callable[[Column], Column]]
@@ -94,7 +94,7 @@ def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
 
 
 def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataFrame) -> None:
-    """Tell the observer of the rows that kernels give; those of several relations stand in a struct each."""
+    """Send the rows that kernels have made to the observer; rows of several relations are in a struct each."""
     for relation in relations if lowering.observer is not NOBODY else ():
         node = lowering.program.nodes.get(relation.number)
         if node is not None:
@@ -103,6 +103,7 @@ def _tell_results(lowering: StreamLowering, relations: list[Relation], df: DataF
 
 
 def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
+    """Return a source's rows as envelopes: its items, at the ends of their paths, and its progress."""
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import ENVELOPE_DDL, source_packer
@@ -136,10 +137,15 @@ def _arrow_columns(relation: Relation) -> Any:
 def _wide_schema(
     first: list[tuple[str, Any]], relations: list[Relation]
 ) -> tuple[Any, dict[int, tuple[str | None, Any]]]:
+    """Return an Arrow schema that holds rows of all relations after the columns ``first``, and each relation's place in it.
+
+    A single relation's columns are plain; several relations have a struct each. A place is the struct's name, None if plain, and
+    the columns, by the relation's number.
+    """
     import pyarrow as pa
 
     fields = [pa.field(n, k) for n, k in first]
-    how: dict[int, tuple[str | None, Any]] = {}
+    places: dict[int, tuple[str | None, Any]] = {}
     for relation in relations:
         wanted = _arrow_columns(relation)
         struct = None if len(relations) == 1 else struct_column(relation)
@@ -159,12 +165,13 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
 
     from streamq.runtime.processor import opener
 
-    schema, how = _wide_schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())], relations)
-    return df.mapInArrow(opener(how, schema), _spark_schema(schema))
+    envelope = [("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())]
+    schema, places = _wide_schema(envelope, relations)
+    return df.mapInArrow(opener(places, schema), _spark_schema(schema))
 
 
 def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
-    """The rows of the results, late rows and totals; those of several results stand in a column each."""
+    """Return the rows of results, late rows and totals, from the last stage's envelopes; several results have a column each."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -174,7 +181,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     program = lowering.program
     last = program.made_at(len(program.stages))
     earlier = [f for f in program.result_feeds if program.relations[f.path.relation] not in last]
-    # what came to a result from an earlier level is already in the result's columns
+    # rows that an earlier stage sent to a result are already in the result's columns
     passing = [(_passing(program, feed), feed) for feed in earlier]
     feeds = [(program.relations[f.path.relation], f) for f in program.result_feeds if f not in earlier]
     relations = [r for r, _ in feeds] + [r for r, _ in passing]
@@ -185,8 +192,8 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         ("__total", pa.int64()),
     ]
     unique = list({r.name: r for r in relations}.values())
-    schema, how = _wide_schema(first, unique)
-    opened = df.mapInArrow(result_opener(how, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
+    schema, places = _wide_schema(first, unique)
+    opened = df.mapInArrow(result_opener(places, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
     _tell_results(lowering, unique, opened)
     meta = ["__channel", "__late", "__total_key", "__total"]
     if len(feeds) == 1 and len(unique) == 1:
@@ -196,7 +203,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
         rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     if len(unique) == 1:
-        # steps of one path replace columns that the next one reads
+        # the steps of one path would replace columns that the next path reads
         (only,) = unique
         columns = F.struct(*(F.col(quote(n)) for n in relation_columns(only)))
         opened = opened.select(*meta, columns.alias(struct_column(only)))
@@ -221,7 +228,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
 
 
 def _passing(program: StagedPlan, feed: Feed) -> Relation:
-    """A relation of rows that are in the columns of a result already; its number is negative, as no kernel's is."""
+    """Return a relation for rows that are in a result's columns already; its number is negative, unlike any kernel's."""
     assert feed.result is not None
     number, behind = feed.channel.number, len(program.stages)
     return Relation(f"result{number}", behind, program.results[feed.result].plan.schema, None, -1 - number)
@@ -233,7 +240,7 @@ def _result_names(program: StagedPlan, feed: Feed) -> list[str]:
 
 
 def _result_struct(program: StagedPlan, feed: Feed) -> Column:
-    """A row of a feed's result as a struct; where there are several results, as the field of its own in a struct of all."""
+    """Return a row of a feed's result as a struct; with several results, as that result's field in a struct of all."""
     assert feed.result is not None
     from pyspark.sql import functions as F
 
@@ -253,7 +260,7 @@ def _result_type(schema: Schema) -> StructType:
 
 
 def check_streaming(node: Source, df: DataFrame, verb: str) -> None:
-    """Raise where a source of a streaming query is not a streaming DataFrame."""
+    """Raise PlanError if a source of a streaming query is not a streaming DataFrame."""
     if not df.isStreaming:
         raise PlanError(
             sentence(

@@ -1,4 +1,4 @@
-"""The laws by which plans are rewritten, one module each; ``RULES`` is their order."""
+"""The laws by which the rewriter changes plans, one module each, in the order ``RULES``."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from streamq.plan.node import Node
 
 @dataclass(frozen=True)
 class Rule:
-    """A law as the rewriter takes it: a function that returns the node in the place of another one, or None.
+    """A law for the rewriter: ``function`` returns the node that replaces another one, or None if the law does not apply.
 
-    ``why_not`` returns why the law does not fire at a node where a user might expect it to, or None; ``explain()`` shows it.
-    ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: True if the
-    rule changes a window below the node; where others read that window too, it would be computed twice, so the rule is skipped.
+    ``why_not`` returns the reason why the law does not fire at a node where a user might expect it, or None; ``explain()`` shows
+    it. ``phase``: rules of phase 0 are applied until none fires, then those of phases 0 and 1 together. ``recomputes``: the rule
+    changes a window below the node, so it is skipped if other nodes read that window, which would then be computed twice.
     """
 
     function: Callable[[Node], Node | None]
@@ -40,12 +40,12 @@ class Rule:
 
     @property
     def name(self) -> str:
-        """The function's name, and the module's."""
+        """The name of the rule: that of its function and of its module."""
         return self.function.__name__
 
     @property
     def law(self) -> str:
-        """``left => right``: how the function's docstring begins."""
+        """The law ``left => right``, with which the function's docstring begins."""
         return (self.function.__doc__ or "").split("``")[1]
 
 
@@ -65,6 +65,6 @@ RULES: tuple[Rule, ...] = (
     Rule(restate_aggregates.restate_aggregates, phase=1),
     Rule(split_basic_windows.split_basic_windows, phase=1),
 )
-"""Every law. Any subset, in any order, gives a legal plan of the same meaning."""
+"""All laws. Any subset, in any order, produces a legal plan of the same meaning."""
 
 __all__ = ["RULES", "Rule"]

@@ -1,4 +1,4 @@
-"""Remove a select that gives its input's columns as they are, in their order."""
+"""Remove a select that returns all columns of its input, unchanged and in their order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Make one select of two in a row, so that one step evaluates both."""
+"""Merge two selects in a row into one, so that one step evaluates both."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from streamq.plan.tree import show
 
 
 def merge_selects(node: Node) -> Node | None:
-    """``select(select(a, x), y) => select(a, y[x])``, if nothing that x computes is then evaluated more than once.
+    """``select(select(a, x), y) => select(a, y[x])``, if no computed expression of x is then evaluated more than once.
 
-    ``y[x]`` is y with the expressions of x in the place of the columns that they define. A nondeterministic expression of x
-    may be renamed by y and nothing else. A pyspark Column in x or y forbids the rule: nobody but Spark knows what it reads.
+    ``y[x]`` is y with the columns that x defines replaced by their expressions. y may only rename a nondeterministic expression
+    of x. A pyspark Column in x or y forbids the rule, because only Spark knows the columns that it reads.
     """
     match node:
         case Select(Select(source, inner), outer) if why_not(node) is None:
@@ -24,7 +24,7 @@ def merge_selects(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a select over a select; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a select over a select; None if there is none."""
     match node:
         case Select(Select(_, inner), outer):
             for name, e in (*inner, *outer):

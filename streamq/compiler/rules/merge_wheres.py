@@ -1,4 +1,4 @@
-"""Make one filter of two in a row."""
+"""Merge two filters in a row into one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from streamq.plan.tree import show
 def merge_wheres(node: Node) -> Node | None:
     """``where(where(a, p), q) => where(a, p and q)``, if p and q are deterministic and q cannot fail.
 
-    On its own q sees the rows for which p is true. In ``p and q`` it is evaluated also where p is NULL: it must not raise there.
+    Before, q sees only rows for which p is true. In ``p and q`` it is also evaluated where p is NULL, and must not raise there.
     """
     match node:
         case Where(Where(source, p), q) if why_not(node) is None:
@@ -22,7 +22,7 @@ def merge_wheres(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a where over a where; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a where over a where; None if there is none."""
     match node:
         case Where(Where(source, p), q):
             for predicate in (p, q):

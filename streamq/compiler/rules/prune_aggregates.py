@@ -1,4 +1,4 @@
-"""Leave out the aggregates of a window that no operator above reads."""
+"""Remove the aggregates of a window that no operator above reads."""
 
 from __future__ import annotations
 

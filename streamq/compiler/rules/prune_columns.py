@@ -1,4 +1,4 @@
-"""Leave columns that no operator above reads out where they come from, so that they are neither shuffled nor kept in state."""
+"""Remove columns that no operator above reads at their origin, so that they are neither shuffled nor kept in state."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from streamq.plan.tree import show
 def prune_columns(node: Node) -> Node | None:
     """``op(a) => op(select(a, c))``, where c are the columns of a that op and the filters between read, if not all.
 
-    op is a select or a window; a is the source, select or union under it (a union only where it is right below a window).
-    Where a is a select, the columns are taken out of that select instead. A pyspark Column counts as reading all columns.
+    op is a select or a window; a is the source, select or union below it (a union only directly below a window). If a is a
+    select, the other columns are removed from that select instead. A pyspark Column counts as reading all columns.
     """
     wheres, bottom = filters_below(node)
     wanted = _read(node, wheres)
@@ -34,7 +34,7 @@ def prune_columns(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, which expression may read any column, so that none is left out; None if there is none."""
+    """Return, for ``explain()``, the expression that may read any column, so that none is removed; None if there is none."""
     wheres, bottom = filters_below(node)
     if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
         for e in (*_expressions(node), *(w.predicate for w in wheres)):
@@ -44,7 +44,7 @@ def why_not(node: Node) -> str | None:
 
 
 def filters_below(node: Node) -> tuple[list[Where], Node]:
-    """Return the filters right below a node that makes its own columns, top down, and the node that they filter."""
+    """Return the filters directly below a select or window, top down, and the node that they filter; for others the node."""
     if not isinstance(node, Select | WindowAggregate | PartialAggregate):
         return [], node
     wheres: list[Where] = []
@@ -56,7 +56,7 @@ def filters_below(node: Node) -> tuple[list[Where], Node]:
 
 
 def refilter(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
-    """Return the node over its filters over another input."""
+    """Return the node over the same filters with another input, ``bottom``."""
     for where in reversed(list(wheres)):
         bottom = Where(bottom, where.predicate)
     return node.with_children([bottom])
@@ -70,7 +70,7 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
     keys = node.keys if isinstance(node, WindowAggregate | PartialAggregate) else ()
     if isinstance(node, WindowAggregate):
         if node.window.by_places or node.reads_all:
-            # equal starts are told apart by the whole payload, and events are set aside whole
+            # the whole payload orders events of equal starts, and events are set aside with their whole payload
             return None
     return frozenset(keys).union(*(expression_facts(e).uses for e in expressions))
 

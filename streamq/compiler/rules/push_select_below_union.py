@@ -18,7 +18,7 @@ def push_select_below_union(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a select over a union; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a select over a union; None if there is none."""
     match node:
         case Select(Union(), columns):
             for name, e in columns:

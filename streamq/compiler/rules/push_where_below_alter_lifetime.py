@@ -1,4 +1,4 @@
-"""Filter on the payload before lifetimes change, where the filter can go on towards the source."""
+"""Filter on the payload before lifetimes change, so that the filter can move on towards the source."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from streamq.plan.tree import show
 def push_where_below_alter_lifetime(node: Node) -> Node | None:
     """``where(alter_lifetime(a, s, d), p) => alter_lifetime(where(a, p), s, d)``, if p reads no lifetime and cannot fail.
 
-    All must be deterministic. Below, p sees events too that get no lifetime, and are no more above: it must not raise an error.
-    Where p is a conjunction, each part goes below that may.
+    p, s and d must be deterministic. Below, p also sees events that alter_lifetime drops, so it must not raise an error. Of a
+    conjunction, the parts that satisfy the conditions are pushed.
     """
     match node:
         case Where(AlterLifetime(input=source, start=start, length=length) as changed, p):
             parts = conjuncts(p)
-            going = [part for part in parts if _obstacle(changed, part) is None]
-            if going:
-                below = AlterLifetime(Where(source, conjunction(going)), start, length)
-                staying = [part for part in parts if _obstacle(changed, part) is not None]
-                return Where(below, conjunction(staying)) if staying else below
+            pushed = [part for part in parts if _obstacle(changed, part) is None]
+            if pushed:
+                below = AlterLifetime(Where(source, conjunction(pushed)), start, length)
+                rest = [part for part in parts if _obstacle(changed, part) is not None]
+                return Where(below, conjunction(rest)) if rest else below
     return None
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a filter on the payload; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a filter on the payload; None if there is none."""
     match node:
         case Where(AlterLifetime() as changed, p):
             for part in conjuncts(p):
@@ -40,6 +40,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _obstacle(changed: AlterLifetime, part: Expr) -> str | None:
+    """Return the reason why a part of the filter cannot be pushed; None if it can."""
     for expr in (changed.start.expr, changed.length.expr, part):
         if expr is not None and not expression_facts(expr).deterministic:
             return f"{show(expr)} is not known to be deterministic"

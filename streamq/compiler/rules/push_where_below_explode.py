@@ -1,4 +1,4 @@
-"""Filter before an array's elements become rows, where the filter does not read them."""
+"""Filter before the elements of an array become rows, if the filter does not read the elements."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from streamq.plan.tree import show
 def push_where_below_explode(node: Node) -> Node | None:
     """``where(explode(a, c), p) => explode(where(a, p), c)``, if p reads nothing of c, is deterministic and cannot fail.
 
-    Rows keep the lifetime of their event, so p may read it. Below, p sees events too whose array is empty or NULL, so it must
-    not raise an error. Where p is a conjunction, each part goes below that may.
+    Rows keep the lifetime of their event, so p may read it. Below, p also sees events whose array is empty or NULL, so it must
+    not raise an error. Of a conjunction, the parts that satisfy the conditions are pushed.
     """
     match node:
         case Where(Explode(input=source, column=column, flatten=flatten) as explode, p):
             parts = conjuncts(p)
-            going = [part for part in parts if _obstacle(explode, part) is None]
-            if going:
-                below = Explode(Where(source, conjunction(going)), column, flatten)
-                staying = [part for part in parts if _obstacle(explode, part) is not None]
-                return Where(below, conjunction(staying)) if staying else below
+            pushed = [part for part in parts if _obstacle(explode, part) is None]
+            if pushed:
+                below = Explode(Where(source, conjunction(pushed)), column, flatten)
+                rest = [part for part in parts if _obstacle(explode, part) is not None]
+                return Where(below, conjunction(rest)) if rest else below
     return None
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a filter that reads no element; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a filter that reads no element; None if there is none."""
     match node:
         case Where(Explode() as explode, p):
             for part in conjuncts(p):

@@ -1,4 +1,4 @@
-"""Filter before a select computes: fewer rows are computed, and the filter comes nearer to the sources."""
+"""Filter before a select, so that it computes fewer rows and the filter moves on towards the sources."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from streamq.plan.tree import show
 def push_where_below_select(node: Node) -> Node | None:
     """``where(select(a, x), p) => select(where(a, p[x]), x)``, if what p reads of x is cheap and all is deterministic.
 
-    ``p[x]`` is p with the expressions of x in the place of the columns that they define. A select does not change lifetimes, so
-    p may read them. Where p is a conjunction, each part goes below that may; a part that may raise an error stays if one before
-    it stays, for it must not see rows that the other removes. A select that only leaves out columns stays below the filter:
-    ``prune_columns`` has put it there.
+    ``p[x]`` is p with the columns that x defines replaced by their expressions. A select does not change lifetimes, so p may read
+    them. Of a conjunction, the parts that satisfy the conditions are pushed; a part that may raise an error stays if a part
+    before it stays, because it must not see rows that the other removes. A select that only removes columns stays below the
+    filter, because ``prune_columns`` has put it there.
     """
     match node:
         case Where(Select(source, x) as select, p) if not _prunes(select):
-            going, staying = _split(select, p)
-            if going:
-                below = Select(Where(source, conjunction(inline(part, dict(x)) for part in going)), x)
-                return Where(below, conjunction(staying)) if staying else below
+            pushed, rest = _split(select, p)
+            if pushed:
+                below = Select(Where(source, conjunction(inline(part, dict(x)) for part in pushed)), x)
+                return Where(below, conjunction(rest)) if rest else below
     return None
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a where over a select; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a where over a select; None if there is none."""
     match node:
         case Where(Select() as select, p) if not _prunes(select):
-            staying = _split(select, p)[1]
-            return _obstacle(select, staying[0]) if staying else None
+            rest = _split(select, p)[1]
+            return _obstacle(select, rest[0]) if rest else None
     return None
 
 
 def _prunes(select: Select) -> bool:
-    """True if a select only leaves out columns of a source or a select."""
+    """Return True if a select only removes columns of a source or a select."""
     return isinstance(select.input, Source | Select) and all(
         isinstance(e, Col) and e.name == n for n, e in select.columns
     )
 
 
 def _split(select: Select, p: Expr) -> tuple[list[Expr], list[Expr]]:
-    going: list[Expr] = []
-    staying: list[Expr] = []
+    pushed: list[Expr] = []
+    rest: list[Expr] = []
     for part in conjuncts(p):
-        stays = _obstacle(select, part) is not None or (staying and can_fail(part, select.schema))
-        (staying if stays else going).append(part)
-    return going, staying
+        stays = _obstacle(select, part) is not None or (rest and can_fail(part, select.schema))
+        (rest if stays else pushed).append(part)
+    return pushed, rest
 
 
 def _obstacle(select: Select, part: Expr) -> str | None:
+    """Return the reason why a part of the filter cannot be pushed; None if it can."""
     x = select.exprs
     for name, e in x.items():
         if not expression_facts(e).deterministic:

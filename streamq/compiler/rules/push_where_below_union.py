@@ -1,4 +1,4 @@
-"""Filter in each branch of a union, where the filter can go on towards the branch's source."""
+"""Filter in each branch of a union, so that the filter can move on towards the branch's source."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def push_where_below_union(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a where over a union; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a where over a union; None if there is none."""
     match node:
         case Where(Union(), p) if not expression_facts(p).deterministic:
             return f"{show(p)} is not known to be deterministic"

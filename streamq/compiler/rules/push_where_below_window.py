@@ -1,4 +1,4 @@
-"""Filter on a window's keys before the window, so that groups which the filter removes have no state."""
+"""Filter on a window's keys before the window, so that groups which the filter removes keep no state."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from streamq.plan.tree import show
 def push_where_below_window(node: Node) -> Node | None:
     """``where(window(a by k), p) => window(where(a, p) by k)``, if p reads only keys, cannot fail, and all of a ends.
 
-    An event that never ends is reported in windows up to the last endpoint of *all* groups; without the other groups' events
-    that would be another one. p must not read the lifetime, for above it is the window's and below an event's. p must not
-    raise an error, for below it sees events that are in no reported window. A key of type float or double forbids it: the group
-    of -0.0 is called 0.0. Where p is a conjunction, each part goes below that may.
+    An endless event is reported in windows up to the last endpoint of *all* groups, which may be another one without the other
+    groups' events. p must not read the lifetime: above it is the window's, below an event's. p must not raise an error, because
+    below it sees events that are in no reported window. A key of type float or double forbids the rule, because the group of -0.0
+    has the key 0.0. Of a conjunction, the parts that satisfy the conditions are pushed.
     """
     match node:
         case Where(WindowAggregate(input=source) as below, p):
             parts = conjuncts(p)
-            going = [part for part in parts if _obstacle(below, part) is None]
-            if going:
-                filtered = replace(below, input=Where(source, conjunction(going)))
-                staying = [part for part in parts if _obstacle(below, part) is not None]
-                return Where(filtered, conjunction(staying)) if staying else filtered
+            pushed = [part for part in parts if _obstacle(below, part) is None]
+            if pushed:
+                filtered = replace(below, input=Where(source, conjunction(pushed)))
+                rest = [part for part in parts if _obstacle(below, part) is not None]
+                return Where(filtered, conjunction(rest)) if rest else filtered
     return None
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, what forbids the rule at a filter on keys over a window; None if nothing does."""
+    """Return, for ``explain()``, the reason that forbids the rule at a filter on keys over a window; None if there is none."""
     match node:
         case Where(WindowAggregate(keys=keys) as below, p):
             for part in conjuncts(p):
@@ -46,6 +46,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _obstacle(below: WindowAggregate, part: Expr) -> str | None:
+    """Return the reason why a part of the filter cannot be pushed; None if it can."""
     if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     if no_keys := sorted(columns(part) - set(below.keys)):

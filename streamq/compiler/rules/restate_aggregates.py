@@ -1,4 +1,4 @@
-"""Write a window's aggregates as expressions over simpler ones, which can be merged (DataCell's expanding replication)."""
+"""Replace a window's aggregates by expressions over simpler ones, which can be merged (DataCell's expanding replication)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from streamq.plan.passes import rewrite_expression
 
 
 def restate_aggregates(node: Node) -> Node | None:
-    """``window(a, f(x)) => select(window(a, g(x), h(x)), f of g and h)``, where f is restated by g and h, each computed once.
+    """``window(a, f(x)) => select(window(a, g(x), h(x)), f of g and h)``, where g and h restate f; each is computed once.
 
-    An average is a sum divided by a count, NULL where no value is counted; a standard deviation is the root of a variance.
+    An average is a sum divided by a count, NULL if no value is counted; a standard deviation is the root of a variance.
     """
     if not isinstance(node, WindowAggregate):
         return None

@@ -1,4 +1,4 @@
-"""When rules may put an expression in the place of the column that it defines: same value, same type, little more work."""
+"""Substitution of columns by the expressions that define them, and the facts by which rules decide if it is worth the work."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from streamq.plan.passes import substitute
 from streamq.plan.spark_types import literal_type
 
 LARGEST = 128
-"""Nodes of the largest expression that rules put together: what is larger stays in two operators."""
+"""The most nodes of an expression that a rule may build; larger expressions stay in two operators."""
 
 CHEAP = 4
-"""The most operators that rules let be evaluated twice where a filter then comes first."""
+"""The most operators that a rule may let be evaluated twice to move a filter before them."""
 
 REMEMBERED = 50_000
-"""How many expressions' facts are kept; beyond that all are forgotten."""
+"""The number of expressions whose facts are cached; beyond that the cache is cleared."""
 
 
 @dataclass(frozen=True)
 class ExpressionFacts:
-    """What rules ask of an expression. It is counted as a tree: a part that stands in two places counts twice.
+    """Facts about an expression, counted as a tree: a part that occurs twice counts twice.
 
-    ``size``: its nodes; ``operators``: the nodes that compute something; ``simple``: True if all of those are casts and cheap
-    operators; ``deterministic``: True if equal columns always give equal values; ``opaque``: True if it holds a pyspark Column;
-    ``count_uses``: how often it reads each column.
+    ``size``: the number of nodes. ``operators``: the number of nodes that compute something. ``simple``: all of those are casts
+    or cheap operators. ``deterministic``: equal columns always give equal values. ``opaque``: it contains a pyspark Column.
+    ``uses``: the number of times that it reads each column.
     """
 
     size: int
@@ -42,7 +42,7 @@ _remembered: dict[str, ExpressionFacts] = {}
 
 
 def expression_facts(expr: Expr) -> ExpressionFacts:
-    """Return the facts of an expression; those of parts that earlier calls have met are not computed again."""
+    """Return the facts about an expression; facts about its parts are cached across calls."""
     if len(_remembered) > REMEMBERED:
         _remembered.clear()
     todo = [expr]
@@ -59,6 +59,7 @@ def expression_facts(expr: Expr) -> ExpressionFacts:
 
 
 def _combine_facts(node: Expr, parts: list[ExpressionFacts]) -> ExpressionFacts:
+    """Return the facts about an expression from the facts about its children."""
     uses: Counter[str] = Counter({node.name: 1}) if isinstance(node, Col) else Counter()
     for part in parts:
         uses.update(part.uses)
@@ -76,30 +77,30 @@ def _combine_facts(node: Expr, parts: list[ExpressionFacts]) -> ExpressionFacts:
 
 
 def is_plain(expr: Expr) -> bool:
-    """True for a column, a constant and a part of the lifetime, which compute nothing."""
+    """Return True for a column, a constant and a part of the lifetime, which compute nothing."""
     return isinstance(expr, Col | Lit | Lifetime)
 
 
 def is_cheap(expr: Expr) -> bool:
-    """True if evaluating it twice costs next to nothing: at most CHEAP plain operators, no function."""
-    of_expr = expression_facts(expr)
-    return of_expr.operators <= CHEAP and of_expr.simple
+    """Return True if evaluating an expression twice costs next to nothing: at most CHEAP casts or cheap operators."""
+    facts = expression_facts(expr)
+    return facts.operators <= CHEAP and facts.simple
 
 
 def substituted_size(expr: Expr, by: Mapping[str, Expr]) -> int:
-    """Return the size of an expression once ``by`` has taken the place of its columns."""
-    of_expr = expression_facts(expr)
-    return of_expr.size + sum(n * (expression_facts(by[name]).size - 1) for name, n in of_expr.uses.items())
+    """Return the size of an expression after its columns are replaced by the expressions ``by``."""
+    facts = expression_facts(expr)
+    return facts.size + sum(n * (expression_facts(by[name]).size - 1) for name, n in facts.uses.items())
 
 
 def stays_small(expr: Expr, by: Mapping[str, Expr]) -> bool:
-    """True if that is at most LARGEST, or no larger than one of the expressions involved already is."""
+    """Return True if the substituted size is at most LARGEST, or no larger than one of the expressions involved."""
     parts = (expression_facts(by[name]).size for name in expression_facts(expr).uses)
     return substituted_size(expr, by) <= max(LARGEST, expression_facts(expr).size, *parts)
 
 
 def count_uses(exprs: Iterable[Expr]) -> Counter[str]:
-    """Return how often some expressions together read each column."""
+    """Return the number of times that some expressions together read each column."""
     counts: Counter[str] = Counter()
     for expr in exprs:
         counts.update(expression_facts(expr).uses)
@@ -107,10 +108,10 @@ def count_uses(exprs: Iterable[Expr]) -> Counter[str]:
 
 
 def inline(expr: Expr, by: Mapping[str, Expr]) -> Expr:
-    """Return an expression with ``by`` in the place of its columns; its type stays the same.
+    """Return an expression with its columns replaced by the expressions ``by``; its type stays the same.
 
-    A constant gets the type that it had as a column, explicitly: beside a decimal, Spark gives a bare literal the type that
-    its digits need.
+    A constant gets the type that it had as a column, explicitly, because Spark types a bare literal beside a decimal by its
+    digits.
     """
     return substitute(expr, {name: _typed(e) for name, e in by.items()})
 

@@ -1,4 +1,7 @@
-"""Which expressions may raise an error on a row (overflow, division by zero, a cast): rules must not show them more rows."""
+"""Totality: decides if an expression may raise an error on some row, for then rules must not evaluate it on more rows.
+
+Errors are overflow, division by zero, failing casts and the like.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,13 @@ _WIDENING: list[type[DataType]] = [t.ByteType, t.ShortType, t.IntegerType, t.Lon
 
 
 def can_fail(expr: Expr, schema: Schema) -> bool:
-    """True if by Spark's ANSI rules some row of that schema may raise an error; True also where that is not known."""
+    """Return True if, by Spark's ANSI rules, an expression may raise an error on some row of a schema, or it is not known."""
     kinds = types(expr, schema, "rewrite")
     return not all(_is_total(n, kinds) for n in expression_nodes(expr))
 
 
 def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
+    """Return True if a node itself never raises an error; ``kinds``: the types of nodes, by digest."""
     kind = kinds[node.digest]
     match node:
         case Col() | Lifetime() | Alias():
