@@ -13,7 +13,7 @@ _load, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """What ``%load_ext streamq`` calls in a notebook: it brings ``%%cedr``."""
+    """Register the cell magic ``%%cedr``; ``%load_ext streamq`` in a notebook calls this."""
     from streamq.patterns.magic import load
 
     load(shell)

@@ -1,4 +1,4 @@
-"""The words a user chooses from and the words a run answers with, as enumerations whose members equal their strings."""
+"""Enumerations of the words that users pass as arguments and runs return; each member equals its string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from streamq.errors import PlanError, nearest, sentence
 
 
 class Word(StrEnum):
-    """A word out of a fixed list; it equals the plain string that users write and is shown like it."""
+    """A word from a fixed list; it equals the plain string that users write and has the same representation."""
 
     def __repr__(self) -> str:
         return repr(self.value)
@@ -26,7 +26,7 @@ def choose_word(words: type[W], word: Any, argument: str, verb: str, hint: str =
 
 
 def check_word(word: Any, words: Sequence[str], argument: str, verb: str, hint: str = "") -> None:
-    """Raise PlanError for an argument that is none of ``words``: it lists them, and ends with ``hint`` or names the nearest."""
+    """Raise PlanError for an argument that is none of ``words``; the message lists them and ends with ``hint`` or the nearest."""
     if isinstance(word, str) and word in words:
         return
     *others, last = (repr(str(w)) for w in words)
@@ -39,48 +39,48 @@ class OutputForm(Word):
     """The form in which a stream writes its results."""
 
     FINAL = "final"
-    """Each row once, when it can no longer change."""
+    """Writes each row once, when it can no longer change."""
     CHANGELOG = "changelog"
-    """Rows at once, and a retraction for each that late or corrected input changes."""
+    """Writes rows at once, and a retraction for each row that late or corrected input changes."""
     UPSERT = "upsert"
-    """The latest row of each group and start, and a deletion where it is gone."""
+    """Writes the latest row of each group and start, and a deletion if there is none any more."""
 
 
 class ArgumentForm(Word):
-    """What a function of a user's own is called with."""
+    """The form of the arguments with which a function of the user's own is called."""
 
     VALUES = "values"
-    """One event's values, as Python has them; NULL is None."""
+    """One event's values as Python objects; NULL is None."""
     SERIES = "series"
-    """A pandas Series an argument, over many events."""
+    """A pandas Series for each argument, over many events."""
     ARRAYS = "arrays"
-    """A pyarrow Array an argument, over many events."""
+    """A pyarrow Array for each argument, over many events."""
 
 
 class LevelName(Word):
-    """A level of consistency that has a name of its own."""
+    """A level of consistency that has a name."""
 
     STRONG = "strong"
     """Rows wait until disorder can no longer change them."""
     MIDDLE = "middle"
-    """Rows go out at once and are repaired for as long as it takes."""
+    """Rows are sent at once, and repaired whenever late input changes them."""
 
 
 class JoinKind(Word):
-    """Which events of two streams a join gives."""
+    """The kind of a join, which determines the rows that it returns."""
 
     INNER = "inner"
-    """Pairs, while both live."""
+    """Pairs of events, while both live."""
     LEFT = "left"
     """Pairs, and the parts of a left lifetime without a partner."""
     SEMI = "semi"
     """The parts of a left lifetime with a partner."""
     ANTI = "anti"
-    """The parts of a left lifetime without one."""
+    """The parts of a left lifetime without a partner."""
 
 
 class ClipInput(Word):
-    """How members' lifetimes are cut to their window before a time-sensitive aggregate reads them."""
+    """The sides at which members' lifetimes are cut to their window before a time-sensitive aggregate reads them."""
 
     FULL = "full"
     LEFT = "left"
@@ -89,129 +89,129 @@ class ClipInput(Word):
 
     @property
     def cuts_starts(self) -> bool:
-        """Whether no member starts before its window."""
+        """True if starts are cut, so that no member starts before its window."""
         return self in (ClipInput.FULL, ClipInput.LEFT)
 
     @property
     def cuts_ends(self) -> bool:
-        """Whether no member ends after its window."""
+        """True if ends are cut, so that no member ends after its window."""
         return self in (ClipInput.FULL, ClipInput.RIGHT)
 
 
 class Stamp(Word):
-    """Where the results of a window live."""
+    """The lifetime of a window's results."""
 
     ALIGN = "align"
-    """On the window."""
+    """The window's interval."""
     POINT_AT_END = "point_at_end"
-    """For one tick at its end."""
+    """One tick at the window's end."""
     UNCHANGED = "unchanged"
     CLIP = "clip"
     TIME_BOUND = "time_bound"
-    """The last three are for operations that give their own lifetimes."""
+    """The last three are for operators that set their rows' lifetimes themselves."""
 
 
 class LengthKind(Word):
-    """What ``alter_lifetime`` makes of how long an event lives."""
+    """The way in which ``alter_lifetime`` computes the length of a lifetime."""
 
     SAME = "same"
-    """As long as before, plus so many ticks."""
+    """The old length plus a constant."""
     FIXED = "fixed"
-    """So many ticks."""
+    """A constant."""
     GIVEN = "given"
-    """What an expression gives."""
+    """The value of an expression."""
 
 
 class Anchor(Word):
-    """The end of a lifetime that another one starts at."""
+    """The instant at which a new lifetime starts, relative to the old one."""
 
     LE = "LE"
     RE = "RE"
     GIVEN = "given"
-    """Neither: an expression gives the instant."""
+    """Neither end: the start is the value of an expression."""
 
 
 class Invalid(Word):
-    """What becomes of a row that is no event, for example one without a start."""
+    """The policy for rows that are no events, for example rows without a start."""
 
     DROP = "drop"
-    """It is left out and counted."""
+    """The row is dropped and counted."""
     FAIL = "fail"
     """The query fails with InvalidEvent."""
 
 
 class ErrorPolicy(Word):
-    """What becomes of a window for which a module of a user's fails."""
+    """The policy for windows and events for which a module of the user's fails."""
 
     FAIL = "fail"
     """The query fails with ModuleFailed."""
     QUARANTINE = "quarantine"
-    """Its members go to the late output, its value is NULL or it has no rows, and the query goes on."""
+    """The events go to the late output, the result is NULL or has no rows, and the query continues."""
 
 
 class Selection(Word):
     """The choice among the events that fit a part of a pattern's operator."""
 
     EACH = "each"
-    """Every one, in a match of its own."""
+    """Every event, each in a match of its own."""
     FIRST = "first"
-    """The one with the least start."""
+    """The event with the least start."""
     LAST = "last"
-    """The one with the greatest start."""
+    """The event with the greatest start."""
 
 
 class Consumption(Word):
-    """Whether an event that has matched as a parameter of a pattern's operator can match there again."""
+    """The rule for events that have matched a part of a pattern's operator."""
 
     REUSE = "reuse"
-    """It can."""
+    """The event can match that part again."""
     CONSUME = "consume"
-    """It cannot."""
+    """The event cannot match that part again."""
 
 
 class CountReason(Word):
-    """As what a source counts a row that it does not take as it came."""
+    """The reason for which a row is counted: it was not used, or not as it came."""
 
     DROPPED = "dropped"
-    """Late, and nothing of it counts."""
+    """The row was late and was dropped."""
     ADJUSTED = "adjusted"
-    """Late, and what is left of it behind the CTI counts."""
+    """The row was late; only its part after the CTI was used."""
     INVALID = "invalid"
-    """No event."""
+    """The row is no event."""
     DUPLICATES = "duplicates"
-    """Delivered before."""
+    """The row had been delivered before."""
     QUARANTINED = "quarantined"
-    """A window for which a module failed."""
+    """A module failed for a window or an event."""
 
 
 class RunState(Word):
-    """Whether a run is still working, and if not, why."""
+    """The state of a run: running, or the reason why it has ended."""
 
     RUNNING = "running"
-    """It looks for input."""
+    """The run is waiting for input or processing it."""
     ENDED = "ended"
-    """Its trigger was "available_now", and it has processed what there was."""
+    """The run had the trigger "available_now" and has processed all available input."""
     STOPPED = "stopped"
-    """It was stopped; another run can go on from its checkpoint."""
+    """The run was stopped; another run can continue from its checkpoint."""
     FINISHED = "finished"
-    """Its input has ended, and all its rows are out."""
+    """The input has ended, and all rows have been written."""
     FAILED = "failed"
-    """Its query ended with an error."""
+    """The query ended with an error."""
 
 
 class Verdict(Word):
-    """Why a run writes rows or writes none: the first word of the answer of ``run.why()``."""
+    """The reason why a run writes rows or none: the first word of the answer of ``run.why()``."""
 
     FLOWING = "flowing"
     """The last micro-batch wrote rows."""
     WAITING = "waiting"
-    """An operator holds rows until time has passed something."""
+    """An operator holds rows until its CTI or watermark has passed some instant."""
     IDLE_INPUT = "idle_input"
-    """Rows wait for an input that brings nothing, and that nobody passes over."""
+    """Rows wait for a silent input, which is not skipped as idle."""
     NO_CTI = "no_cti"
     """Rows wait for a source that has not sent any CTI yet."""
     FIRST_BATCH = "first_batch"
-    """The first micro-batch is being processed; nothing is reported of it before it is done."""
+    """The first micro-batch is being processed; there are no reports before it is done."""
     NO_ROWS = "no_rows"
     """No row has come in."""
     FILTERED = "filtered"
@@ -219,7 +219,7 @@ class Verdict(Word):
     NO_MATCH = "no_match"
     """Both inputs of a join brought rows, and no two of them met."""
     LATE = "late"
-    """Every row came in behind its source's CTI."""
+    """Every row came in late, behind its source's CTI."""
     NOTHING_HELD = "nothing_held"
     """No operator holds a row."""
     FINISHED = "finished"

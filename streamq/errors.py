@@ -1,7 +1,7 @@
-"""The family of errors: every one worded *verb: what is wrong; what was observed. Hint.*
+"""The tree of errors; each message has the form *verb: what is wrong; what was observed. Hint.*
 
 StreamqError
-    PlanError                 a query that cannot be built or run as asked: raised at the line the user wrote
+    PlanError                 a query that cannot be built or run as asked; raised at the user's line
         UnknownColumn         a name that does not exist, with those that do and the nearest
         AmbiguousColumn       a name that exists more than once
         TypeMismatch          an expression or a column of a wrong type
@@ -9,7 +9,7 @@ StreamqError
         TimeError             a duration, size or hop that does not fit the time axis
         UnknownVerb           an attribute that a stream or an expression does not have; an AttributeError too
         UnknownFunction       (in streamq.functions) a name in sq.functions that is no function of a row; an AttributeError too
-    CedrError                 a text of the CEDR language that cannot be read; it knows line and column
+    CedrError                 a text of the CEDR language that cannot be read; it has line and column
     SourceError               input that cannot be read, or is no such source
     InvalidEvent              rows that are no events, under ``invalid="fail"``
     LateEvent                 an item behind its source's CTI, under ``late="fail"``
@@ -20,7 +20,7 @@ StreamqError
     StreamViolation           (in streamq.testing.validator) a recorded stream that breaks a rule; an AssertionError too
     SessionError              Java, the worker interpreter or a package is not as it must be
 
-What is merely odd is a StreamqWarning.
+A StreamqWarning is for queries that are odd but can run.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from typing import Any, NoReturn
 
 
 class StreamqWarning(UserWarning):
-    """What streamq finds odd, and goes on with."""
+    """A warning about something odd that does not prevent the query from running."""
 
 
 class StreamqError(Exception):
-    """Any error that streamq raises on purpose.
+    """The base of all errors that streamq raises on purpose.
 
-    ``report`` is the exception of Spark's that it was read from, whole, with Java's and Python's tracebacks; else None.
+    ``report``: the exception of Spark's from which the error was made, complete with Java's and Python's tracebacks; else None.
     """
 
     report: BaseException | None = None
 
 
 class PlanError(StreamqError):
-    """A query that cannot be built, or not be run as asked."""
+    """A query that cannot be built, or cannot be run as asked."""
 
 
 class UnknownColumn(PlanError):
@@ -75,7 +75,7 @@ class UnknownVerb(PlanError, AttributeError):
 
 
 class CedrError(StreamqError):
-    """A text of the CEDR language that is wrong at a place; ``line`` and ``column`` count from 1."""
+    """An error in a text of the CEDR language, at ``line`` and ``column``, which count from 1."""
 
     def __init__(self, message: str, line: int = 0, column: int = 0) -> None:
         super().__init__(message)
@@ -96,7 +96,7 @@ class LateEvent(StreamqError):
 
 
 class NeedsSpark(StreamqError):
-    """Something that has no in-process equivalent with Spark's answer."""
+    """An expression or a type for which in-process evaluation does not have Spark's answer."""
 
 
 class QueryFailed(StreamqError):
@@ -104,7 +104,7 @@ class QueryFailed(StreamqError):
 
 
 class ModuleFailed(StreamqError):
-    """Code of a user's own that streamq called raised an error, or gave what it may not."""
+    """Code of the user's own that raised an error when streamq called it, or returned a value that is not allowed."""
 
 
 class CheckpointError(StreamqError):
@@ -112,16 +112,16 @@ class CheckpointError(StreamqError):
 
 
 class RewriteError(StreamqError):
-    """A rule that makes a plan illegal or of another meaning, or rules that do not come to an end."""
+    """A rule that makes an illegal plan or one of another schema, or rules that never end."""
 
 
 class SessionError(StreamqError):
-    """The machine or the session is not set up as streamq needs it."""
+    """A machine or session that is not set up as streamq needs it."""
 
 
 @dataclass(frozen=True)
 class CodeLine:
-    """A line of code that warnings point at; ``registry`` is where Python notes which of its warnings it has shown."""
+    """A line of code at which a warning points; in ``registry`` Python records the warnings that it has shown there."""
 
     file: str
     number: int
@@ -130,8 +130,8 @@ class CodeLine:
 
 
 def users_line() -> CodeLine:
-    """Return the line, up the stack, from which streamq was called; the outermost one where streamq has called itself."""
-    # a context manager that decorates one of streamq's functions, or a cached property, stands between it and its caller
+    """Return the nearest line up the stack that is not streamq's own code; the outermost line if there is no other."""
+    # a context manager that decorates a function of streamq's, or a cached property, is between the function and its caller
     own = (__name__.partition(".")[0], "contextlib", "functools")
     frame = sys._getframe()
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in own:
@@ -141,17 +141,17 @@ def users_line() -> CodeLine:
 
 
 def warn(text: str, line: CodeLine | None = None) -> None:
-    """Warn at a line; by default at the user's."""
+    """Issue a StreamqWarning at a line, by default the user's."""
     at = line or users_line()
     warnings.warn_explicit(shortened_text(text), StreamqWarning, at.file, at.number, at.module, at.registry)
 
 
 LONGEST = 2_000
-"""An error shows so many characters at most of each of its parts, and a warning of itself."""
+"""The most characters of each part of an error's message, and of a warning's message."""
 
 
 class Sentence(str):
-    """The text of an error: ``claim`` is what is wrong and what was observed, ``hint`` what to do instead."""
+    """The text of an error; ``claim`` says what is wrong and what was observed, ``hint`` what to do instead."""
 
     claim: str
     hint: str
@@ -168,7 +168,7 @@ class Sentence(str):
 def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sentence:
     """Return the text of an error: *verb: what is wrong; what was observed. Hint.*
 
-    Each of them is shortened in its middle where it is longer than LONGEST characters.
+    A part longer than LONGEST characters is shortened in its middle.
     """
     verb, wrong, observed, hint = map(shortened_text, (verb, wrong, observed, hint))
     claim = f"{verb}: {wrong}"
@@ -186,7 +186,7 @@ def shortened_text(text: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return what a message calls a value: ``pandas DataFrame``, ``list``, ``a window without a select``."""
+    """Return the kind of a value, for a message: ``pandas DataFrame``, ``list``, ``a window without a select``."""
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     if package == __name__.partition(".")[0]:
@@ -195,14 +195,14 @@ def kind_of(value: object) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``Did you mean 'x'?`` for the nearest of some names, or nothing if none is near."""
-    named = list(names)
-    close = difflib.get_close_matches(name, named, n=1, cutoff=0.6) or [n for n in named if n.lower() == name.lower()]
+    """Return ``Did you mean 'x'?`` for the nearest of some names, or "" if none is near."""
+    known = list(names)
+    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or [n for n in known if n.lower() == name.lower()]
     return f"Did you mean {close[0]!r}?" if close else ""
 
 
 def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
-    """Return the columns of a key, which is one name or several; raise PlanError for what is neither."""
+    """Return the columns of a key, which is one name or several; raise PlanError for anything else."""
     names = (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {key!r}"))
@@ -218,10 +218,10 @@ def check_whole_number(verb: str, name: str, number: Any) -> None:
 def unknown_column(
     verb: str, name: Any, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
 ) -> NoReturn:
-    """Raise UnknownColumn for a column that does not exist, with those that do.
+    """Raise UnknownColumn for a column that does not exist; the message lists those that do.
 
-    ``lifetime`` is True for the columns of a stream, whose events have a lifetime. ``consumed`` says what has become of
-    columns that sources read their events from, as ``"its start: sq.start()"``.
+    ``lifetime`` is True for the columns of a stream, whose events have a lifetime. ``consumed`` maps columns that sources have
+    consumed to a hint, as ``"its start: sq.start()"``.
     """
     columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):

@@ -1,6 +1,6 @@
-"""How a user begins an expression: a column, a constant, a case, a part of the lifetime.
+"""The functions with which users begin an expression: a column, a constant, a case, a part of the lifetime.
 
-Whoever has begun one also has the functions that its operators and methods call: they are loaded here.
+This module also loads the functions that operators and methods of expressions call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from streamq.plan.lifetime import Lifetime, WindowBound
 
 @check_keywords
 def col(name: str) -> Col:
-    """A payload column by name, resolved by the verb that uses it."""
+    """Return the payload column of a name; the verb that uses the expression looks the column up."""
     if not isinstance(name, str):
         raise PlanError(sentence("col", "a column name is a string", f"found {name!r}"))
     return Col(name)
@@ -25,41 +25,41 @@ def col(name: str) -> Col:
 
 @check_keywords
 def lit(value: Any) -> Expr:
-    """A constant."""
+    """Return a constant as an expression."""
     return as_expr(value)
 
 
 @check_keywords
 def when(condition: Any, value: Any) -> Case:
-    """``when(c, v).otherwise(w)``: v where c holds, else w, else NULL."""
+    """Return ``value`` where ``condition`` is true; else the value of ``.otherwise(...)``, or NULL without one."""
     return Case((as_expr(condition), as_expr(value), Lit(None)))
 
 
 @check_keywords
 def start() -> Expr:
-    """The start (LE) of the event: a timestamp, or ticks on an integer axis."""
+    """Return the start (LE) of the event: a timestamp, or ticks on an integer axis."""
     return Lifetime("start")
 
 
 @check_keywords
 def end() -> Expr:
-    """The end (RE) of the event, NULL while it is still alive."""
+    """Return the end (RE) of the event, NULL while it is still alive."""
     return Lifetime("end")
 
 
 @check_keywords
 def duration() -> Expr:
-    """RE - LE in ticks (microseconds on a timestamp axis), NULL while the event is still alive."""
+    """Return RE - LE in ticks (microseconds on a timestamp axis), NULL while the event is still alive."""
     return Lifetime("duration")
 
 
 @check_keywords
 def window_start() -> Expr:
-    """The start of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    """Return the start of the window, in a window's ``select`` or over its result; used elsewhere it raises PlanError."""
     return WindowBound("start")
 
 
 @check_keywords
 def window_end() -> Expr:
-    """The end of the window, in a window's ``select`` or over its result; elsewhere a PlanError."""
+    """Return the end of the window, in a window's ``select`` or over its result; used elsewhere it raises PlanError."""
     return WindowBound("end")

@@ -1,7 +1,7 @@
-"""Grids of windows as values: which intervals of the time axis they are, and which of them an instant lies in.
+"""Grids of windows: computes the interval of each window, and the windows that contain an instant.
 
 An interval ``[a, b)`` contains a and not b. All lengths and instants are in ticks: microseconds since 1970 (UTC) on a timestamp
-axis, the column's own unit on an integer axis. ``streamq/runtime/grid_ranges.py`` has the rule for arrays and columns.
+axis, the column's own unit on an integer axis. ``streamq/runtime/grid_ranges.py`` does the same for arrays and columns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 @dataclass(frozen=True)
 class Grid:
-    """Window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, negative ones too.
+    """A grid of windows; window i is ``[offset + i*hop, offset + i*hop + size)``, for every integer i, also negative.
 
     ``size`` and ``hop`` are positive. With ``hop < size`` neighbours overlap, with ``hop > size`` there are gaps.
     """
@@ -24,20 +24,20 @@ class Grid:
 
     @property
     def n(self) -> int:
-        """Return the greatest number of windows that contain one instant: size / hop, rounded up."""
+        """The greatest number of windows that contain one instant: size / hop, rounded up."""
         return -(-self.size // self.hop)
 
     @property
     def divides(self) -> bool:
-        """True if hop divides size: then windows are made of basic windows that are one hop long."""
+        """True if hop divides size, so that windows consist of basic windows that are one hop long."""
         return self.size % self.hop == 0
 
     def start(self, index: int) -> int:
-        """Return the start of window ``index``; beyond the ends of the time axis, the end of the axis."""
+        """Return the start of window ``index``, at most the end and at least the beginning of the time axis."""
         return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop))
 
     def end(self, index: int) -> int:
-        """Return the end of window ``index``; beyond the ends of the time axis, the end of the axis."""
+        """Return the end of window ``index``, at most the end and at least the beginning of the time axis."""
         return max(MINUS_INFINITY, min(INFINITY, self.offset + index * self.hop + self.size))
 
     def first_ending_after(self, t: int) -> int:

@@ -1,4 +1,4 @@
-"""Queries read back from their JSON, over tables given anew."""
+"""Reads queries back from JSON, over tables that the caller passes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from streamq.stream import Stream
 
 
 def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: Any) -> Stream:
-    """The query that :meth:`to_json` wrote, over these tables: one for each source and static table, by its name.
+    """Return the query that :meth:`to_json` wrote, over tables that are passed by the names of sources and static tables.
 
-    A table is what the source took: a DataFrame or an Arrow table, with the columns that the source had, of the same types
-    (others may stand beside them). Or it is a stream with the source's payload and time axis, which then stands in its
-    place, policies and all: so ``sq.changes`` and ``sq.events`` are given, and so one query goes on where another ends.
-    ``tables`` is for names that are no identifiers: sources without a name are called "#1", "#2", ..., in the order in
-    which the text lists them. Nothing in the text is run or imported: code of your own is looked up in ``sq.modules``
-    by the name that the text has, and must be the code that the query was written with.
+    A table is a DataFrame or an Arrow table that has the columns of the source, with the same types; it may have more. Or it
+    is a stream with the source's payload and time axis, which replaces the source and its policies: this is the way to pass
+    ``sq.changes`` and ``sq.events``, and to let one query read the result of another. ``tables`` is for names that are no
+    identifiers: sources without a name are called "#1", "#2", ..., in the order in which the text lists them. Nothing in the
+    text is run or imported: code of your own is looked up in ``sq.modules`` by its name in the text, and must be the code
+    that the query was written with.
 
-    Raises PlanError for a text that is no plan, is of another version or has been changed, for modules that are not there
-    or have other code, and for missing and surplus tables; UnknownColumn and TypeMismatch for a table or a stream that does
+    Raises PlanError for a text that is no plan, has another version or has been changed, for modules that do not exist or
+    have other code, and for missing and surplus tables; UnknownColumn and TypeMismatch for a table or a stream that does
     not fit.
 
     >>> import pyarrow as pa
@@ -38,7 +38,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     fare  start  end
        9      4    5
     """
-    operators.rooms()  # whose scans are then among what a text may name
+    operators.rooms()  # defines the scans of pattern operators, which a text may name
     plan = plan_from_json(from_text(text))
     if tables is not None and not isinstance(tables, Mapping):
         raise PlanError(sentence("from_json", "tables are given by name", f"found {tables!r}", "As {'trips': df}."))
@@ -48,7 +48,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
     tables = {**(tables or {}), **named}
     readers = table_readers(plan)
     _check_names(list(tables), list(readers))
-    # a number is a place in the text; in this process it may be another source's
+    # a number is a place in the text; in this process the same number may name another source
     names = {name: source_name(None) if name.startswith("#") else name for name in readers}
     streams: dict[str, Stream] = {}
     rows: dict[str, Any] = {}
@@ -62,7 +62,7 @@ def from_json(text: str, /, tables: Mapping[str, Any] | None = None, **named: An
 
 
 def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
-    """Return the nodes that read each table."""
+    """Return the nodes that read each table, by the table's name."""
     readers: dict[str, list[Source | JoinTable]] = {}
     for node in nodes(plan):
         if isinstance(node, Source | JoinTable):
@@ -71,7 +71,7 @@ def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
 
 
 def _check_names(names: list[str], read: list[str]) -> None:
-    """Raise PlanError for a table that the query reads and nobody gives, and for one that it does not read."""
+    """Raise PlanError for a table that the query reads and is not passed, and for one that the query does not read."""
     for name in read:
         if name not in names:
             hint = f"from_json(text, {name}=df)" if name.isidentifier() else f"from_json(text, {{{name!r}: df}})"
@@ -84,7 +84,7 @@ def _check_names(names: list[str], read: list[str]) -> None:
 
 
 def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
-    """Return the plan with streams in the place of sources."""
+    """Return the plan with sources replaced by the streams' plans, by table."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if isinstance(node, Source) and node.table in streams:
@@ -96,7 +96,7 @@ def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
 
 
 def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]) -> Stream:
-    """Return a stream that stands for a source; raises PlanError, TypeMismatch where it does not fit."""
+    """Return the stream that replaces a source; raise PlanError or TypeMismatch if it does not fit."""
     verb = f"from_json: table {name!r}"
     for reader in readers:
         if isinstance(reader, JoinTable):
@@ -109,7 +109,7 @@ def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]
 
 
 def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> Any:
-    """Return a DataFrame or an Arrow table that has the columns its readers want; raises UnknownColumn, TypeMismatch."""
+    """Return the table as its readers' input; raise UnknownColumn or TypeMismatch if it lacks a column of theirs."""
     verb = f"from_json: table {name!r}"
     is_static = any(isinstance(reader, JoinTable) for reader in readers)
     source = static_table(table, verb) if is_static else input_table(table, verb)

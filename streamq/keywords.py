@@ -1,4 +1,4 @@
-"""Keyword arguments of the language's verbs and functions: one that does not exist is an error with those that do."""
+"""Checks of keyword arguments: an unknown keyword of a verb or function raises an error that lists the known ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _OF_OTHER_NAMES = {
     "suffix": ("suffixes",), "extended": ("mode",),
     "dataType": ("to",), "lowerBound": ("low",), "upperBound": ("high",),
 }  # fmt: skip
-"""Keywords of PySpark and pandas, and what streamq may call the same."""
+"""Keywords of PySpark and pandas, each with streamq's keywords for the same thing."""
 
 
 def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") -> F:
-    """Make a function raise PlanError for a keyword that it does not have; one that takes any stays as it is.
+    """Wrap a function to raise PlanError for a keyword that it does not have; one with ``**keywords`` is returned unchanged.
 
-    ``advice`` gives the hint for a keyword where it has one; else the hint is the nearest of the function's own keywords.
+    ``advice`` returns the hint for a keyword, or ""; then the hint is the nearest of the function's own keywords.
     """
     parameters = inspect.signature(function).parameters.values()
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
@@ -50,7 +50,7 @@ def check_keywords(function: F, advice: Callable[[str], str] = lambda name: "") 
 
 
 def _nearest(name: str, names: tuple[str, ...]) -> str:
-    """Return a hint at the keyword that is called otherwise elsewhere, or else at the nearest; "" if none is near."""
+    """Return a hint at streamq's name for a keyword of PySpark or pandas, or else at the nearest name; "" if none is near."""
     same = next((ours for ours in _OF_OTHER_NAMES.get(name, ()) if ours in names), None)
     return nearest(name, names) if same is None else f"Did you mean {same!r}?"
 

@@ -1,4 +1,4 @@
-"""Literal streams: rows written down in a program, as an Arrow table."""
+"""Literal streams: converts items that are written in a program to an Arrow table."""
 
 from __future__ import annotations
 
@@ -30,23 +30,26 @@ class Item:
 
 
 def insert(start: Time, end: Time = None, /, **payload: Any) -> Item:
-    """An event on ``[start, end)``; None is still alive."""
+    """Return an item that inserts an event on ``[start, end)``; with end None the event is still alive."""
     return Item("insert", start, end, None, tuple(payload.items()))
 
 
 def retract(start: Time, end: Time, new_end: Time, /, **payload: Any) -> Item:
-    """The event ``[start, end)`` with this payload now ends at ``new_end``; at ``start``: it is deleted."""
+    """Return an item that moves the end of the event ``[start, end)`` with this payload to ``new_end``.
+
+    With ``new_end`` equal to ``start`` the event is deleted.
+    """
     return Item("retract", start, end, new_end, tuple(payload.items()))
 
 
 @check_keywords
 def cti(time: Time, /) -> Item:
-    """The promise that no later item changes anything before ``time`` (its sync time is not less)."""
+    """Return a CTI: the promise that no later item has a sync time before ``time``."""
     return Item("cti", time)
 
 
 def literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
-    """Return the rows as a table, and whether it is a physical stream (kind and new_end columns) or plain intervals."""
+    """Return the items as a table, and True if it is a physical stream, with columns kind and new_end, not plain intervals."""
     import pyarrow as pa
 
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
@@ -73,7 +76,7 @@ def literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
 
 
 def _item(row: Any) -> Item:
-    """Return the item that a row of ``sq.events`` is written for, its integers as Python's own."""
+    """Return a row of ``sq.events`` as an item, with Python integers; raise SourceError for a row of another form."""
     match row:
         case Item():
             item = row
@@ -92,7 +95,7 @@ def _item(row: Any) -> Item:
 
 
 def _time_type(items: Sequence[Item]) -> pa.DataType:
-    """Return the type of starts and ends; raises SourceError where they are not all integers or all datetimes."""
+    """Return the type of starts and ends; raise SourceError unless they are all integers or all datetimes."""
     import pyarrow as pa
 
     times = [time for i in items for time in (i.start, i.end, i.new_end) if time is not None]
@@ -115,7 +118,7 @@ def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
 
 
 def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.Array:
-    """Return the values of a column of the payload; raises SourceError where they are not of one type, or tell none."""
+    """Return the values of a payload column; raise SourceError if they have several types, or are all NULL without a type."""
     import pyarrow as pa
 
     from streamq.runtime.arrow_types import arrow_type

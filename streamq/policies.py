@@ -1,4 +1,4 @@
-"""Levels of consistency as values: for how long items are blocked and history is remembered."""
+"""Levels of consistency: the durations for which items are blocked and history is remembered."""
 
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from streamq.time import Duration, length, ticks
 
 @dataclass(frozen=True)
 class Level:
-    """A level of consistency in ticks: for how long an item may be blocked and history is remembered; None: without bound."""
+    """A level of consistency in ticks.
+
+    ``block``: the longest time that an item may wait. ``remember``: the time for which history is kept. None: without bound.
+    """
 
     block: int | None = 0
     remember: int | None = None
 
 
 MIDDLE = Level()
-"""Items go out at once and are repaired for as long as it takes."""
+"""The level at which items are sent at once, and repaired whenever late input changes them."""
 
 
 @dataclass(frozen=True)
 class Consistency:
-    """A point of CEDR's spectrum: for how long items may be blocked, and history is remembered; None: without bound."""
+    """A level of CEDR's spectrum as the user writes it, in durations.
+
+    ``block``: the longest time that an item may wait. ``remember``: the time for which history is kept. None: without bound.
+    """
 
     block: Duration | None = 0
     remember: Duration | None = None
@@ -48,7 +54,7 @@ class Consistency:
             raise PlanError(sentence(verb, "items blocked for longer than history is remembered", durations, hint))
 
     def level(self, axis: str) -> Level:
-        """Return the level in ticks of an axis; raise TimeError where a unit does not fit the axis."""
+        """Return the level in ticks of an axis; raise TimeError if a duration does not fit the axis."""
         block, remember = (None if d is None else ticks(d, axis, "consistency") for d in (self.block, self.remember))
         return Level(block, remember)
 
@@ -59,29 +65,30 @@ LEVELS = {LevelName.STRONG: Consistency(None, None), LevelName.MIDDLE: Consisten
 
 @check_keywords
 def weak(remember: Duration) -> Consistency:
-    """Output at once, repaired for as long as ``remember`` says: of what is later than that, what lies before is forgotten.
+    """Return the level that sends rows at once and repairs them for ``remember``; older history is forgotten.
 
-    A duration with a unit on a timestamp axis, integer ticks on an integer axis. From the watermark less ``remember`` on
-    the answer is right; before, it may lack what came later than that. State stays small though no source makes progress.
-    Raises TimeError for what is no duration, PlanError for a negative one. (CEDR's weak level.)
+    ``remember``: a duration with a unit on a timestamp axis, integer ticks on an integer axis. The answer is right from the
+    watermark minus ``remember`` on; before that instant it may lack input that came later. State stays small even if no
+    source makes progress. Raises TimeError for a value that is no duration, PlanError for a negative one. (CEDR's weak
+    level.)
     """
     return Consistency(0, remember)
 
 
 @check_keywords
 def level(block: Duration | None, remember: Duration | None = None) -> Consistency:
-    """Any point of the spectrum: items blocked for ``block`` at most, history remembered for ``remember``; None: for ever.
+    """Return any level of the spectrum: items wait for ``block`` at most, history is kept for ``remember``; None: for ever.
 
-    ``level(0)`` is "middle", ``level(None)`` "strong", ``level(0, m)`` ``weak(m)``. Durations as in :func:`weak`, of
-    application time: an item waits until the CTI has passed it or the watermark is ``block`` beyond it, both the least over
-    the query's sources. Raises TimeError for what is no duration, PlanError for a negative one, and where ``block`` is longer
-    than ``remember``.
+    ``level(0)`` is "middle", ``level(None)`` "strong", ``level(0, m)`` ``weak(m)``. Durations are of application time and
+    written as in :func:`weak`: an item waits until the CTI has passed it or the watermark is ``block`` beyond it, both the
+    least over the query's sources. Raises TimeError for a value that is no duration, and PlanError for a negative one or if
+    ``block`` is longer than ``remember``.
     """
     return Consistency(block, remember)
 
 
 def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Level:
-    """Return the level that a user has named, or has made by :func:`weak` or :func:`level`; raise PlanError for anything else."""
+    """Return the level of a name, or of the result of :func:`weak` or :func:`level`; raise PlanError for anything else."""
     if isinstance(consistency, str) and consistency in LEVELS:
         consistency = LEVELS[LevelName(consistency)]
     if not isinstance(consistency, Consistency):

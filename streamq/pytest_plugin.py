@@ -1,6 +1,6 @@
-"""The pytest plugin: options that say how hard ``verify`` searches, failing cases saved, and saved cases run as tests.
+"""The pytest plugin: adds options for ``verify``, saves failing cases, and runs saved cases as tests.
 
-pytest loads it wherever streamq is installed, so it stands outside of ``streamq.testing``: what that needs may not be there.
+pytest loads it wherever streamq is installed, so it is outside of ``streamq.testing``, whose requirements may be missing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OPTIONS = ("profile", "examples", "seed", "failures")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The options."""
+    """Add the plugin's options."""
     add = parser.getgroup("streamq", "verification of streamq queries").addoption
     add("--streamq-profile", metavar="NAME", help=f"how much verify tries: {', '.join(PROFILES)}")
     add("--streamq-examples", metavar="N", help="cases run in-process, instead of the profile's number")
@@ -30,17 +30,20 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """What the options and the variables say, put where ``loaded_profile`` looks."""
+    """Write the options' settings to the environment variables that ``loaded_profile`` reads."""
     options = {name: config.getoption(f"--streamq-{name}") for name in OPTIONS}
     settings = chosen_options(options, os.environ)
-    # workers are given the options: the seed that was drawn
+    # workers get the options, so also the seed that was drawn
     config.option.streamq_seed = settings.get("seed")
     os.environ.update({f"STREAMQ_{name.upper()}": text for name, text in settings.items()})
     os.environ.setdefault("STREAMQ_FAILURES", str(config.rootpath / ".streamq-failures"))
 
 
 def chosen_options(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """What is said by options, else by variables; a random seed is drawn. Raises UsageError for what they cannot be."""
+    """Return the settings from options or else environment variables, with a seed drawn for "random".
+
+    Raises UsageError for invalid values.
+    """
     settings = {}
     for name in OPTIONS:
         source, text = f"--streamq-{name}", options.get(name)
@@ -58,10 +61,10 @@ def chosen_options(options: Mapping[str, str | None], environ: Mapping[str, str]
 
 
 def _wrong(name: str, text: str) -> str:
-    """Why an option cannot be what it is given as, if so."""
+    """Return the reason why the value of an option is invalid; "" if it is valid."""
     match name:
         case "profile":
-            # somebody may have added their own
+            # users may have added profiles
             loaded = sys.modules.get("streamq.testing.profiles")
             names = PROFILES if loaded is None else tuple(loaded.PROFILES)
             return "" if text in names else f"no such profile; there are: {', '.join(names)}"
@@ -74,13 +77,13 @@ def _wrong(name: str, text: str) -> str:
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    """The seed of a search."""
+    """Return the header line with the seed, if there is one."""
     seed = config.getoption("--streamq-seed")
     return None if seed is None else f"streamq: --streamq-seed={seed}"
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """How much has been verified, in this process, and the seed, which -q leaves out of the header."""
+    """Print the number of verifications and cases in this process, and the seed, which the header lacks under -q."""
     parts = []
     loaded = sys.modules.get("streamq.testing.report")
     if loaded is not None and loaded.REPORTS:
@@ -94,7 +97,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    """Files that end in ``.streamq.json`` are tests: saved cases, which must not fail."""
+    """Collect files that end in ``.streamq.json`` as tests: saved cases, which must not fail."""
     return SavedCase.from_parent(parent, path=file_path) if file_path.name.endswith(SUFFIX) else None
 
 
@@ -106,7 +109,7 @@ class SavedCase(pytest.File):
 
 
 class Replay(pytest.Item):
-    """A saved case, run as it was when it failed."""
+    """A test that runs a saved case as it was run when it failed."""
 
     def runtest(self) -> None:
         from streamq.testing.replay import replay
@@ -114,7 +117,7 @@ class Replay(pytest.Item):
         replay(self.path)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:
-        """What the case or the file says; of anything else where it was raised."""
+        """Return the message of a failed case or an unreadable file; for any other error its traceback."""
         from streamq.errors import StreamqError
 
         if isinstance(excinfo.value, AssertionError | StreamqError):

@@ -1,4 +1,4 @@
-"""Folders of files as streaming DataFrames, a bounded part of them a micro-batch: a history is caught up with step by step."""
+"""Reads folders of files as streaming DataFrames, with a bound on the size of a micro-batch."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 AT_ONCE = 64 << 20
-"""Bytes of files that a micro-batch takes unless told otherwise: some million rows of a few columns."""
+"""The default for the bytes of files in a micro-batch: some million rows of a few columns."""
 
 
 _BOUNDS = frozenset({"maxfilespertrigger", "maxbytespertrigger"})
-"""Spark's own options that bound a micro-batch."""
+"""The options of Spark's that bound a micro-batch, in lower case."""
 
 
 def read_stream(
@@ -30,16 +30,16 @@ def read_stream(
     options: Mapping[str, Any] | None = None,
     **more_options: Any,
 ) -> DataFrame:
-    """A folder of files as a streaming DataFrame that takes at most ``at_once`` bytes of new files a micro-batch.
+    """Read a folder of files as a streaming DataFrame, at most ``at_once`` bytes of new files in each micro-batch.
 
-    So a long history is caught up with in micro-batches whose memory is bounded, the first run as well; ``spark.readStream``
-    takes all there is in the first. A single file is taken whole. ``format`` and the options, as keywords or as
-    ``options={...}``, are Spark's, as are the names of files; ``schema`` is by default that of the files which are there. With
-    ``at_once=None`` there is no bound; Spark's own ``maxFilesPerTrigger`` and ``maxBytesPerTrigger`` go before it. Files are
-    taken in the order in which they were written: where that is not the order of their rows' time, allow for it in
-    ``sq.generate(delay)``, for what comes behind is late. Raises SessionError without an active session, SourceError where there
-    is no file to read a schema from, PlanError for an ``at_once`` that is no number of bytes, and for options that are none.
-    (Spark's ``maxBytesPerTrigger``.)
+    So a run that starts with a long history processes it in micro-batches of bounded memory, while ``spark.readStream`` takes
+    all files in its first one. A single file is never split. ``path``, ``format`` and the options, as keywords or as
+    ``options={...}``, are Spark's; ``schema`` defaults to that of the files in the folder. With ``at_once=None`` there is no
+    bound; Spark's options ``maxFilesPerTrigger`` and ``maxBytesPerTrigger`` replace it. Files are read in the order in which
+    they were written: if that is not the order of their rows' time, choose the delay in ``sq.generate(delay)`` accordingly,
+    because rows behind the CTI are late. Raises SessionError without an active session, SourceError if there is no file to
+    read a schema from, and PlanError for an ``at_once`` that is no number of bytes and for invalid options. (Spark's
+    ``maxBytesPerTrigger``.)
 
     ::
 
@@ -68,7 +68,7 @@ def read_stream(
 
 
 def _options(options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of Spark's in a dictionary and as keywords; raises PlanError for what is none, or is given twice."""
+    """Merge Spark's options from a dictionary and from keywords; raise PlanError for an invalid or repeated option."""
     if not isinstance(options, Mapping):
         raise PlanError(sentence("read_stream", "options is a dictionary", f"found {options!r}"))
     for name, value in (*options.items(), *more.items()):

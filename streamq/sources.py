@@ -1,4 +1,4 @@
-"""Streams from DataFrames, batch or streaming by the same call, from Arrow tables, and literal streams."""
+"""The functions that make streams: from batch and streaming DataFrames, from Arrow tables, and from literal items."""
 
 from __future__ import annotations
 
@@ -36,21 +36,22 @@ def points(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """Events that last one tick: each row of ``df`` at the instant in column ``time``.
+    """Read each row of ``df`` as a point: an event that lasts one tick, at the instant in column ``time``.
 
-    ``df`` is a DataFrame, batch or streaming, or a ``pyarrow.Table``: a query over Arrow tables alone runs in-process,
+    ``df`` is a DataFrame, batch or streaming, or a ``pyarrow.Table``; a query over Arrow tables alone runs in-process,
     without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are microseconds; without
-    a zone UTC), a date or an integer, and is consumed: in expressions it is ``sq.start()``. ``progress`` is
-    ``sq.generate(delay)`` (default, delay 0) or ``sq.explicit()``; ``late`` what becomes of items behind the CTI: "drop"
-    (counted), "adjust" or "fail"; ``invalid`` what becomes of rows without a time: "fail" (default in batch, and
-    in-process) or "drop" (counted; default in streams). Raises SourceError for what is neither, UnknownColumn, TypeMismatch,
-    PlanError.
+    a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``. ``progress`` is
+    ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is the policy for
+    items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time: "fail" (default in
+    batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is no table,
+    UnknownColumn, TypeMismatch, PlanError.
 
-    ``id``, for sources that may deliver a row more than once: a column, or several, that with the start name an event. A
-    row equal to one that is there is a duplicate: it is left out and counted (``run.late``), whatever ``late`` says; behind
-    the CTI, where rows are forgotten, it is late as any other. One of the same id and start that differs is no event: see
-    ``invalid``; the first stays, within a micro-batch or batch the least by payload. NULLs are equal, as are NaNs, both zeros,
-    and maps of equal entries. The id stays in the payload. Without one, equal rows are so many events.
+    ``id``, for sources that may deliver a row more than once, is a column, or several, that together with the start identify
+    an event. A row equal to an earlier one is a duplicate: it is dropped and counted (``run.late``), whatever ``late`` is.
+    Behind the CTI, where rows are forgotten, a duplicate is late like any other row. A row of the same id and start with
+    another payload is no event: see ``invalid``; the first one stays, and within a micro-batch or batch the least by payload.
+    NULLs are equal, as are NaNs, both zeros, and maps of equal entries. The id stays in the payload. Without ``id`` each of
+    several equal rows is an event.
 
     Readings, up to ten minutes out of order::
 
@@ -81,10 +82,11 @@ def intervals(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """Events on ``[start, end)``: a NULL end is still alive; ``start`` and ``end`` columns are consumed.
+    """Read each row of ``df`` as an event on ``[start, end)``; an event with a NULL end is still alive.
 
-    A NULL start, or an end that is not after the start, is no event: see ``invalid``. With ``id``, rows of one id and start
-    that differ in their end contradict each other as well. The other arguments and the errors are those of :func:`points`.
+    The columns ``start`` and ``end`` are consumed. A row with a NULL start, or with an end that is not after the start, is no
+    event: see ``invalid``. With ``id``, rows of one id and start must also have equal ends. The other arguments and the
+    errors are those of :func:`points`.
 
     Sessions, some of them still open (their ``logout`` is NULL)::
 
@@ -111,16 +113,16 @@ def edges(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """Events that begin with one row and end with another: per ``key``, a row with ``edge == open`` opens ``[t, inf)``.
+    """Read events that begin with one row and end with another: a row with ``edge == open`` opens ``[t, inf)``.
 
-    The key's next edge closes it: a row with ``edge == close``, or another start. ``payload="end"`` takes the other
-    columns from the closing row once it is there; results are then final only up to the earliest start still open. An
-    end without an open start before it is no event: see ``invalid``. ``time`` and ``edge`` are consumed. The other arguments
-    and the errors are those of :func:`points`.
+    The next edge with the same ``key`` closes the event: a row with ``edge == close``, or another start. ``payload="end"``
+    takes the other columns from the closing row when it arrives; results are then final only up to the earliest start that
+    is still open. An end without an open start before it is no event: see ``invalid``. ``time`` and ``edge`` are consumed.
+    The other arguments and the errors are those of :func:`points`.
 
-    No ``id`` is needed for a source that may deliver a row more than once: key, instant and edge name it. A row equal in
-    all columns to one that is there is a duplicate, left out and counted (``run.late``), as for :func:`points`; one that
-    differs is no event.
+    A source that may deliver a row more than once needs no ``id``: key, instant and edge identify the row. A row equal in
+    all columns to an earlier one is a duplicate, dropped and counted (``run.late``), as for :func:`points`; a different one
+    is no event.
 
     Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
 
@@ -162,10 +164,10 @@ def signal(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """Samples of something that holds its value: each lives until the next strictly later sample of its ``key``.
+    """Read samples of a signal: each sample lives until the next strictly later sample of its ``key``.
 
-    ``key`` is one column or several, NULLs being equal; ``()`` makes all rows one signal. The key's last sample is still
-    alive; samples of one key and instant all live, side by side. Equal values are not merged. The same as
+    ``key`` is one column or several, NULLs being equal; ``()`` makes all rows one signal. The last sample of a key is still
+    alive; samples of one key and instant all live, side by side. Equal values are not merged. It is the same as
     ``sq.points(df, time).to_signal(key)``: ``time`` is consumed, and the other arguments and the errors are those of
     :func:`points`. (docs/concepts.md, "Signals".)
 
@@ -196,7 +198,7 @@ def changes(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """Change data capture: each version of a table's row, alive from its change at ``time`` to its ``key``'s next change.
+    """Read change data capture: each version of a row is an event from its change at ``time`` to its ``key``'s next change.
 
     The string column ``op`` says what happened, in upper or lower case:
 
@@ -208,13 +210,13 @@ def changes(
 
     These are Debezium's codes and the ``_change_type`` of Delta's and Spark's change feeds. Any other value is no event
     ("neither a start nor an end"), nor is a delete without a version before it, nor a second version of a key at one
-    instant: see ``invalid``. Of one instant the delete counts first: a row deleted and inserted at once begins anew, one
-    inserted and deleted at once stays. Where keys change more than once an instant, ``time`` should be a finer column,
-    such as the position in the log. A change that is delivered again, equal in all columns, is a duplicate, as for
-    :func:`edges`: no ``id`` is needed.
+    instant: see ``invalid``. At one instant a delete comes before an insert: a row deleted and inserted at the same instant
+    has a new version, one inserted and deleted at the same instant stays. If keys change more than once at an instant,
+    ``time`` should be a finer column, such as the position in the log. A change that is delivered again, equal in all
+    columns, is a duplicate, as for :func:`edges`: no ``id`` is needed.
 
-    ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch also
-    where ``op`` holds no strings or ``key`` cannot be compared.
+    ``time`` and ``op`` are consumed. The other arguments and the errors are those of :func:`points`; TypeMismatch is also
+    raised if ``op`` holds no strings or ``key`` cannot be compared.
     (docs/concepts.md, "Changes of a table".)
 
     The price list of a shop, in rows (op, at, item, price)::
@@ -250,25 +252,27 @@ def physical(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """A physical stream: rows that insert ``[start, end)``, retract (to ``new_end``; at ``start``: delete) or promise (cti).
+    """Read a physical stream: rows that insert events, retract them, or carry a CTI.
 
-    ``kind`` holds "insert", "retract" or "cti", a CTI's time stands in ``start``. A retraction matches an event of the
-    same ``id`` and end, if the stream has ids, else of the same start, end and payload; one that matches nothing is no event:
-    see ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are those of :func:`points`.
+    ``kind`` holds "insert", "retract" or "cti". An insert is an event on ``[start, end)``; a retraction moves the end of an
+    event to ``new_end``, or deletes the event if that equals ``start``; a CTI has its instant in ``start``. A retraction
+    matches an event of the same ``id`` and end, if the stream has ids, else of the same start, end and payload; one without a
+    match is no event: see ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are
+    those of :func:`points`.
 
-    An ``id`` names one event, so rows may be delivered more than once. An insert of an id that is there, alive or
-    deleted, is a duplicate, left out and counted (``run.late``); if its start, end or payload differ it is no event. A
-    retraction that does not name its event's end, but repeats one that was applied to it, is a duplicate too: an end may move
-    to and fro if its retractions come in order. In batch all of them count, unless an end would be left more often than it
-    was reached: then equal ones count once. An event is remembered until the CTI has passed every finite end that it has
-    had; what is repeated behind that is late. Without ``id``, equal inserts are so many events.
+    With ``id``, a column whose values identify events, rows may be delivered more than once. A second insert of an id, alive
+    or deleted, is a duplicate, dropped and counted (``run.late``); if its start, end or payload differ, it is no event. A
+    retraction that does not have the event's current end, but repeats one that was applied before, is a duplicate, too; an
+    end may move to and fro if its retractions come in order. In batch all retractions count, unless an end would be left more
+    often than it was reached: then equal ones count once. An event is remembered until the CTI has passed every finite end
+    that it has had; repetitions after that are late. Without ``id`` each of several equal inserts is an event.
 
-    A changelog that ``run(output="changelog", ctis=True)`` wrote, read back; one without CTIs needs ``sq.generate``::
+    This reads back a changelog that ``run(output="changelog", ctis=True)`` wrote; one without CTIs needs ``sq.generate``::
 
         corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
 
-    Where there was a late sink as well, Spark reads a column ``streamq_batch`` too, the number of the micro-batch, which is
-    left out here.
+    If that run had a late sink, its files also have a column ``streamq_batch``, the number of the micro-batch, which is
+    dropped.
     """
     table = input_table(df, "physical")
     axis = axis_of(table.columns, (start, end, new_end), "physical")
@@ -289,13 +293,13 @@ def events(
     late: str = "drop",
     invalid: str | None = None,
 ) -> Stream:
-    """A literal stream: ``(start, end, payload)`` tuples, or items made by ``sq.insert``, ``sq.retract`` and ``sq.cti``.
+    """Make a literal stream of ``(start, end, payload)`` tuples, or of items from ``sq.insert``, ``sq.retract`` and ``sq.cti``.
 
-    Starts and ends are all integers or all datetimes (naive ones are UTC); an end of None is still alive. Items stand in
-    arrival order. A column is of one type: whole numbers are bigint, a payload that lacks it has NULL; ``schema`` gives
-    what the values do not tell, as ``{"v": "double"}``. No column may be called start, end, kind or new_end. Such a stream
-    runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and ``run()``. As a stream
-    it makes progress by its ``sq.cti`` items alone, unless ``progress`` says ``sq.generate(delay)``.
+    Starts and ends are all integers or all datetimes (naive ones are UTC); an event with end None is still alive. Items are
+    in arrival order. A column has one type: whole numbers are bigint, and a payload without the column has NULL; ``schema``
+    sets types that the values do not determine, as ``{"v": "double"}``. No column may be called start, end, kind or new_end.
+    Such a stream runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and
+    ``run()``. As a stream it makes progress only by its ``sq.cti`` items, unless ``progress`` is ``sq.generate(delay)``.
 
     Raises SourceError, TypeMismatch. A row that is no event (its end not after its start, no start, a retraction that
     matches nothing) raises InvalidEvent when the query is answered, unless ``invalid="drop"``; ``run`` drops and counts it,
@@ -320,7 +324,7 @@ def events(
 def _keys(
     key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
 ) -> tuple[str, ...]:
-    """Return the key's columns; raises PlanError where one is consumed, or another column is called as the lifetime is."""
+    """Return the key's columns; raise PlanError if one is consumed, or if a payload column has a name of the lifetime's."""
     keys = column_names(key, verb, f"the {what}")
     schema = Schema(fields, "integer")
     for column in keys:
@@ -335,7 +339,7 @@ def _keys(
 def _ids(
     id: str | Sequence[str] | None, fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
 ) -> tuple[str, ...]:
-    """Return the id's columns, checked as a key's are; none where rows are delivered once."""
+    """Return the id's columns, checked like those of a key; empty without an id."""
     ids = () if id is None else _keys(id, fields, consumed, verb, "id")
     if id is not None and not ids:
         raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))

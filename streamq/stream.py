@@ -1,4 +1,4 @@
-"""Stream: a query, built verb by verb; the table of contents of the language."""
+"""Stream: a query that is built verb by verb; its base classes are the table of contents of the language."""
 
 from __future__ import annotations
 
@@ -64,9 +64,9 @@ class Stream(
     AliasVerbs,
     RunVerbs,
 ):
-    """Events with lifetimes and what is to be computed over them; immutable: every verb gives another stream.
+    """A query over events with lifetimes; it is immutable, and every verb returns another stream.
 
-    ``plan`` is the logical plan; ``tables`` the DataFrames or Arrow tables behind its sources, by name.
+    ``plan`` is the logical plan; ``tables`` are the DataFrames or Arrow tables that its sources read, by name.
     """
 
     def __init__(self, plan: Node, tables: Mapping[str, Any]):
@@ -93,7 +93,7 @@ class Stream(
         hint = "Its rows are stream.to_arrow().to_pylist(), its columns' names stream.columns."
         raise PlanError(sentence("stream", "not iterable", "", hint))
 
-    if not TYPE_CHECKING:  # a type checker is to see that there is no such verb
+    if not TYPE_CHECKING:  # so that a type checker reports a verb that does not exist
 
         def __getattr__(self, name):
             if name.startswith("_") or "tables" not in self.__dict__:
@@ -107,7 +107,7 @@ class Stream(
             raise UnknownVerb(sentence("stream", f"no verb {name!r}", "", hint))
 
     def pipe(self, function: Callable[Concatenate[Self, P], R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """``function(self, ...)``, so that your own verbs chain like streamq's.
+        """Return ``function(self, ...)``, so that your own verbs chain like streamq's.
 
         >>> import streamq as sq
         >>> def fast(cars, limit):
@@ -130,9 +130,9 @@ class Stream(
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
-        ``mode`` picks one part: "logical", "rules", "incremental" or "physical", of a pattern "pattern" too, which says what
-        each of its operators keeps; ``format`` is "text", "html" or "json".
-        ``consistency``, ``output``, ``ctis`` and ``early`` are those of :meth:`run`: the stages are those of such a run.
+        ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a pattern, "pattern", which shows the
+        state of each of its operators. ``format`` is "text", "html" or "json". ``consistency``, ``output``, ``ctis`` and
+        ``early`` are those of :meth:`run`; the stages are those of a run with these arguments.
         """
         print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis, early=early))
 
@@ -146,7 +146,7 @@ class Stream(
         ctis: bool = False,
         early: bool = False,
     ) -> str:
-        """What :meth:`explain` prints."""
+        """Return the text that :meth:`explain` prints."""
         from streamq.compiler.egress import choose_egress
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options, check_early
@@ -160,15 +160,15 @@ class Stream(
         return explain(Results((self.plan,)), mode, format, options, self._explained_first())
 
     def _explained_first(self) -> Sequence[Section]:
-        """Parts of an explanation that come before those of the plan."""
+        """Return the sections of an explanation that come before those of the plan."""
         return ()
 
     def to_json(self) -> str:
-        """The query as JSON, to be kept and read back by :func:`from_json`; without its tables, which are named.
+        """Return the query as JSON, which :func:`from_json` reads back; its tables are not in it, only their names.
 
-        Equal queries give equal texts; an entry stands on a line, so that two texts can be compared. Code of your own is in
-        it by its name in ``sq.modules``. Raises PlanError for a pyspark Column in it, which only Spark knows, and for a
-        module without a name, or with options that are not plain values.
+        Equal queries have equal texts, with one entry per line, so that texts can be compared. Code of your own is written as
+        its name in ``sq.modules``. Raises PlanError for a pyspark Column, which only Spark can read, and for a module without
+        a name or with options that are not plain values.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"v": 3})], name="s")
@@ -182,33 +182,34 @@ class Stream(
         return to_text(plan_to_json(number_sources(self.plan)[0]))
 
     def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
-        """The answer over the whole of a batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
+        """Return the answer over the whole batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
-        ``until`` bounds the windows and pieces that are reported: those that start before it. By default, where a lifetime
-        never ends, that is the greatest finite endpoint of the window's input, or how far time has come in its sources, if
-        that is further (the greatest start or CTI among their rows, those that filters drop or retractions take back
-        included); else all are. Pure DataFrame operations; nothing runs until you act on it.
+        ``until`` bounds the windows and pieces that are reported: those that start before it. Without ``until`` all are
+        reported, unless lifetimes never end: then the bound is the greatest finite endpoint of the window's input or, if that
+        is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
+        retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it.
         """
         from streamq.run.query import batch_frame
 
         return batch_frame(self.plan, self.tables, until)
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
-        """The answer as an Arrow table, ordered by start, end and payload; without Spark over literal and Arrow tables.
+        """Return the answer as an Arrow table, ordered by start, end and payload; literal and Arrow tables need no Spark.
 
-        Every value of Spark's types is in it. Python itself has no years beyond 9999 or before 1: of such instants Arrow's
-        ``to_pylist`` raises an OverflowError, where :meth:`show` and :meth:`to_pandas` go on.
+        The table can hold every value of Spark's types. Python has no years beyond 9999 or before 1: for such instants
+        Arrow's ``to_pylist`` raises an OverflowError, while :meth:`show` and :meth:`to_pandas` work.
         """
         from streamq.run.query import compute_answer
 
         return compute_answer(self.plan, self.tables, until, "to_arrow")
 
     def to_pandas(self, until: int | dt.datetime | None = None) -> pd.DataFrame:
-        """The answer as a pandas DataFrame, ordered by start, end and payload.
+        """Return the answer as a pandas DataFrame, ordered by start, end and payload.
 
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us, UTC]``,
-        which reaches as far as Spark's timestamps (its least value, -2^63, is pandas' NaT); days ``datetime64[ms]``. Arrays are
-        lists, structs dicts, maps lists of pairs, of Python's values; an instant that Python has no value for is text.
+        which has the range of Spark's timestamps (except its least value, -2^63, pandas' NaT); dates are ``datetime64[ms]``.
+        Arrays are lists, structs dicts, and maps lists of pairs, of Python values; in them an instant beyond Python's range
+        is text.
         """
         from streamq.run.answers import to_pandas
         from streamq.run.query import compute_answer
@@ -216,7 +217,10 @@ class Stream(
         return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
-        """Print the first ``n`` rows of the answer, as a table; instants in UTC, years beyond 9999 or before 0 with a sign."""
+        """Print the first ``n`` rows of the answer as a table.
+
+        Instants are in UTC; years beyond 9999 or before 0 have a sign. ``until`` as in :meth:`to_df`.
+        """
         from streamq.run.answers import as_text
         from streamq.run.query import compute_answer
 
@@ -225,12 +229,12 @@ class Stream(
         print(as_text(compute_answer(self.plan, self.tables, until, "show"), n))
 
     def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Self]:
-        """What modules with ``on_error="quarantine"`` failed for: whole events with their lifetimes, window, group and reason.
+        """Return the events for which modules with ``on_error="quarantine"`` failed, with lifetime, window, group and reason.
 
-        Without ``rows``, of the answer over the whole of a batch input, as :meth:`to_df`, :meth:`to_pandas` and :meth:`show` give
-        it; those leave it out, with a warning. ``rows``: those of a run's ``late_sink``, a DataFrame, or an Arrow or pandas
-        table. The rows come as a table, or, of one module, as a stream that can be replayed. Raises UnknownColumn for ``rows``
-        without the columns of a late output. (docs/modules.md, "What fails")
+        Without ``rows`` they are those of the answer over the whole batch input; :meth:`to_df`, :meth:`to_pandas` and
+        :meth:`show` drop them with a warning. ``rows``: the rows of a run's ``late_sink``, as a DataFrame, or an Arrow or
+        pandas table. The result can be read as a table or, for one module, as a stream that can be replayed. Raises
+        UnknownColumn for ``rows`` without the columns of a late output. (docs/modules.md, "What fails")
 
         >>> import streamq as sq
         >>> inverse = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)

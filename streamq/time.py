@@ -1,6 +1,7 @@
 """Application time (Flink's event time): the two time axes, and durations and instants as 64-bit integers of ticks.
 
-What users write, ``"10 minutes"``, a ``timedelta``, a ``datetime`` or an integer, becomes ticks here, and ticks become text.
+This module converts durations and instants as users write them (``"10 minutes"``, ``timedelta``, ``datetime``, integers) to
+ticks, and ticks to text.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ INTEGER: Final = "integer"
 INFINITY: Final = 2**63 - 1
 """The end of a lifetime that has no end yet; users see NULL, or None."""
 MINUS_INFINITY: Final = -(2**63)
-"""The CTI of a source that has not spoken yet."""
+"""The CTI of a source that has not made progress yet."""
 
 Duration = str | int | timedelta
-"""A length of time as users write it; :func:`ticks` says what fits which axis."""
+"""A length of time as users write it; :func:`ticks` defines the forms for each axis."""
 
 _MICROSECONDS: Final = {
     "microsecond": 1, "us": 1,
@@ -35,18 +36,18 @@ _MICROSECONDS: Final = {
     "week": 604_800_000_000, "w": 604_800_000_000,
 }  # fmt: skip
 _SHOWN: Final = ("day", "hour", "minute", "second", "millisecond", "microsecond")
-"""The units that durations are shown in, from the largest."""
+"""The units in which durations are shown, largest first."""
 _MANY: Final = 10_000
-"""So many of one unit are too many to read."""
+"""The number of one unit from which on a duration is shown in several units."""
 _UNITS: Final = ("microseconds", "ms", "seconds", "minutes", "hours", "days", "weeks")
-"""The units as messages call them."""
+"""The names of units in messages."""
 _SHORT: Final = ", ".join(unit for unit in _MICROSECONDS if len(unit) <= 3 and unit != "day")
-"""Their short forms, as messages list them."""
+"""The short forms of units, as messages list them."""
 _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([a-zA-Z]+)\s*,?")
 
 
 def plain_integer(value: Any) -> Any:
-    """Return an integer of another library, such as numpy, as Python's own; anything else as it is."""
+    """Convert an integer of another library, such as NumPy, to a Python integer; return any other value unchanged."""
     return int(value) if type(value) not in (int, bool) and isinstance(value, Integral) else value
 
 
@@ -54,8 +55,8 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
     """Return a duration in ticks of an axis.
 
     On a timestamp axis, where a tick is a microsecond, a duration has a unit: ``"10 minutes"``, ``"1 hour 30 minutes"`` or a
-    ``timedelta``. On an integer axis it is an integer number of ticks. 0 is 0 on both. Raises TimeError where unit and axis
-    do not fit, and for what :func:`length` refuses; ``verb`` is what the user has called.
+    ``timedelta``. On an integer axis it is an integer number of ticks. 0 is 0 on both. Raises TimeError if unit and axis do
+    not fit, and for values that :func:`length` refuses; ``verb`` is the verb that the user called.
     """
     duration = plain_integer(duration)
     if isinstance(duration, int) and not isinstance(duration, bool) and axis == TIMESTAMP and duration != 0:
@@ -83,9 +84,9 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
 
 
 def length(duration: Duration, verb: str = "duration") -> int:
-    """Return how long a duration is on an axis that is not known yet: with a unit in microseconds, an integer as it is.
+    """Return a duration in ticks when the axis is not known yet: microseconds if it has a unit, an integer unchanged.
 
-    Raises TimeError for what is no duration on any axis, for one finer than a microsecond, and for one longer than the axis.
+    Raises TimeError for a value that is no duration, for one finer than a microsecond, and for one longer than the axis.
     """
     duration = plain_integer(duration)
     if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):
@@ -119,13 +120,14 @@ def instant_ticks(instant: int | datetime | None, axis: str, verb: str = "until"
 
 
 def _parse(text: str, verb: str) -> int:
+    """Return a text such as ``"1 hour 30 minutes"`` in microseconds; raise TimeError, with a hint, for any other."""
     position, total = 0, 0
     while position < len(text):
         part = _PART.match(text, position)
         unit = part.group(2).lower() if part else ""
         size = _MICROSECONDS.get(unit) or _MICROSECONDS.get(unit.removesuffix("s"))
         if part is None or size is None:
-            # a month or a year is no fixed length, and of one letter nobody knows which unit it is near to
+            # a month or a year has no fixed length, and one letter is not near to any unit
             is_guessed = len(unit) > 1 and unit.removesuffix("s") not in ("month", "year")
             hint = (nearest(unit, _UNITS) if is_guessed else "") or f"Units: {', '.join(_UNITS)}; in short {_SHORT}."
             if re.fullmatch(r"\s*[+-]?\d+\s*", text):
@@ -173,10 +175,10 @@ def show_ticks(value: int, axis: str) -> str:
 
 
 def show_duration(value: int, axis: str) -> str:
-    """Return a duration as text; on an integer axis the number.
+    """Return a duration as text: the number on an integer axis, else the number with a unit.
 
-    That is in the largest unit that divides it, as ``"90 minutes"``, or if those are too many to read, in several units, as
-    ``"1 hour 1 microsecond"``.
+    The unit is the largest that divides the duration, as ``"90 minutes"``; if the number would be too long to read, there are
+    several units, as ``"1 hour 1 microsecond"``.
     """
     if axis == INTEGER:
         return str(value)

@@ -36,8 +36,8 @@ class LocalRun:
 
     ``stores``: the state, by stage and bucket. ``late``: the late rows so far. ``totals``: the counts of late rows, by stage and
     bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number.
-    ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last micro-batch
-    that had input. ``observer`` receives the rows of every node.
+    ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last
+    micro-batch that had input. ``observer`` receives the rows of every node.
     """
 
     program: StagedPlan
@@ -88,7 +88,7 @@ class LocalRun:
         for relation in self.program.sources:
             assert relation.source is not None
             table = rows.get(relation.source.table)
-            spoken = [
+            messages = [
                 Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)
             ]
             if relation.source.table in idle_before:
@@ -101,10 +101,10 @@ class LocalRun:
             good, message, refused = packer.read_source(read)
             self._late(refused)
             if message is not None:
-                spoken.append(message)
+                messages.append(message)
             for table in good:
                 self.observer.rows_out(relation.source, table)
-            merged = reduce(merge_messages, spoken) if spoken else None
+            merged = reduce(merge_messages, messages) if messages else None
             deltas = [(relation, relation.source.items.deltas_of(items)) for items in good]
             envelopes += self._send(packer, deltas, [], merged, result)
         for stage in self.program.stages:
@@ -140,7 +140,7 @@ class LocalRun:
         Outputs of kernels go through their paths, progress goes to every bucket, and other envelopes are passed on. Rows of
         results are added to ``result``.
         """
-        passed = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
+        passing = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
         self._late(out)
         for bucket, channel, body in out:
             if channel == TOTALS:
@@ -154,10 +154,10 @@ class LocalRun:
                 self.observer.rows_out(self.program.nodes[relation.number], table)
         packer = self.program.packer(relations)
         done = {f.channel.number: f.result for f in self.program.feeds if f.result is not None}
-        for _, number, body in passed:
+        for _, number, body in passing:
             if number in done:
                 result[done[number]].append(decode(body))
-        return [e for e in passed if e[1] not in done] + self._send(packer, tables, spoken, None, result)
+        return [e for e in passing if e[1] not in done] + self._send(packer, tables, spoken, None, result)
 
     def _send(
         self,

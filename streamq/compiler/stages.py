@@ -187,7 +187,7 @@ class _Compiler:
         return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
 
     def _settle_before_open_end(self, path: Path) -> Path:
-        """If a step of a path reads ends that may still move, put a settle kernel before the first such step.
+        """Put a settle kernel before the first step of a path that reads ends which may still move.
 
         Returns the path from that kernel through the remaining steps; a path without such a step is returned as it is.
         """

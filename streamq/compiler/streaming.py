@@ -150,8 +150,8 @@ def _wide_schema(
         wanted = _arrow_columns(relation)
         struct = None if len(relations) == 1 else struct_column(relation)
         fields += list(wanted) if struct is None else [pa.field(struct, pa.struct(list(wanted)))]
-        how[relation.number] = (struct, wanted)
-    return pa.schema(fields), how
+        places[relation.number] = (struct, wanted)
+    return pa.schema(fields), places
 
 
 def _spark_schema(schema: Any) -> Any:

@@ -57,8 +57,8 @@ class AlterLifetime(Step):
 
     def _mixes_windows(self) -> bool:
         # with another length, or starting at its end, a row lives where the user puts it, no longer on its window
-        moved = self.start.anchor == Anchor.LE and self.length.kind == LengthKind.SAME
-        return moved and self.input.mixes_windows
+        is_moved = self.start.anchor == Anchor.LE and self.length.kind == LengthKind.SAME
+        return is_moved and self.input.mixes_windows
 
     @property
     def progress(self) -> str:
@@ -93,6 +93,7 @@ class AlterLifetime(Step):
         return start.anchor == Anchor.RE and length.kind != LengthKind.FIXED
 
     def _schema(self) -> Schema:
+        """Return the input's columns with the new shape; raise TypeMismatch for a start or length that is not in ticks."""
         for verb, expr in (("start", self.start.expr), ("duration", self.length.expr)):
             if expr is None:
                 continue
@@ -152,11 +153,11 @@ class AlterLifetime(Step):
 
         start, progress_map = self.start, self.progress_map
         if isinstance(progress_map, ProgressShift):
-            carried = move_ticks(F.col("__le"), progress_map.by)
+            progress = move_ticks(F.col("__le"), progress_map.by)
         else:
             assert start.expr is not None
-            carried = spark_expression(start.expr, self.input.schema)
-        return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), carried))
+            progress = spark_expression(start.expr, self.input.schema)
+        return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), progress))
 
     @property
     def moves_start(self) -> bool:
@@ -181,6 +182,7 @@ class AlterLifetime(Step):
         return rows.with_lifetimes(start, end, is_alive & (F.spark_partition_id() >= 0), self.schema)
 
     def _start_on_spark(self) -> Column:
+        """Return the new start in ticks, NULL for a row without one; it raises an error if it is further back than ``within``."""
         from pyspark.sql import functions as F
 
         source, start = self.input.schema, self.start
@@ -197,6 +199,7 @@ class AlterLifetime(Step):
         return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
 
     def _length_on_spark(self) -> Column:
+        """Return the new length in ticks; INFINITY for an endless lifetime."""
         from pyspark.sql import functions as F
 
         source, length = self.input.schema, self.length
@@ -231,6 +234,7 @@ class AlterLifetime(Step):
         return is_there, starts
 
     def _length_in_arrow(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
+        """Return the new lengths in ticks; INFINITY for an endless lifetime."""
         length = self.length
         if length.kind == LengthKind.FIXED:
             return np.full(rows.count, length.by)

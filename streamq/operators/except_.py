@@ -42,6 +42,7 @@ class Except(EvaluatedOperator):
         return self.left.mixes_windows
 
     def _schema(self) -> Schema:
+        """Return the columns of both inputs; raise PlanError if columns or time axes differ, or a column cannot be compared."""
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis or left.fields != right.fields:
             raise PlanError(

@@ -41,6 +41,7 @@ class Explode(Step):
     may_drop = multiplies = True
 
     def _schema(self) -> Schema:
+        """Return the columns with elements instead of the array; raise TypeMismatch unless it is an array, or one of structs."""
         source = self.input.schema
         kind = source.require(self.column, "explode")
         if not isinstance(kind, t.ArrayType):
@@ -48,8 +49,8 @@ class Explode(Step):
         elements = [Field(self.column, kind.elementType)]
         if self.flatten:
             if not isinstance(kind.elementType, t.StructType):
-                found = f"column {self.column!r} is {kind.simpleString()}"
-                raise TypeMismatch(sentence("explode", "flatten is for arrays of structs", found))
+                observed = f"column {self.column!r} is {kind.simpleString()}"
+                raise TypeMismatch(sentence("explode", "flatten is for arrays of structs", observed))
             elements = [Field(f.name, f.dataType) for f in kind.elementType.fields]
         others = [f for f in source.fields if f.name != self.column]
         fields = (

@@ -54,6 +54,7 @@ class Intervals(InsertSource):
         return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
+        """Return the payload's schema; raise PlanError if start and end are the same column."""
         if self.start == self.end:
             raise PlanError(
                 sentence(

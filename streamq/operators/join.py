@@ -78,6 +78,7 @@ class Join(Pairing):
         return self.left.mixes_windows or (self.how in (JoinKind.INNER, JoinKind.LEFT) and self.right.mixes_windows)
 
     def _schema(self) -> Schema:
+        """Return the result's columns; raise for different axes, keys that cannot be equal, or a non-boolean ``where``."""
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:
             raise PlanError(sentence("join", "streams on different time axes", f"found {left.axis} and {right.axis}"))
@@ -107,6 +108,7 @@ class Join(Pairing):
         return ", ".join(parts)
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator of the join; an inner join also has a kernel of its own."""
         keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)

@@ -172,17 +172,17 @@ def over_pair(
             unknown_column(verb, part.name, sorted(names_of_pair), consumed=consumed)
         return Col(part.name)
 
-    placed = rewrite_expression(condition, place)
-    if reads_lifetime(placed, "start", "end", "duration"):
+    over_columns = rewrite_expression(condition, place)
+    if reads_lifetime(over_columns, "start", "end", "duration"):
         raise PlanError(
             sentence(
                 verb,
                 "the condition reads a lifetime",
-                f"found {show(placed)}",
+                f"found {show(over_columns)}",
                 "Put it into the payload first: with_columns(at=sq.start()).",
             )
         )
-    return placed
+    return over_columns
 
 
 _PAIR = "pair"

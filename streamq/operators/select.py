@@ -41,6 +41,7 @@ class Select(ExpressionStep):
     attempts = True
 
     def _schema(self) -> Schema:
+        """Return the types of the columns; raise PlanError for one without a type."""
         check_attempts([e for _, e in self.columns], self.input.schema, "select")
         fields = []
         for name, expr in self.columns:

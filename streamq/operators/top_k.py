@@ -59,6 +59,7 @@ class TopK(MemberOperator):
     title = "top_k"
 
     def _schema(self) -> Schema:
+        """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""
         source = self.input.schema
         self._check_keys()
         for name in source.names if self.ties == "break" else ():
@@ -92,6 +93,7 @@ class TopK(MemberOperator):
         return f"{self.k} {way} by {show(self.by)} in {shown}{ties}"
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator that ranks the members of windows."""
         source = self.input.schema
         evaluator = TopKEvaluator(
             self.window.assigner(source.names),

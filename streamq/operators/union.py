@@ -32,6 +32,7 @@ class Union(PassThrough):
     keeps_events = True
 
     def _schema(self) -> Schema:
+        """Return the columns that all inputs have; raise PlanError if columns or time axes differ."""
         first = self.inputs[0].schema
         for other in self.inputs[1:]:
             if other.schema.axis != first.axis:

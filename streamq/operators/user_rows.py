@@ -56,11 +56,11 @@ def rows_of(
     rows: Node = Explode(lists, ROWS, flatten=True)
     if stamp not in OWN_LIFETIMES:
         return rows
-    placed = AlterLifetime(
+    with_lifetimes = AlterLifetime(
         rows, Start(Anchor.GIVEN, expr=Col(START), within=0), Length(LengthKind.GIVEN, expr=Col(LASTS))
     )
     names = [*keys, *(f.name for f in operator.fields)]
-    return Select(placed, tuple((name, Col(name)) for name in names))
+    return Select(with_lifetimes, tuple((name, Col(name)) for name in names))
 
 
 __all__ = ["ROWS", "rows_of"]

@@ -1,4 +1,4 @@
-"""Where keeps the events whose payload (and lifetime, read-only) satisfies a predicate; lifetimes stay as they are."""
+"""Where: keeps the events whose payload (and lifetime, read-only) satisfies a predicate; lifetimes stay as they are."""
 
 from __future__ import annotations
 
