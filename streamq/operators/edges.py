@@ -66,7 +66,7 @@ class Edges(Source):
         return {self.time: AS_START, self.edge: AS_KIND}
 
     def _schema(self) -> Schema:
-        """Return the payload's schema; raise if a column is missing or ``open`` and ``close`` cannot be compared with the edges."""
+        """Return the payload's schema; raise if a column is missing or ``open`` or ``close`` cannot be compared with edges."""
         raw = Schema(self.columns, "integer")
         raw.require(self.edge, "edges")
         for name in self.key:
