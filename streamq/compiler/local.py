@@ -92,9 +92,9 @@ class LocalRun:
                 Message(relation.name, c=c, until=until) for name, c in ctis if name in (None, relation.source.table)
             ]
             if relation.source.table in idle_before:
-                spoken.append(Message(relation.name, idle_before=idle_before[relation.source.table]))
-            spoken += [message for message in from_clock if message.relation == relation.name]
-            if table is None and not spoken:
+                messages.append(Message(relation.name, idle_before=idle_before[relation.source.table]))
+            messages += [message for message in from_clock if message.relation == relation.name]
+            if table is None and not messages:
                 continue
             packer = self.program.packer([relation])
             read = [] if table is None else [relation.source.rows_in_arrow(table, self.program.options.streaming)]
