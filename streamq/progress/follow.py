@@ -52,10 +52,8 @@ def follow(other: TableHolder) -> ProgressArgument:
     """Take progress from another source of the same query: that source's CTIs are promises for this one, too.
 
     It is for a source that seldom sends rows, such as prices or settings, which would hold the others back. A row behind the
-    other
-    source's CTI is late; this source's own greatest start moves nothing. Raises PlanError if ``other`` is not built over exactly
-    one
-    source.
+    other source's CTI is late; this source's own greatest start moves nothing. Raises PlanError if ``other`` is not built over
+    exactly one source.
     """
     tables = list(getattr(other, "tables", ()))
     if len(tables) != 1:

@@ -96,10 +96,8 @@ class PartitionCtis(GeneratedCtis):
     """The least CTI over partitions, the rows of equal columns ``per``, each by its greatest start.
 
     Idle partitions are forgotten; once all are, the CTI is that of the source's greatest start. The state has the number of
-    rounds and
-    the greatest start, and, of the partitions that are not idle, their table, the least start, the partition that has it, and the
-    round of
-    the longest silence.
+    rounds and the greatest start, and, of the partitions that are not idle, their table, the least start, the partition that
+    has it, and the round of the longest silence.
     """
 
     per: tuple[str, ...] = ()
@@ -178,21 +176,16 @@ def generate(
     rows that come later than that are *late*. ``every``: CTIs only at multiples of this length, for fewer of them.
 
     ``idle_after``: a source that has brought no row for this long by the wall clock, in a run that goes on, no longer holds
-    others
-    back. It takes the CTI of the sources that still send rows, or, if none does, the greatest start of all; its rows behind that
-    are late.
-    The length is a time by the clock, such as "1 minute", on any axis.
+    others back. It takes the CTI of the sources that still send rows, or, if none does, the greatest start of all; its rows
+    behind that are late. The length is a time by the clock, such as "1 minute", on any axis.
 
     ``per``: columns whose values identify partitions of the source, such as the devices that send its rows: each is in order
-    within
-    ``delay``, while one may be far behind another. The CTI is ``cti(greatest start - delay)`` of the partition that is furthest
-    behind.
-    NULLs are equal, as in keys. A partition counts from its first row on: its rows behind the CTI are late, and the CTI waits
-    until the
-    partition has caught up. A partition without a row for ``idle_after`` is idle: it holds nobody back and is forgotten, so it
-    comes back
-    as a new one. The run checks its clock four times in ``idle_after``, so that this may take up to half as long again; in a
-    ``writeStream`` of your own nothing checks it. Once all are idle, the CTI is ``cti(greatest start of all - delay)``.
+    within ``delay``, while one may be far behind another. The CTI is ``cti(greatest start - delay)`` of the partition that is
+    furthest behind. NULLs are equal, as in keys. A partition counts from its first row on: its rows behind the CTI are late,
+    and the CTI waits until the partition has caught up. A partition without a row for ``idle_after`` is idle: it holds nobody
+    back and is forgotten, so it comes back as a new one. The run checks its clock four times in ``idle_after``, so that this
+    may take up to half as long again; in a ``writeStream`` of your own nothing checks it. Once all are idle, the CTI is
+    ``cti(greatest start of all - delay)``.
 
     ``clock``: ``sq.clock(...)``, for CTIs of the time of day as well. The greater counts, so with ``per`` the clock passes
     partitions that are further behind. Timestamps only.

@@ -17,8 +17,7 @@ def dumps(value: Any) -> bytes:
     """Return the pickle of a value; streamq's own code in it has no docstrings, annotations and abstract methods.
 
     In the copy, frozen dataclasses can be assigned to, and dataclasses have the ``repr`` of an object. Other code, such as a
-    user's
-    aggregates, is pickled unchanged.
+    user's aggregates, is pickled unchanged.
     """
     with io.BytesIO() as file:
         _BareCodePickler(file).dump(value)

@@ -230,9 +230,8 @@ class PartialMax(_Extreme):
 class _Deviations(MergeableColumns):
     """The number of values, their means, and sums of products of the deviations from these.
 
-    Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*): products
-    of
-    deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
+    Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*):
+    products of deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
     """
 
     means: ClassVar[tuple[str, ...]]

@@ -39,10 +39,9 @@ ScanState = tuple[tuple[Candidate, ...], ...]
 class ScannedPart:
     """A part of a pattern operator in a scan, with the input whose events it takes.
 
-    name: shown by explain; source: the number of the input; columns: the part's columns and their places in the input; keys: the
-    places of columns in which two events of the part must agree, unless the group ensures it; fits: the place of the column that
-    is
-    true for events that fit the part, None if all do.
+    name: shown by explain; source: the number of the input; columns: the part's columns and their places in the input; keys:
+    the places of columns in which two events of the part must agree, unless the group ensures it; fits: the place of the column
+    that is true for events that fit the part, None if all do.
     """
 
     name: str
@@ -126,9 +125,8 @@ def _events_of(binding: Binding, part: int, candidates: Sequence[Candidate], own
 class PatternStep:
     """A step from event to event that collects the matches of a pattern's parts within a scope.
 
-    inputs: the places of each input's columns among the values of an event; names: the columns of a match; count: how many parts
-    a
-    match has, or how many events may crowd; within: the scope in ticks.
+    inputs: the places of each input's columns among the values of an event; names: the columns of a match; count: how many
+    parts a match has, or how many events may crowd; within: the scope in ticks.
     """
 
     inputs: tuple[tuple[int, ...], ...]

@@ -42,8 +42,7 @@ def encode_small(table: pa.Table) -> bytes:
     """Return a table in a compact form for state: its length as 8 bytes, then an Arrow IPC stream under zstd.
 
     Columns of 8-byte values are stored byte plane by byte plane (Parquet's BYTE_STREAM_SPLIT): equal high bytes are adjacent,
-    which
-    halves partial results of amounts.
+    which halves partial results of amounts.
     """
     body = _written(_planes(table, (-1, 8)))
     return body.size.to_bytes(8, "little") + pa.compress(body, codec="zstd", asbytes=True)
@@ -86,9 +85,8 @@ def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
 def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str, str]]) -> pa.Table:
     """Return one row per group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 
-    Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the type
-    of its
-    values, or a wider decimal if that does not hold it; :func:`narrow_sums` raises the user's error then.
+    Functions: sum (NULL over no values), min, max, count (of non-NULLs). A sum of integers or decimals is exact: it has the
+    type of its values, or a wider decimal if that does not hold it; :func:`narrow_sums` raises the user's error then.
     """
     options = {
         "sum": pc.ScalarAggregateOptions(min_count=1),

@@ -144,8 +144,7 @@ def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.T
     """Send events whose starts are due, but not their ends, with an infinite end (EDGE_OPEN).
 
     The retraction of that event, and the insert with the true end, wait until the end is due. Return the deltas, their sync
-    times,
-    and the mask of those that are due.
+    times, and the mask of those that are due.
     """
     re, weight = ints(rows, RE), ints(rows, WEIGHT)
     early = due & (weight > 0) & (re >= limit) & (re < INFINITY)
@@ -162,10 +161,9 @@ def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.T
 def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool) -> tuple[pa.Table, Ints]:
     """Return deltas, some split into single copies, with their sync times.
 
-    The sync time of an insert is its start, or, if ``by_end``, its finite end. A retraction and an insert that together move the
-    end
-    of one event (equal in ``event_columns``) both have the lesser of the two ends. The sync time of any other retraction is its
-    start.
+    The sync time of an insert is its start, or, if ``by_end``, its finite end. A retraction and an insert that together move
+    the end of one event (equal in ``event_columns``) both have the lesser of the two ends. The sync time of any other
+    retraction is its start.
     """
     le, re, weight = (ints(rows, n) for n in (LE, RE, WEIGHT))
     sync = np.where((weight > 0) & (re < INFINITY), re, le) if by_end else le

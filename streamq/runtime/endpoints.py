@@ -24,9 +24,8 @@ class Endpoint:
     """An endpoint of lifetimes that the map side announces to every bucket.
 
     at: the instant, or the number of the last window before it; endless: the lifetimes have no end, and this is their start;
-    weight:
-    their number, negative for retractions; first: the number of the first window in which they lie, by which a window kernel
-    recognizes late ones.
+    weight: their number, negative for retractions; first: the number of the first window in which they lie, by which a window
+    kernel recognizes late ones.
     """
 
     at: int

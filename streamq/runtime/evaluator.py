@@ -33,25 +33,22 @@ class Evaluator(Protocol):
         """Return the operator's result over these histories: all rows with ``RE > since``; others may be left out.
 
         Windows and pieces that are not numbered are included if they start before ``upto``. The histories may be those of some
-        groups
-        only (``group_columns``); the result is then those groups' part of the whole result.
+        groups only (``group_columns``); the result is then those groups' part of the whole result.
         """
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
         """Each input's columns that separate groups, in matching order; (): there is one group.
 
-        Events contribute to one row only if these columns are equal, NULL with NULL. So the result over some groups is a part of
-        the
-        whole result, and the parts add up to it.
+        Events contribute to one row only if these columns are equal, NULL with NULL. So the result over some groups is a part
+        of the whole result, and the parts add up to it.
         """
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Return, per input, a mask of the events that must stay at CTI c.
 
-        From these events and any legal further input, ``rows`` must again give every row with ``RE >= c`` exactly; rows with ``RE
-        < c``
-        may be wrong or missing, because nobody reads them.
+        From these events and any legal further input, ``rows`` must again give every row with ``RE >= c`` exactly; rows with
+        ``RE < c`` may be wrong or missing, because nobody reads them.
         """
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:

@@ -29,9 +29,9 @@ REPORTED_BIN = 16
 class PartialsBasket:
     """Partial results of ranges of windows, by ``keys``.
 
-    merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends may
-    still
-    move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the grid gives.
+    merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
+    may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
+    grid gives.
     """
 
     keys: tuple[str, ...]

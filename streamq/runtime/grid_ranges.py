@@ -35,8 +35,7 @@ def window_range(grid: Grid, le: Number, re: Number | None, arithmetic: Arithmet
     """Return the numbers of the first and the last window in which ``[le, re)`` lies; ``re`` None: a point, which lasts a tick.
 
     The first is the first that ends after LE, the last the last that starts before RE, INFINITY for an endless lifetime. The
-    range is
-    empty only for an event in a gap between windows.
+    range is empty only for an event in a gap between windows.
     """
     low = first_ending_after(grid, le, arithmetic)
     if re is None:

@@ -43,8 +43,7 @@ class Items:
     """A source's description of its items, each of which has its instant in ``__le``; by default each inserts an event.
 
     ``starts`` marks the items that start an event and move the watermark (None: all); ``ctis`` marks those that carry a CTI and
-    are
-    no deltas (None: none); ``mover`` is a user's word for an item that moves the watermark.
+    are no deltas (None: none); ``mover`` is a user's word for an item that moves the watermark.
     """
 
     starts: Mark | None = None

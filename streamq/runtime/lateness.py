@@ -126,8 +126,7 @@ def judgement(judge: Judge, times: Ints, c: int, promised: int, error: Callable[
     rows".
 
     An item behind ``promised``, the CTI that its source has sent, breaks that promise: the policy decides, and may raise
-    ``error``
-    for these items. An item behind ``c`` alone is late by the level of consistency, and is adjusted.
+    ``error`` for these items. An item behind ``c`` alone is late by the level of consistency, and is adjusted.
     """
     is_late = is_behind(times, c)
     judge.late.meet(is_late & is_behind(times, promised), error)

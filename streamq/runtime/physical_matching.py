@@ -49,8 +49,7 @@ class Matching:
     """Live events ``rows`` with retractions ``moves`` applied to them, and the outcome; has_ids: events have ids.
 
     pieces: sent lifetimes of an event that stay, as (its row, start, end). The other lists are numbers of retractions: applied,
-    and
-    among these dropped and adjusted; repeated ones repeat an applied one.
+    and among these dropped and adjusted; repeated ones repeat an applied one.
     """
 
     rows: list[EventRow]

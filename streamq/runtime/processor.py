@@ -208,9 +208,8 @@ def control_packer(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that turns control rows into progress for every bucket.
 
-    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name to
-    its
-    relation.
+    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name
+    to its relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -37,8 +37,7 @@ class Message:
     it.
 
     starts: a summary of the starts of a source's rows; reach: the greatest instant reached, if c and W do not tell it; parts:
-    what
-    the source's policy has read from the task's rows; idle_before: parts last active before this round are idle.
+    what the source's policy has read from the task's rows; idle_before: parts last active before this round are idle.
     """
 
     relation: str
@@ -105,9 +104,8 @@ def decode_messages(body: bytes) -> list[Message]:
 class RelationClock:
     """A relation's c and W as a bucket knows them, kept in ``values`` (JSON-like, in the state store).
 
-    A source's c is the greatest that a task has sent, or the one its ``policy`` derives from all tasks; a stage's c (policy None)
-    is
-    the least over its buckets, ``senders`` of them. Neither decreases.
+    A source's c is the greatest that a task has sent, or the one its ``policy`` derives from all tasks; a stage's c (policy
+    None) is the least over its buckets, ``senders`` of them. Neither decreases.
     """
 
     def __init__(self, values: dict[str, Any], relation: str, senders: int, policy: ProgressPolicy | None):

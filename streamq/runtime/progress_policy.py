@@ -89,11 +89,9 @@ class ProgressPolicy(ABC):
     def keep(self, state: dict[str, Any], parts: Sequence[Any], idle_before: int) -> None:
         """Add the parts that ``part`` has returned in the tasks of a micro-batch to the state.
 
-        The state goes from micro-batch to micro-batch as JSON. ``keep`` is called once a micro-batch, with no parts if the source
-        brought
-        nothing. A micro-batch with parts is a round, numbered from 1. A part last active before the round ``idle_before`` is
-        idle; a
-        listener with a clock sets it, by ``readings``; 0: no part is idle.
+        The state goes from micro-batch to micro-batch as JSON. ``keep`` is called once a micro-batch, with no parts if the
+        source brought nothing. A micro-batch with parts is a round, numbered from 1. A part last active before the round
+        ``idle_before`` is idle; a listener with a clock sets it, by ``readings``; 0: no part is idle.
         """
         raise NotImplementedError(f"{type(self).__name__} keeps no state")
 

@@ -93,10 +93,9 @@ def merge_by_window(
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
     A window without members has no row; ``place`` gives errors the windows of such rows. If there would be more than
-    ``explode_rows``
-    copies, and more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge, because a user's code
-    does, are merged for equal ranges first, and always over dyadic nodes beyond four copies. Cost: O(n log n) in partials and
-    windows, however long the ranges are.
+    ``explode_rows`` copies, and more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge,
+    because a user's code does, are merged for equal ranges first, and always over dyadic nodes beyond four copies. Cost: O(n
+    log n) in partials and windows, however long the ranges are.
     """
     if any(len(partial.grouped) < len(partial.columns) for partial in partials):
         ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)

@@ -15,10 +15,8 @@ def repetitions(fresh: pa.Table, held: pa.Table | None, whose: Sequence[str], wh
     """Return two masks of rows of ``fresh`` to drop: repetitions, and rows that contradict the valid row.
 
     Rows with equal columns ``whose`` are about one thing. The valid row is that of ``held`` (which has at most one), else the
-    least by
-    the columns ``what``. A repetition is equal to it in these: NULL equals NULL, NaN NaN, -0.0 0.0, and maps are equal whatever
-    the order
-    of their entries.
+    least by the columns ``what``. A repetition is equal to it in these: NULL equals NULL, NaN NaN, -0.0 0.0, and maps are equal
+    whatever the order of their entries.
     """
     n = fresh.num_rows
     names = [*whose, *what]

@@ -10,9 +10,8 @@ from streamq.runtime.values import Ints, Mask
 def replacement_masks(of_retractions: Ints, of_inserts: Ints) -> tuple[Mask, Mask]:
     """Return two masks: retractions followed by a re-insert of the same event, and those re-inserts.
 
-    The arguments are the event numbers of retractions and of inserts, in ascending order, a row per copy. The i-th retraction of
-    an
-    event is paired with its i-th insert; the two masks select paired rows in the same order.
+    The arguments are the event numbers of retractions and of inserts, in ascending order, a row per copy. The i-th retraction
+    of an event is paired with its i-th insert; the two masks select paired rows in the same order.
     """
     return _rank(of_retractions) < _count(of_inserts, of_retractions), _rank(of_inserts) < _count(
         of_retractions, of_inserts

@@ -1,8 +1,7 @@
 """The deltas of a result as the rows that a user reads, folded within one task and micro-batch.
 
 A retraction and an insert that change an event's end become one retraction; deltas that cancel out disappear. Such pairs come
-from
-one kernel in one bucket, so a task has both halves. A CTI travels as an empty lifetime: it adds nothing to a history.
+from one kernel in one bucket, so a task has both halves. A CTI travels as an empty lifetime: it adds nothing to a history.
 
 Cost: rows whose start no retraction has are passed on unchanged, the others are sorted by payload.
 """

@@ -68,8 +68,7 @@ def without_cycles(moves: Moves) -> Moves:
     """Return the moves without those that together lead an event back to the same end.
 
     Retractions of one event that arrive out of order may be matched in another order than they were made; those left over then
-    form
-    cycles, and add up to nothing.
+    form cycles, and add up to nothing.
     """
     left = dict(moves)
     leaving: dict[RowPlace, list[int]] = {}

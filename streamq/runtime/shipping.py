@@ -26,8 +26,7 @@ def ship_module_of(code: Any, registered_in: str) -> None:
     """Make Spark send a user's code by value, with the code in its files, because workers cannot import the user's files.
 
     That holds for a package that decorates code of its own, ``registered_in`` one of its modules, as it may be installed on the
-    driver
-    only; and for the user's own files that it imports. Other installed code is imported on the worker.
+    driver only; and for the user's own files that it imports. Other installed code is imported on the worker.
     """
     from pyspark import cloudpickle
 
@@ -49,8 +48,7 @@ def packed(function: Callable[P, T]) -> Callable[P, T]:
     """Return a function that does the same, pickled as a few kilobytes of code and the compressed pickle of ``function``.
 
     A worker reads that pickle at the first call and keeps the function for later tasks, so ``function`` must keep no state
-    between
-    calls. Reading it takes milliseconds, which would be a good part of a small micro-batch.
+    between calls. Reading it takes milliseconds, which would be a good part of a small micro-batch.
     """
     # the import of PySpark is left to callers that send functions to Spark
     from streamq.runtime.bare_code import dumps

@@ -1,8 +1,7 @@
 """Pattern step that binds earlier events to each event that may complete a match, and forgets consumed events.
 
 Cost: per event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
-once.
-For a part on FIRST or LAST, events are tried in order until one has a whole match, which mostly is the first.
+once. For a part on FIRST or LAST, events are tried in order until one has a whole match, which mostly is the first.
 """
 
 from __future__ import annotations
@@ -85,9 +84,8 @@ class WholeMatchStep(PatternStep):
     ) -> list[list[Binding]]:
         """Return, for each binding, the whole matches in which the part ``number`` has one of the events ``earlier``.
 
-        On FIRST or LAST these are the matches of the first, or the last, event that has any. Events are tried one, two, four, ...
-        at a
-        time, because the first one mostly has a match.
+        On FIRST or LAST these are the matches of the first, or the last, event that has any. Events are tried one, two, four,
+        ... at a time, because the first one mostly has a match.
         """
         part = self.parts[number]
         ordered = [part.preferred(several) for several in earlier]

@@ -86,9 +86,8 @@ def module_states(
 def object_of(name: str, code: Any, options: Mapping[str, Any], verb: str = "") -> Any:
     """Return an object of a class, made with the options; return code that is no class unchanged.
 
-    Raises PlanError if the class does not take these options, and for an object with options, because only classes and functions
-    take
-    them.
+    Raises PlanError if the class does not take these options, and for an object with options, because only classes and
+    functions take them.
     """
     if not inspect.isclass(code):
         if options and not inspect.isroutine(code):
@@ -179,8 +178,7 @@ def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> 
     """Return stateful user code in the form in which it is called; raises PlanError for a generator.
 
     The code is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, if ``initial``
-    is a state
-    and not ``...``, a function ``f(state, *values)`` with the options.
+    is a state and not ``...``, a function ``f(state, *values)`` with the options.
     """
     if initial is ...:
         module = object_of(name, code, options)

@@ -34,11 +34,10 @@ UNNAMED = "<lambda>"
 class UserModule(CallableModule, ABC):
     """A user's ``code`` under a name, made by a decorator of ``sq``; plans hold it, and the repository lists it.
 
-    returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of each
-    call;
-    properties: the names of its declared properties; time_limit: the seconds that a call may take, None: any number; checked:
-    each call is
-    made twice; on_error: the policy for events of failing calls; registered_in: the Python module that called the decorator.
+    returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of
+    each call; properties: the names of its declared properties; time_limit: the seconds that a call may take, None: any number;
+    checked: each call is made twice; on_error: the policy for events of failing calls; registered_in: the Python module that
+    called the decorator.
     """
 
     kind: ClassVar[str]

@@ -255,8 +255,7 @@ class ClipEvaluator(SettledProgress):
     """Events end at the first start, after their own, of an event of the other stream with equal ``on``.
 
     ends_move: ends of events may still move. If not, an event is forgotten once it is cut, even without an end; else it stays,
-    with
-    the start that cuts it, until its own end is settled.
+    with the start that cuts it, until its own end is settled.
     """
 
     names: tuple[str, ...]

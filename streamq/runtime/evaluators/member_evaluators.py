@@ -55,11 +55,9 @@ class _MemberEvaluator:
     """The membership, stamps and progress of aggregates and top_k.
 
     assigner: of the kind of windows; keys: the group's columns; clip: how members' lifetimes are cut before they are read;
-    sensitive: a
-    row waits for its window to be final even if corrections would not hold back progress (a time-sensitive result);
-    waits_for_members: a window is final only once its members are settled, because their ends are read and may move. Rows then
-    have
-    the column LAST_END.
+    sensitive: a row waits for its window to be final even if corrections would not hold back progress (a time-sensitive
+    result); waits_for_members: a window is final only once its members are settled, because their ends are read and may move.
+    Rows then have the column LAST_END.
     """
 
     assigner: Assigner
@@ -206,8 +204,7 @@ class WindowEvaluator(_MemberEvaluator):
         """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
         ``memory``: the module calls of earlier micro-batches, if any. ``is_asked`` marks, by lifetimes, the rows that somebody
-        reads; no
-        module is called for others. ``aside`` takes the windows whose calls fail.
+        reads; no module is called for others. ``aside`` takes the windows whose calls fail.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)

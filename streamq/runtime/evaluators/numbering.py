@@ -1,8 +1,7 @@
 """Places of instants in their groups, in numpy; windows of every kind are numbered by them.
 
 ``g`` are numbers of groups; ``group, at`` are the distinct pairs of a group and an instant, in order, and a place is an index
-into
-these.
+into these.
 """
 
 from __future__ import annotations

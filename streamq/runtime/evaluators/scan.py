@@ -37,10 +37,9 @@ NEEDED_UNTIL = "__needed_until"
 class ScanEvaluator:
     """The rows that ``calling`` returns for each event, as points at the event's start.
 
-    keys: of the group; args: the columns of the values it is called with; where: the column that is true for events it is called
-    for;
-    order: the payload, which orders events of one start; axis: the type of instants; open_ends: events are processed before their
-    ends are known.
+    keys: of the group; args: the columns of the values it is called with; where: the column that is true for events it is
+    called for; order: the payload, which orders events of one start; axis: the type of instants; open_ends: events are
+    processed before their ends are known.
     """
 
     keys: tuple[str, ...]
@@ -87,10 +86,8 @@ class ScanEvaluator:
         """Return the rows of events, and for each group with events that start before c the state after those.
 
         ``states`` are the groups' states after all events before the first of these; of several states of one group the last
-        counts. A
-        group without a state starts with the first one. An event whose step fails leaves the state unchanged; ``aside`` takes it
-        if it
-        starts before c.
+        counts. A group without a state starts with the first one. An event whose step fails leaves the state unchanged;
+        ``aside`` takes it if it starts before c.
         """
         events = self.passing(events)
         group, state_of = self._numbered(events, states)

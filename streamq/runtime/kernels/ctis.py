@@ -34,8 +34,7 @@ class CtisKernel(UncombinedKernel):
     """Parameters.
 
     payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches; reads_ends: expressions read
-    ends
-    that may still move, so the port OPEN receives the lifetimes behind them.
+    ends that may still move, so the port OPEN receives the lifetimes behind them.
     """
 
     payload: pa.Schema

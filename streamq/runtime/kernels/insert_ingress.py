@@ -1,8 +1,7 @@
 """Ingress kernel of an insert-only source: drops repeated rows and judges lateness, in a pass over the micro-batch.
 
-State: none; if events have ids, the rows so far, until they are settled. They lie in bins by start; a micro-batch reads the bins
-in
-which its own rows start, and a bin is dropped once c has passed its rows. No bin is rewritten for a new row.
+State: none; if events have ids, the rows so far, until they are settled. They lie in bins by start; a micro-batch reads the
+bins in which its own rows start, and a bin is dropped once c has passed its rows. No bin is rewritten for a new row.
 """
 
 from __future__ import annotations
@@ -37,8 +36,7 @@ class InsertIngressKernel(UncombinedKernel):
     """Parameters.
 
     points: the source declares points, so RE = LE + 1; round_to: the grid of windows to whose ends c is rounded down; ids: the
-    columns
-    that with its start identify an event, if rows may be delivered again.
+    columns that with its start identify an event, if rows may be delivered again.
     """
 
     points: bool

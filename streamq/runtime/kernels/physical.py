@@ -3,9 +3,8 @@
 State: every live event until it is settled, as the source sees it (start, end) and as it was sent; retractions whose insert has
 not come yet. A late retraction of an end that c has passed adds an event of its own, which starts at c; if that is dropped, all
 retractions that follow are dropped with it, even if the event is still in state. With ids, an event, alive or deleted, stays
-until
-all finite ends that it ever had are settled, with the retractions applied to it: so a repetition that is on time is recognized,
-and a later one is late.
+until all finite ends that it ever had are settled, with the retractions applied to it: so a repetition that is on time is
+recognized, and a later one is late.
 
 Cost: inserts are columnar; a retraction costs a look-up among the rows that share its start, or its id.
 """

@@ -197,10 +197,9 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _upto(self, state: KernelBaskets, clock: Clock) -> int:
         """Return the instant before which windows (or pieces) of endless lifetimes must start to be included in this micro-batch.
 
-        That is one tick past the progress so far (``clock.m``). Once the input has ended, and always if rows are sent at once, it
-        is the
-        bound of all windows (``runtime.endpoints``). INFINITY: the operator needs no bound. Announced endpoints are added to the
-        state.
+        That is one tick past the progress so far (``clock.m``). Once the input has ended, and always if rows are sent at once,
+        it is the bound of all windows (``runtime.endpoints``). INFINITY: the operator needs no bound. Announced endpoints are
+        added to the state.
         """
         if self.bound is Bound.NONE:
             return INFINITY

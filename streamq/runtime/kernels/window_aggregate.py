@@ -41,13 +41,11 @@ if TYPE_CHECKING:
 class WindowAggregateKernel:
     """Parameters.
 
-    points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good; combines:
-    partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end that may
-    still
-    move, so a window waits until its members are settled; final: windows are reported once they are final, else at the watermark;
-    early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials beyond which ranges
-    are
-    cut into dyadic nodes.
+    points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good;
+    combines: partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end
+    that may still move, so a window waits until its members are settled; final: windows are reported once they are final, else
+    at the watermark; early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials
+    beyond which ranges are cut into dyadic nodes.
     """
 
     keys: tuple[str, ...]
@@ -286,8 +284,7 @@ class WindowAggregateKernel:
         """Return the windows, from ``first`` on, that change if windows are reported at once: keys and ``__i``.
 
         These are the windows of new partials, and for endless lifetimes the windows by which the last one, ``last_of_all``, has
-        moved.
-        ``last_of_all`` INFINITY: there are no endless lifetimes.
+        moved. ``last_of_all`` INFINITY: there are no endless lifetimes.
         """
         last_before = state.values.get("last", MINUS_INFINITY)
         last_now = last_of_all if last_of_all != INFINITY else MINUS_INFINITY

@@ -100,9 +100,8 @@ class CallTimeout(ReturnError):
 class ModuleCall:
     """The guards of a module's calls; ``name`` is the module's, for errors.
 
-    time_limit: the seconds that a call may take; None: any number. checked: each call is made twice. quarantine: the events of a
-    failing
-    call are set aside, and the query goes on.
+    time_limit: the seconds that a call may take; None: any number. checked: each call is made twice. quarantine: the events of
+    a failing call are set aside, and the query goes on.
     """
 
     name: str
@@ -148,8 +147,7 @@ class WindowCall(ModuleCall, NamedObject):
     """A module as called for windows: its states, the ``names`` of its arguments, and the type of its result.
 
     rows: the shape of the rows that an operator returns; None: it returns one value of type ``to``, ``shown_type`` in errors.
-    stamp: the
-    rule for the lifetimes of such rows. axis: the type of instants.
+    stamp: the rule for the lifetimes of such rows. axis: the type of instants.
     """
 
     module: ModuleStates
@@ -213,12 +211,9 @@ class StepCall(ModuleCall):
     """A module as called for events, with the state so far and the event's values; it returns a new state and rows.
 
     initial: makes the state before the first event of a group; step: returns the next state and the rows of an event; names: of
-    the
-    event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values;
-    at_once: it
-    takes instead a list of the values of all events of one start; needed_until: returns the last start of an event for which a
-    state
-    differs from the first one, None: any; completes_matches: its rows are the matches of a pattern.
+    the event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values;
+    at_once: it takes instead a list of the values of all events of one start; needed_until: returns the last start of an event
+    for which a state differs from the first one, None: any; completes_matches: its rows are the matches of a pattern.
     """
 
     initial: Callable[[], Any]

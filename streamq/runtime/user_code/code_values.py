@@ -255,8 +255,7 @@ class RowShape:
     """The rows that a user's operator returns: its fields and their Arrow types.
 
     shown_types: the types' names in errors; timed: rows may have lifetimes; keeps_lifetimes: these are part of the result;
-    single: there
-    must be exactly one row.
+    single: there must be exactly one row.
     """
 
     names: tuple[str, ...]
@@ -272,10 +271,9 @@ class RowShape:
         """Return what the code returned as rows; raises ReturnError if it is not valid.
 
         It may be a DataFrame, or an iterable (also a generator) of rows: dictionaries or named tuples by field, tuples in the
-        order of the
-        fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among the names, or before
-        the
-        fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own one, which may be None.
+        order of the fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among the
+        names, or before the fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own one,
+        which may be None.
         """
         rows = []
         for returned_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):

@@ -77,8 +77,7 @@ class PickledState(Partial):
     """A partial result whose rows are states, or, if the state is NULL, events; a group's events are added to a state at once.
 
     ``arguments`` are the module's arguments, columns with their types; ``passes`` is the column that is true for events that
-    count
-    (None: all do).
+    count (None: all do).
     """
 
     calling: WindowCall
