@@ -1,1 +1,1 @@
-"""What the figures of docs/figures.md come from: ratios against Spark's own in the same run; a table and JSON each."""
+"""Benchmarks behind docs/figures.md: ratios against Spark's own operators in the same run, as a table and JSON each."""

@@ -1,4 +1,4 @@
-"""``python -m benchmarks [NAME]``: every benchmark, or the one of a name in ``MODULES``; ``make bench`` runs them."""
+"""``python -m benchmarks [NAME]``: run every benchmark, or one by its name in ``MODULES``; ``make bench`` runs all."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODULES = {
 if __name__ == "__main__":
     chosen = sys.argv[1:2] if sys.argv[1:2] and sys.argv[1] in MODULES else list(MODULES)
     rest = sys.argv[2:] if len(chosen) == 1 else sys.argv[1:]
-    # a process each: a session's memory and warmth are its own
+    # a process each, so that none starts with the memory and warm-up of another's session
     sys.exit(
         max(subprocess.run([sys.executable, "-m", MODULES[name], *rest], check=False).returncode for name in chosen)
     )

@@ -1,8 +1,8 @@
-"""How events arrive: a trickle against Spark's own tumbling count, and out of order against in order; all in one run.
+"""Arrival of events: a trickle against Spark's own tumbling count, and disorder against order; all in one run.
 
-* trickle: 1,000 events a micro-batch, one stateful stage: what a micro-batch costs where there is hardly anything to do;
-* disorder: 8 M events as a changelog at the middle level, in order of time and with one event in ten later than that, within
-  the delay.
+* trickle: 1,000 events a micro-batch, one stateful stage: the fixed cost of a micro-batch;
+* disorder: 8 M events as a changelog at the middle level, in order of time, and with one event in ten out of order,
+  within the delay.
 
 Prints a table and writes JSON. ``python -m benchmarks.arrival --help``.
 """
@@ -29,12 +29,15 @@ from benchmarks.streaming_hopping import AXIS, ended, source
 SCHEMA = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
 SECOND = 1_000_000
 DELAY = 30
-"""Seconds that an event may be late."""
+"""The number of seconds that an event may be out of order."""
 START = 1_700_000_000 * SECOND
 
 
 def write(folder: Path, batches: int, rows: int, seconds: int, late: float) -> None:
-    """A file a micro-batch, each of so many seconds; a share of the events lies up to the delay before its file's."""
+    """Write a file per micro-batch, each of this many seconds.
+
+    A share of the events lies up to the delay before its file's span.
+    """
     rng = np.random.default_rng(7)
     folder.mkdir(parents=True)
     for i in range(batches):
@@ -46,12 +49,13 @@ def write(folder: Path, batches: int, rows: int, seconds: int, late: float) -> N
 
 
 def reports(query: Any) -> list[int]:
-    """Milliseconds of each micro-batch with input."""
-    found = [json.loads(p.json) for p in query.recentProgress]
-    return [p["durationMs"]["triggerExecution"] for p in found if p["numInputRows"]]
+    """Return the milliseconds of each micro-batch with input."""
+    progress = [json.loads(p.json) for p in query.recentProgress]
+    return [p["durationMs"]["triggerExecution"] for p in progress if p["numInputRows"]]
 
 
 def ours(spark: SparkSession, folder: Path, output: str) -> list[int]:
+    """Run the count by streamq; return the milliseconds of its micro-batches."""
     points = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate(f"{DELAY} seconds"))
     query = points.group_by("k").tumbling_window("1 minute").select(n=sq.count())
     run = query.run(sink="noop", trigger="available_now", output=output)
@@ -60,6 +64,7 @@ def ours(spark: SparkSession, folder: Path, output: str) -> list[int]:
 
 
 def native(spark: SparkSession, folder: Path) -> list[int]:
+    """Run the count by Spark; return the milliseconds of its micro-batches."""
     counts = (
         source(spark, folder).withWatermark("ts", f"{DELAY} seconds").groupBy(F.window("ts", "1 minute"), "k").count()
     )
@@ -77,25 +82,25 @@ def main() -> None:
         "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
     )
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
-    found: dict[str, list[int]] = {}
+    times_by_name: dict[str, list[int]] = {}
     try:
         if "trickle" in args.settings:
             write(folder / "trickle", 14, 1_000, 60, 0.0)
             for _ in range(args.rounds):
-                # the first two of each run warm up
-                found.setdefault("trickle, spark", []).extend(native(spark, folder / "trickle")[2:])
-                found.setdefault("trickle, streamq", []).extend(ours(spark, folder / "trickle", "final")[2:])
+                # the first two micro-batches of each run are warm-up
+                times_by_name.setdefault("trickle, spark", []).extend(native(spark, folder / "trickle")[2:])
+                times_by_name.setdefault("trickle, streamq", []).extend(ours(spark, folder / "trickle", "final")[2:])
         if "disorder" in args.settings:
             for name, late in (("in order", 0.0), ("out of order", 0.1)):
                 write(folder / name, 8, int(1_000_000 * args.scale), 120, late)
             for _ in range(args.rounds):
                 for name in ("in order", "out of order"):
-                    found.setdefault(name, []).extend(ours(spark, folder / name, "changelog")[1:])
+                    times_by_name.setdefault(name, []).extend(ours(spark, folder / name, "changelog")[1:])
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
-    medians = {name: statistics.median(times) for name, times in found.items()}
-    for name, times in found.items():
+    medians = {name: statistics.median(times) for name, times in times_by_name.items()}
+    for name, times in times_by_name.items():
         print(f"{name:18} {medians[name]:8.0f} ms a micro-batch   {times}")
     ratios = {}
     if "trickle, spark" in medians:
@@ -104,7 +109,7 @@ def main() -> None:
         ratios["disorder: out of order / in order rate"] = medians["in order"] / medians["out of order"]
     for name, ratio in ratios.items():
         print(f"{name:45} {ratio:6.2f}")
-    Path(args.json).write_text(json.dumps({"milliseconds": found, "ratios": ratios}, indent=2))
+    Path(args.json).write_text(json.dumps({"milliseconds": times_by_name, "ratios": ratios}, indent=2))
 
 
 if __name__ == "__main__":

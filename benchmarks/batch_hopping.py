@@ -40,7 +40,7 @@ Query = Callable[[DataFrame], DataFrame]
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison: ``density`` is events a key and hop, ``share`` the part of --rows that is used."""
+    """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used."""
 
     name: str
     density: float
@@ -63,13 +63,13 @@ CELLS = (
 
 
 def ours(df: DataFrame, n: int) -> DataFrame:
-    """Windows of ``n`` hops by the public API; the form is streamq's choice."""
+    """Return windows of ``n`` hops by the public API, in the form that streamq chooses."""
     windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
     return windows.select(events=sq.count("v"), total=sq.sum("v"), top=sq.max("v")).to_df()
 
 
 def native(df: DataFrame, n: int) -> DataFrame:
-    """The same by Spark's own window function."""
+    """Return the same by Spark's own window function."""
     minutes = HOP // 60_000_000
     window = F.window("ts", f"{n * minutes} minutes", f"{minutes} minutes")
     aggregates = [F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top")]
@@ -77,7 +77,7 @@ def native(df: DataFrame, n: int) -> DataFrame:
 
 
 def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool) -> DataFrame:
-    """Roughly in time order, written once; ``lone``: with one event a century later."""
+    """Return events roughly in time order, written once; ``lone``: with one event a century later."""
     path = folder / f"{rows}-{density}{'-lone' if lone else ''}"
     if not path.exists():
         if lone:
@@ -95,7 +95,7 @@ def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: b
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds a run, in the order of the runs."""
+    """The seconds of both sides' runs, in the order of the runs."""
 
     cell: Cell
     rows: int
@@ -109,13 +109,14 @@ class Result:
 
 
 def seconds(query: Query, df: DataFrame) -> float:
+    """Return the time in which a query writes its result to the noop sink."""
     begun = time.perf_counter()
     query(df).write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begun
 
 
 def sides(cell: Cell) -> tuple[Query, Query]:
-    """What is measured, and what it is measured against."""
+    """Return the query that is measured, and the one it is measured against."""
 
     def merged(df: DataFrame) -> DataFrame:
         return ours(df, cell.n)
@@ -125,7 +126,7 @@ def sides(cell: Cell) -> tuple[Query, Query]:
 
 
 def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: list[Cell]) -> Iterator[Result]:
-    """Yields a result a cell; both sides have run on a twentieth of the rows before."""
+    """Yield a result per cell; both sides first run on a twentieth of the rows, as warm-up."""
     for cell in cells:
         count = int(rows * cell.share)
         plain = events(spark, folder, count, cell.density, False)

@@ -1,10 +1,10 @@
-"""What it costs that a merged state carries its first events for messages: against the same state without them.
+"""The cost of keeping the first events of merged states, for messages: against the same states without them.
 
     python -m benchmarks.first_events [--rows 20000] [--repeat 9] [--json FILE]
 
-A class that merges over hopping windows, in-process, without Spark: points with a double, some a minute, windows of many minutes
-each minute. Both sides run in turn, A B A B, in one process; a ratio is the median of the pairs' ratios, in time of the
-processor. It is to be 1.05 at most.
+A class that merges over hopping windows, in-process, without Spark: points with a double, several per minute, and windows of many
+minutes, one per minute. Both sides run in turn, A B A B, in one process; a ratio is the median of the pairs' ratios, in
+processor time. It must be 1.05 at most.
 """
 
 from __future__ import annotations
@@ -28,17 +28,18 @@ from streamq.runtime.user_code.partial_states import PickledState
 MINUTE = 60_000
 TARGET = 1.05
 CELLS = ((60, 60), (60, 4), (60, 1), (2, 4))
-"""Minutes a window, events a minute."""
+"""Minutes per window, events per minute."""
 
 WITH_EVENTS = PickledState._first_events
 
 
 def without_events(state: PickledState, columns: Mapping[str, pa.Array], ends: Ints) -> list[Any]:
-    """No events of any group."""
+    """Return no events for any group."""
     return [()] * (len(ends) - 1)
 
 
 def query(rows: int, minutes: int, a_minute: int) -> sq.Stream:
+    """Return the means of states over hopping windows of so many minutes."""
     generator = np.random.default_rng(1)
     at = np.sort(generator.integers(0, rows * MINUTE // a_minute, rows))
     points = sq.points(pa.table({"at": at, "v": generator.random(rows)}), time="at")
@@ -46,6 +47,7 @@ def query(rows: int, minutes: int, a_minute: int) -> sq.Stream:
 
 
 def seconds(stream: sq.Stream, first_events: Any) -> float:
+    """Return the processor time of an in-process answer, with this function for first events."""
     PickledState._first_events = first_events  # type: ignore[method-assign]
     try:
         begun = time.process_time()

@@ -1,10 +1,10 @@
-"""What ``import streamq`` costs beside importing what it stands on: processor time of fresh processes, in turn, in one run.
+"""The cost of ``import streamq`` beside importing its dependencies: processor time of fresh processes, in turn, in one run.
 
 * import: ``import streamq``, which loads no module of the language yet;
-* names: every public name of it, so all that a script can use;
+* names: every public name, which is all that a script can use;
 * answer: a first query over literal events, answered in-process.
 
-Each is held against ``import pyspark.sql, pyarrow.compute``. Exits with 1 if the import takes more than ``LIMIT`` times as long.
+Each is compared with ``import pyspark.sql, pyarrow.compute``. Exits with 1 if the import takes more than ``LIMIT`` times as long.
 Prints a table and writes JSON. ``python -m benchmarks.importing --help``.
 """
 
@@ -31,7 +31,7 @@ PROGRAMS = {
 
 
 def seconds(program: str, environment: dict[str, str]) -> float:
-    """The processor time of a fresh process that runs the program, its own start included."""
+    """Return the processor time of a fresh process that runs the program, including its own start."""
     code = f"{program}\nimport time; print(time.process_time())"
     process = subprocess.run(
         [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True, encoding="utf-8"
@@ -46,7 +46,7 @@ def main() -> None:
     args = parser.parse_args()
     times: dict[str, list[float]] = {name: [] for name in PROGRAMS}
     with tempfile.TemporaryDirectory(prefix="streamq-bench-") as bytecode:
-        # an installed package has its bytecode beside it
+        # compile once, because an installed package has its bytecode
         environment = {**os.environ, "PYTHONPATH": os.getcwd(), "PYTHONPYCACHEPREFIX": bytecode}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         for program in PROGRAMS.values():

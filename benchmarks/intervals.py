@@ -1,4 +1,4 @@
-"""Interval joins and snapshots in batch, against what one would write by hand in PySpark.
+"""Interval joins and snapshots in batch, against the same written by hand in PySpark.
 
     python -m benchmarks.intervals [--rows 1000000] [--repeat 3] [--only join ...] [--json FILE]
 
@@ -30,7 +30,10 @@ PARTNERS = 3
 def intervals(
     spark: SparkSession, path: Path, rows: int, seed: int, kind: str, partners: float = PARTNERS
 ) -> DataFrame:
-    """``key, from, to, v``; ``kind``: even, skewed (a thirtieth of the rows on key 0) or long (one event lasts all the time)."""
+    """Return ``key, from, to, v``, written once; ``kind`` is even, skewed or long.
+
+    skewed: a thirtieth of the rows has key 0; long: one event lasts all the time.
+    """
     if not path.exists():
         mean = partners * SPAN * KEYS / rows / 2
         key = (F.rand(seed) * KEYS).cast("int")
@@ -52,13 +55,13 @@ def intervals(
 
 
 def joined(left: DataFrame, right: DataFrame) -> DataFrame:
-    """By the public API."""
+    """Return the join by the public API."""
     one, two = (sq.intervals(df, start="from", end="to") for df in (left, right))
     return one.join(two, on="key", suffixes=("", "_r")).to_df()
 
 
 def binned(left: DataFrame, right: DataFrame, width: int) -> DataFrame:
-    """By hand: an equi-join over cells of time of one width."""
+    """Return the join by hand: an equi-join over cells of time of one width."""
 
     def cells(df: DataFrame, tag: str) -> DataFrame:
         first, last = F.floor(F.col("from") / width), F.floor((F.col("to") - 1) / width)
@@ -74,21 +77,22 @@ def binned(left: DataFrame, right: DataFrame, width: int) -> DataFrame:
 
 
 def snapshot(df: DataFrame, exact: bool) -> DataFrame:
-    """Snapshots a key by the public API: counts and integer sums, or a mean and a maximum."""
+    """Return snapshots per key by the public API: counts and integer sums, or a mean and a maximum."""
     windows = sq.intervals(df, start="from", end="to").group_by("key").snapshot_window()
-    made = {"n": sq.count(), "s": sq.sum("v")} if exact else {"n": sq.count(), "m": sq.max("v")}
-    return windows.select(**made).to_df()
+    aggregates = {"n": sq.count(), "s": sq.sum("v")} if exact else {"n": sq.count(), "m": sq.max("v")}
+    return windows.select(**aggregates).to_df()
 
 
 def grouped(df: DataFrame, exact: bool, *by: str) -> DataFrame:
-    """The aggregates without windows: what the rows cost at least."""
+    """Return the aggregates without windows: the least that these rows cost."""
     other = F.sum("v") if exact else F.max("v")
     return df.groupBy("key", *by).agg(F.count("*").alias("n"), other.alias("o"), F.max("to"))
 
 
-def seconds(made: DataFrame) -> float:
+def seconds(df: DataFrame) -> float:
+    """Return the time in which a DataFrame is written to the noop sink."""
     begun = time.perf_counter()
-    made.write.format("noop").mode("overwrite").save()
+    df.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begun
 
 
@@ -113,8 +117,8 @@ def main() -> None:
         width = int(PARTNERS * SPAN * KEYS / options.rows / 2)
 
         def pair(kind: str) -> tuple[DataFrame, DataFrame]:
-            made = [intervals(spark, Path(folder) / f"{kind}{i}", options.rows, 10 * i, kind) for i in (1, 2)]
-            return made[0], made[1]
+            sides = [intervals(spark, Path(folder) / f"{kind}{i}", options.rows, 10 * i, kind) for i in (1, 2)]
+            return sides[0], sides[1]
 
         def stays() -> DataFrame:
             return intervals(spark, Path(folder) / "stays", options.snapshots, 7, "even")

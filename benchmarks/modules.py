@@ -1,11 +1,11 @@
-"""Modules over windows in batch: a function against ``applyInPandas`` over windows that are there, and states against none.
+"""Modules over windows in batch: a function against ``applyInPandas`` over precomputed windows, and states against a function.
 
     python -m benchmarks.modules [--rows 1000000] [--repeat 3] [--only median ...] [--json FILE]
 
 Point events with a timestamp and a double, 60 events a key and minute, written to the noop sink; 200 keys, 4 where windows
-overlap. ``applyInPandas`` and ``applyInArrow`` are given events with the number of their window in a column: they find no
-windows. Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster. Work
-is counted in-process: the rows that a module is handed, a merge as one.
+overlap. ``applyInPandas`` and ``applyInArrow`` get events with their window's number in a column, so they need not
+assign windows. Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is
+faster. Work is counted in-process: the rows passed to a module, with a merge as one.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ HOP = 60_000_000
 N = 60
 
 COUNTED = {"function": 0, "states": 0}
-"""The rows that the modules were handed in this process."""
+"""The number of rows passed to the modules in this process."""
 
 
 def middle(v: pd.Series) -> float:
-    """The median; the same function on both sides."""
+    """Return the median; the same function on both sides."""
     return float(v.median())
 
 
 def mean(v: pd.Series) -> float:
-    """The mean of all values of a window, anew for each."""
+    """Return the mean of all values of a window, recomputed for each window."""
     COUNTED["function"] += len(v)
     return float(v.mean())
 
 
 class Mean:
-    """The mean as states that merge."""
+    """The mean by states that merge."""
 
     def initial(self) -> tuple[float, int]:
         return 0.0, 0
@@ -72,7 +72,7 @@ MEAN_OF_STATES = sq.uda("double", name="mean_of_states")(Mean)
 
 @dataclass(frozen=True)
 class Cell:
-    """One comparison: by ``share`` of --rows; the ratio is to be at least ``target``."""
+    """A comparison on a ``share`` of --rows; the ratio must be at least ``target``."""
 
     name: str
     against: str
@@ -91,7 +91,7 @@ CELLS = (
 
 @dataclass(frozen=True)
 class Result:
-    """Seconds a run, in the order of the runs."""
+    """The seconds of both sides' runs, in the order of the runs."""
 
     cell: Cell
     rows: int
@@ -104,7 +104,7 @@ class Result:
 
 
 def events(spark: SparkSession, folder: Path, rows: int, keys: int) -> DataFrame:
-    """Roughly in time order, written once."""
+    """Return events roughly in time order, written once."""
     path = folder / f"{rows}-{keys}"
     if not path.exists():
         span = rows / keys / 60 * HOP
@@ -116,19 +116,19 @@ def events(spark: SparkSession, folder: Path, rows: int, keys: int) -> DataFrame
 
 
 def with_windows(df: DataFrame, n: int) -> DataFrame:
-    """Events with the number of each of their windows."""
+    """Return events with the number of each of their windows."""
     last = F.floor(F.unix_micros("ts") / HOP)
     return df.select("key", F.explode(F.sequence(last - (n - 1), last)).alias("window"), "v")
 
 
 def ours(df: DataFrame, module: Any, n: int) -> DataFrame:
-    """A module over windows of ``n`` minutes, each minute."""
+    """Return the results of a module over windows of ``n`` minutes, one per minute."""
     windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
     return windows.select(x=module("v")).to_df()
 
 
 def in_pandas(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFrame:
-    """The same function over windows that are there."""
+    """Return the results of the same function over precomputed windows."""
 
     def of_window(frame: pd.DataFrame) -> pd.DataFrame:
         return pd.DataFrame({"key": frame.key[:1], "window": frame.window[:1], "x": [function(frame.v)]})
@@ -137,7 +137,7 @@ def in_pandas(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFram
 
 
 def in_arrow(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFrame:
-    """The same, given Arrow tables."""
+    """Return the same, by a function of Arrow tables."""
 
     def of_window(table: pa.Table) -> pa.Table:
         x = pa.array([function(table.column("v").to_pandas())])
@@ -147,6 +147,7 @@ def in_arrow(df: DataFrame, function: Callable[[pd.Series], float]) -> DataFrame
 
 
 def seconds(query: Callable[[], DataFrame]) -> float:
+    """Return the time in which a query writes its result to the noop sink."""
     begun = time.perf_counter()
     query().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begun
@@ -155,7 +156,7 @@ def seconds(query: Callable[[], DataFrame]) -> float:
 def sides(
     cell: Cell, df: DataFrame, folder: Path, rows: int
 ) -> tuple[Callable[[], DataFrame], Callable[[], DataFrame]]:
-    """What is measured, and what it is measured against; windows that are there are written before."""
+    """Return the query that is measured, and the one it is measured against; precomputed windows are written before."""
     n = N if cell.name.endswith("n60") else 1
     if cell.name == "mean-n60":
         return lambda: ours(df, MEAN_OF_STATES, n), lambda: ours(df, MEAN_OF_ALL, n)
@@ -168,7 +169,7 @@ def sides(
 
 
 def counted_work(rows: int = 20_000) -> dict[str, int]:
-    """The rows that each module is handed for the same windows in-process; both must give the same."""
+    """Return the number of rows passed to each module for the same windows in-process, after checking that results agree."""
     generator = np.random.default_rng(1)
     at = np.sort(generator.integers(0, rows * 1_000_000, rows))
     table = pa.table({"ts": pc.cast(pa.array(at), pa.timestamp("us", "UTC")), "v": generator.random(rows)})

@@ -1,7 +1,7 @@
-"""Progress per partition, 10,000 partitions against one: the time of a micro-batch on Spark, three runs taking turns at each.
+"""Progress per partition, for 10,000 partitions against one: the time of a micro-batch on Spark, three runs taking turns.
 
 Each micro-batch is a file of 20,000 points in time order, two a device; the query counts them in tumbling windows, by region. Its
-source makes progress per device, per a column that has one value, or as a whole. ``python -m benchmarks.partitions --help``.
+source makes progress per device, per a column with one value, or as a whole. ``python -m benchmarks.partitions --help``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import streamq as sq
 from benchmarks.streaming_hopping import AXIS, source
 
 SPAN_US = 60_000_000
-"""What a micro-batch spans."""
+"""The span of a micro-batch, in microseconds."""
 
 PER = {"10,000 partitions": "device", "one partition": "fleet", "the whole source": None}
 
 
 def generate(folder: Path, batches: int, devices: int) -> None:
+    """Write a file per micro-batch, with two points per device, in time order."""
     rng = np.random.default_rng(7)
     folder.mkdir(parents=True)
     for i in range(batches):
@@ -40,19 +41,19 @@ def generate(folder: Path, batches: int, devices: int) -> None:
             "fleet": ["all"] * len(number),
             "region": number % 50,
         }
-        # two row groups and more, so that both cores read
+        # at least two row groups, so that both cores read
         pq.write_table(pa.table(columns), folder / f"{i:04d}.parquet", row_group_size=devices // 4)
 
 
 def started(spark: SparkSession, folder: Path, per: str | None) -> Any:
-    """A run that waits for files in a folder."""
+    """Return a run that waits for files in a folder."""
     rows = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate("1 minute", per=per))
     query = rows.group_by("region").tumbling_window("1 minute").select(n=sq.count())
     return query.run(sink="noop")
 
 
 def last_batch_ms(run: Any) -> int:
-    """The time that the last micro-batch with rows has taken."""
+    """Return the time of the last micro-batch with rows."""
     reports = [json.loads(p.json) for p in run.query.recentProgress]
     return int([p["durationMs"]["triggerExecution"] for p in reports if p["numInputRows"]][-1])
 
@@ -65,7 +66,7 @@ def main() -> None:
     args = parser.parse_args()
     spark = sq.session("benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2"})
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
-    found: dict[str, list[int]] = {name: [] for name in PER}
+    ms_by_run: dict[str, list[int]] = {name: [] for name in PER}
     runs = {}
     try:
         generate(folder / "points", args.batches, args.devices)
@@ -80,14 +81,14 @@ def main() -> None:
                 shutil.copy(file, folder / "coming")
                 (folder / "coming").rename(folder / name / file.name)
                 run.process_all_available()
-                found[name].append(last_batch_ms(run))
+                ms_by_run[name].append(last_batch_ms(run))
     finally:
         for run in runs.values():
             run.stop()
             shutil.rmtree(run.checkpoint, ignore_errors=True)
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
-    steady = {name: some[2:] for name, some in found.items()}
+    steady = {name: some[2:] for name, some in ms_by_run.items()}
     many, one, whole = steady.values()
     for name, some in steady.items():
         print(f"{name:18} {statistics.median(some):6.0f} ms a batch   {some}")

@@ -1,4 +1,4 @@
-"""Patterns in batch against PySpark written by hand for the same question.
+"""Patterns in batch against the same questions answered by hand in PySpark.
 
     python -m benchmarks.patterns [--rows 5000000] [--keys 10000] [--repeat 3] [--only sequence] [--json FILE]
 
@@ -24,13 +24,13 @@ from pyspark.sql import functions as F
 import streamq as sq
 
 SCOPE = 60
-"""Seconds."""
+"""The scope in seconds."""
 
 Sides = tuple[Callable[[], DataFrame], Callable[[], DataFrame]]
 
 
 def events(spark: SparkSession, folder: Path, rows: int, keys: int) -> dict[str, DataFrame]:
-    """Events of three kinds, an event a key and 40 seconds on average."""
+    """Return events of three kinds, on average one per key and 40 seconds."""
     path = str(folder / f"events-{rows}")
     at = F.timestamp_seconds(F.lit(1_700_000_000) + F.rand(7) * (40.0 * rows / keys))
     kind = F.element_at(F.array(*map(F.lit, "abc")), (F.rand(8) * 3).cast("int") + 1)
@@ -41,7 +41,7 @@ def events(spark: SparkSession, folder: Path, rows: int, keys: int) -> dict[str,
 
 
 def sequence(streams: dict[str, DataFrame]) -> Sides:
-    """An a, then a b of its key within the scope."""
+    """Return queries for an a, then a b of its key within the scope."""
 
     def ours() -> DataFrame:
         a, b = (sq.points(streams[name], time="at", name=name) for name in "ab")
@@ -63,7 +63,7 @@ def sequence(streams: dict[str, DataFrame]) -> Sides:
 
 
 def unless(streams: dict[str, DataFrame]) -> Sides:
-    """An a that no b of its key follows within the scope."""
+    """Return queries for an a that no b of its key follows within the scope."""
 
     def ours() -> DataFrame:
         a, b = (sq.points(streams[name], time="at", name=name) for name in "ab")
@@ -83,10 +83,11 @@ def unless(streams: dict[str, DataFrame]) -> Sides:
 
 CELLS = {"sequence": sequence, "unless": unless}
 TARGET = 0.5
-"""At most twice as long as by hand."""
+"""The least ratio: at most twice as long as by hand."""
 
 
 def seconds(query: Callable[[], DataFrame]) -> float:
+    """Return the time in which a query writes its result to the noop sink."""
     begun = time.perf_counter()
     query().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - begun
@@ -109,7 +110,7 @@ def main() -> None:
         print(line.format("cell", "rows", "ours s", "hand s", "ratio", "target"))
         for name in options.only or CELLS:
             ours, by_hand = CELLS[name](few)
-            # as bags: none has a row that the other lacks
+            # compared as bags: neither has a row that the other lacks
             assert ours().exceptAll(by_hand()).isEmpty() and by_hand().exceptAll(ours()).isEmpty()
             ours, by_hand = CELLS[name](many)
             runs = [(seconds(ours), seconds(by_hand)) for _ in range(options.repeat)]

@@ -33,14 +33,14 @@ import streamq as sq
 HOP_US = 60_000_000
 AXIS = pa.timestamp("us", tz="UTC")
 RANDOM = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.float64())])
-"""``v`` is a random double: nothing of it compresses."""
+"""``v`` is a random double, which does not compress."""
 CENTS = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
-"""``v`` is an amount in cents, below 100.00, a bigint."""
+"""``v`` is an amount in cents, below 100.00, as a bigint."""
 
 
 @dataclass
 class Measured:
-    """One query over one setting: medians over the micro-batches after the first two."""
+    """The measures of one query in one setting: medians over the micro-batches after the first two."""
 
     setting: str
     query: str
@@ -53,7 +53,7 @@ class Measured:
 
 
 def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int, per_key_and_hop: float) -> None:
-    """Files of points in time order; each micro-batch spans ``rows / keys / per_key_and_hop`` hops."""
+    """Write files of points in time order; each micro-batch spans ``rows / keys / per_key_and_hop`` hops."""
     rng = np.random.default_rng(7)
     span = int(rows / keys / per_key_and_hop * HOP_US)
     folder.mkdir(parents=True)
@@ -61,24 +61,25 @@ def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int
         ts = np.sort(rng.integers(i * span, (i + 1) * span, rows)) + 1_700_000_000_000_000
         v = rng.integers(0, 10_000, rows) if schema is CENTS else rng.random(rows)
         table = pa.table([pa.array(ts, AXIS), rng.integers(0, keys, rows), v], schema=schema)
-        # two row groups and more, so that both cores read
+        # at least two row groups, so that both cores read
         pq.write_table(table, folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
 
 
 def source(spark: SparkSession, folder: Path) -> DataFrame:
+    """Return a streaming DataFrame that reads one file per micro-batch."""
     schema = pq.read_schema(next(folder.glob("*.parquet")))
     return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
 class Ran(NamedTuple):
-    """An ended query and the bytes that its state held at the end."""
+    """An ended query, and the bytes that its state held at the end."""
 
     query: Any
     live_bytes: int
 
 
 def live_bytes(spark: SparkSession, checkpoint: str, variable: str | None) -> int:
-    """Keys and values in the state store, as the rows that Spark hands to it, before any compression on disk."""
+    """Return the bytes of keys and values in the state store, as Spark's rows, before compression on disk."""
     reader = spark.read.format("statestore").option("path", checkpoint)
     state = (reader.option("stateVarName", variable) if variable else reader).load()
     names = [n for n in state.columns if n != "partition_id"]
@@ -87,7 +88,7 @@ def live_bytes(spark: SparkSession, checkpoint: str, variable: str | None) -> in
 
 
 def row_bytes(kind: t.DataType, value: Column) -> Column:
-    """The bytes of a value in Spark's UnsafeRow: a word a field, a bitmap a row, and what is of variable length."""
+    """Return the bytes of a value in Spark's UnsafeRow: a word per field, a bitmap per row, and variable-length data."""
     if isinstance(kind, t.StructType):
         own = F.lit(8 * (1 + (len(kind.fields) - 1) // 64 + len(kind.fields)))
         nested = [row_bytes(f.dataType, value[f.name]) for f in kind.fields if is_variable(f.dataType)]
@@ -100,6 +101,7 @@ def is_variable(kind: t.DataType) -> bool:
 
 
 def ours(spark: SparkSession, folder: Path, n: int) -> Ran:
+    """Run hopping windows by streamq over all input."""
     stream = sq.points(source(spark, folder), time="ts", name="points")
     size = f"{n} minutes"
     q = stream.group_by("k").hopping_window(size, "1 minute").select(s=sq.sum("v"), c=sq.count(), m=sq.max("v"))
@@ -110,13 +112,14 @@ def ours(spark: SparkSession, folder: Path, n: int) -> Ran:
 
 
 def native(spark: SparkSession, folder: Path, n: int) -> Ran:
+    """Run hopping windows by Spark over all input."""
     df = source(spark, folder).withWatermark("ts", "0 seconds")
     grouped = df.groupBy(F.window("ts", f"{n} minutes", "1 minute"), "k").agg(F.sum("v"), F.count("*"), F.max("v"))
     return ended(spark, grouped)
 
 
 def ended(spark: SparkSession, grouped: DataFrame) -> Ran:
-    """A query of Spark's own, run over all there is."""
+    """Run a query of Spark's own over all input; return it with its state's bytes."""
     checkpoint = tempfile.mkdtemp()
     writer = grouped.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
     query = writer.trigger(availableNow=True).start()
@@ -127,12 +130,13 @@ def ended(spark: SparkSession, grouped: DataFrame) -> Ran:
 
 
 def measure(setting: str, label: str, ran: Ran) -> Measured:
+    """Return the measures of an ended query."""
     reports = [json.loads(p.json) for p in ran.query.recentProgress]
     reports = [p for p in reports if p["numInputRows"]]
     times = [p["durationMs"]["triggerExecution"] for p in reports]
     state = [p["stateOperators"][0] for p in reports]
     steady = times[2:] or times
-    found = [s.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for s in state]
+    disk_bytes = [s.get("customMetrics", {}).get("rocksdbSstFileSize", 0) for s in state]
     return Measured(
         setting,
         label,
@@ -140,7 +144,7 @@ def measure(setting: str, label: str, ran: Ran) -> Measured:
         times,
         state[-1]["numRowsTotal"],
         ran.live_bytes,
-        found[-1],
+        disk_bytes[-1],
         state[-1]["memoryUsedBytes"],
     )
 
@@ -155,28 +159,28 @@ def main() -> None:
     spark = sq.session(
         "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
     )
-    found: list[Measured] = []
+    results: list[Measured] = []
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
     try:
         for name, schema in (("dense", RANDOM), ("cents", CENTS)):
             if name in args.settings:
                 generate(folder / name, schema, args.batches, int(2_000_000 * args.scale), 1_000, 60)
-                found.append(measure(name, "streamq n=60", ours(spark, folder / name, 60)))
-                found.append(measure(name, "spark n=60", native(spark, folder / name, 60)))
+                results.append(measure(name, "streamq n=60", ours(spark, folder / name, 60)))
+                results.append(measure(name, "spark n=60", native(spark, folder / name, 60)))
         if "keys" in args.settings:
             generate(folder / "keys", RANDOM, args.batches + 4, int(200_000 * args.scale), 20_000, 1)
-            found.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
-            found.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
-            found.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
+            results.append(measure("keys", "streamq n=60", ours(spark, folder / "keys", 60)))
+            results.append(measure("keys", "spark tumbling", native(spark, folder / "keys", 1)))
+            results.append(measure("keys", "streamq tumbling", ours(spark, folder / "keys", 1)))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
-    for m in found:
+    for m in results:
         state = (
             f"state {m.state_rows:9} rows {m.live_bytes:12} live {m.disk_bytes:12} on disk {m.memory_bytes:12} memory"
         )
         print(f"{m.setting:8} {m.query:18} {m.batch_ms:9.0f} ms a batch   {state}   {m.all_ms}")
-    by = {(m.setting, m.query): m for m in found}
+    by = {(m.setting, m.query): m for m in results}
     ratios: dict[str, float] = {}
     for name in ("dense", "cents"):
         if name in args.settings:
@@ -193,7 +197,7 @@ def main() -> None:
             )
     for name, ratio in ratios.items():
         print(f"{name:50} {ratio:6.2f}")
-    Path(args.json).write_text(json.dumps({"measured": [asdict(m) for m in found], "ratios": ratios}, indent=2))
+    Path(args.json).write_text(json.dumps({"measured": [asdict(m) for m in results], "ratios": ratios}, indent=2))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python -m benchmarks.streaming_patterns [--rows 200000] [--keys 10000] [--batches 8] [--json FILE]
 
 Point events of two kinds in equal parts, in time order, an event a key and 40 seconds on average, a micro-batch a file. SEQUENCE
-is beside Spark's inner join, UNLESS beside its left outer join, of whose rows those without a partner stay; Spark keeps its state
+is compared with Spark's inner join, UNLESS beside its left outer join, filtered to rows without a partner; Spark keeps its state
 in RocksDB, as streamq does, or in its own memory. Over few rows the answers have been compared. Prints a table and writes JSON;
 ratios above 1: ours is faster.
 """
@@ -29,7 +29,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 
 SCOPE = 60
-"""Seconds."""
+"""The scope in seconds."""
 
 SCHEMA = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("k", pa.int64()), ("kind", pa.string())])
 PROVIDER = "spark.sql.streaming.stateStore.providerClass"
@@ -40,7 +40,7 @@ PROVIDERS = {
 
 
 def generate(folder: Path, batches: int, rows: int, keys: int) -> Path:
-    """Files of points in time order, and a last one an hour later, whose two events make all others final."""
+    """Write files of points in time order, and a last one an hour later, whose two events make all others final."""
     rng = np.random.default_rng(7)
     span = int(40_000_000 * rows / keys)
     folder.mkdir(parents=True)
@@ -48,7 +48,7 @@ def generate(folder: Path, batches: int, rows: int, keys: int) -> Path:
         at = np.sort(rng.integers(i * span, (i + 1) * span, rows)) + 1_700_000_000_000_000
         kinds = np.array(["a", "b"])[rng.integers(0, 2, rows)]
         table = pa.table([pa.array(at, SCHEMA.field("at").type), rng.integers(0, keys, rows), kinds], schema=SCHEMA)
-        # two row groups and more, so that both cores read
+        # at least two row groups, so that both cores read
         pq.write_table(table, folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
     end = pa.array([1_700_000_000_000_000 + batches * span + 3_600_000_000] * 2, SCHEMA.field("at").type)
     pq.write_table(pa.table([end, [-1, -2], ["a", "b"]], schema=SCHEMA), folder / f"{batches:04d}.parquet")
@@ -56,12 +56,15 @@ def generate(folder: Path, batches: int, rows: int, keys: int) -> Path:
 
 
 def sources(spark: SparkSession, folder: Path) -> tuple[DataFrame, DataFrame]:
+    """Return streams of the two kinds of events, one file per micro-batch."""
     reader = spark.readStream.schema(from_arrow_schema(SCHEMA)).option("maxFilesPerTrigger", 1)
     a, b = (reader.parquet(str(folder)).where(F.col("kind") == kind).select("at", "k") for kind in "ab")
     return a, b
 
 
 def ours(pattern: str, output: str) -> Callable[[SparkSession, Path, str], Any]:
+    """Return the function that runs a pattern by streamq, and returns the ended query."""
+
     def run(spark: SparkSession, folder: Path, sink: str) -> Any:
         a, b = (
             sq.points(df, time="at", name=name) for df, name in zip(sources(spark, folder), ("a", "b"), strict=True)
@@ -77,6 +80,8 @@ def ours(pattern: str, output: str) -> Callable[[SparkSession, Path, str], Any]:
 
 
 def native(how: str, columns: list[str]) -> Callable[[SparkSession, Path, str], Any]:
+    """Return the function that runs Spark's stream-stream join, and returns the ended query."""
+
     def run(spark: SparkSession, folder: Path, sink: str) -> Any:
         a, b = sources(spark, folder)
         a = a.select("k", F.col("at").alias("a")).withWatermark("a", "0 seconds")
@@ -113,14 +118,14 @@ CELLS = {
 
 
 def batch_ms(query: Any) -> tuple[float, list[int]]:
-    """The median of the micro-batches with rows, without the first two and the two events of the last one, and all of them."""
+    """Return the median time of the micro-batches with rows, without warm-up and the last one's two events, and all times."""
     reports = [json.loads(p.json) for p in query.recentProgress]
     times = [p["durationMs"]["triggerExecution"] for p in reports if p["numInputRows"] > 4]
     return statistics.median(times[2:] or times), times
 
 
 def check(spark: SparkSession, folder: Path, name: str) -> None:
-    """Raise AssertionError where the answers over few rows differ, as bags."""
+    """Raise AssertionError if the answers over few rows differ, as bags."""
     mine, other, columns = CELLS[name]
     answers = []
     for number, run in enumerate((mine, other)):

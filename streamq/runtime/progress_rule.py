@@ -40,7 +40,7 @@ class Cti(StrEnum):
 
 
 class EndlessRow(StrEnum):
-    """What lets a row go if a lifetime without an end contributes to it."""
+    """The event that lets a row go if a lifetime without an end contributes to it."""
 
     ITS_END = "its end"
     A_CUT = "a row of the other input that cuts it"

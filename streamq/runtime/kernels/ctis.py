@@ -43,7 +43,7 @@ class CtisKernel(UncombinedKernel):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """In order of time, a row is sent once the CTI is past its start; otherwise at once."""
+        """A row is sent once the CTI is past its start, if in order of time; otherwise at once."""
         from streamq.runtime.progress_rule import Cti, ProgressRule
         from streamq.runtime.release import Release
 
