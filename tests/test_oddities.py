@@ -103,7 +103,9 @@ def test_what_takes_late_rows_in_depends_on_who_makes_the_ctis() -> None:
     assert "a greater delay takes them in. Files are read in the order in which they were written" in text(late)
     followed = replace(late, progress=LeaderCtis("cars"), leader="cars")
     assert "a greater delay of cars, whose progress it has" in text(followed)
-    assert "its own CTIs promise too much; sent later," in text(replace(late, progress=ExplicitCtis()))
+    assert "its own CTIs come too early; sent later, they admit these rows" in text(
+        replace(late, progress=ExplicitCtis())
+    )
 
 
 def test_a_start_that_is_far_but_not_so_far_that_it_must_be_wrong() -> None:

@@ -339,9 +339,9 @@ def test_checking_finds_what_changes_what_it_is_given() -> None:
             return 1.0
 
     text = failure(zeroes, checked=True)
-    assert "result changes what it is given: from " in text
+    assert "result changes its arguments: from " in text
     assert "window [0, 5); events: v = 2" in text
-    assert "add changes what it is given: from ([], " in failure(Appends, checked=True)
+    assert "add changes its arguments: from ([], " in failure(Appends, checked=True)
     assert values(WINDOW.select(x=sq.uda("double", name="kept", checked=True)(lambda v: v.sum())("v"))) == [8.0, 10.0]
 
 

@@ -23,7 +23,7 @@ class ExplicitCtis(ProgressPolicy):
         return "explicit()"
 
     def remedy(self, leader: str) -> str:
-        return "its own CTIs promise too much; sent later, they take them in"
+        return "its own CTIs come too early; sent later, they admit these rows"
 
 
 @check_keywords

@@ -17,7 +17,7 @@ import pyarrow as pa
 from streamq.runtime.columnar import concat, decode_small, encode_small
 
 COMPACT_AT = 8
-"""The number of chunks from which reading a bin rewrites it, beside full chunks, of which it may have more."""
+"""The number of chunks above which reading a bin rewrites it; bins of full chunks may have more (``crowded``)."""
 CHUNK_BYTES = 1 << 20
 """The size above which a chunk is cut into several, because huge state values are slow to move."""
 

@@ -118,7 +118,7 @@ def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str
         columns = {name: table.column(name).take(pa.array(first[ints(grouped, NUMBER)])) for name in by}
     for name, (column, function) in aggregates.items():
         values = grouped.column(f"{column}_{function}")
-        columns[name] = _fitted(values, wide[name]) if name in wide else values
+        columns[name] = _narrow_if_all_fit(values, wide[name]) if name in wide else values
     return pa.table(columns)
 
 
@@ -129,7 +129,7 @@ def _may_overflow(table: pa.Table, column: str) -> bool:
     return bool(greatest * max(1, table.num_rows) >= 2**63)
 
 
-def _fitted(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
+def _narrow_if_all_fit(values: pa.ChunkedArray, kind: pa.DataType) -> pa.ChunkedArray:
     """Return the values in the type if all fit, else unchanged."""
     try:
         return values.cast(kind)
@@ -222,12 +222,12 @@ def net_deltas(table: pa.Table) -> pa.Table:
     same, _ = combine_numbers([(equal, len(first)), *finest])
     rows = pa.table({"equal": equal, "same": same, "at": np.arange(len(same)), WEIGHT: table.column(WEIGHT)})
     rows = group(rows, ["equal", "same"], {"at": ("at", "min"), WEIGHT: (WEIGHT, "sum")})
-    weight = _uncancelled(ints(rows, "equal"), ints(rows, WEIGHT))
+    weight = _remaining_weights(ints(rows, "equal"), ints(rows, WEIGHT))
     is_left = weight != 0
     return with_column(table.take(rows.column("at").filter(pa.array(is_left))), WEIGHT, weight[is_left])
 
 
-def _uncancelled(number: Ints, weight: Ints) -> Ints:
+def _remaining_weights(number: Ints, weight: Ints) -> Ints:
     """Return the weights that remain when, within each number, negative weights cancel positive ones."""
     left = np.zeros(len(weight), np.int64)
     if not len(weight):
@@ -250,11 +250,11 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
         return tables[0]
     tables = [t.select(tables[0].column_names) for t in tables]
     if any(not t.schema.equals(tables[0].schema) for t in tables):
-        tables = _of_one_width(tables)
+        tables = _widened(tables)
     return pa.concat_tables(tables)
 
 
-def _of_one_width(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
+def _widened(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
     """Return tables with their sums cast to the widest type among them."""
     for i, name in enumerate(tables[0].column_names):
         kinds = {t.schema.field(i).type for t in tables}

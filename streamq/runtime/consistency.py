@@ -32,14 +32,14 @@ class AlignAt(StrEnum):
     """The place where the level of consistency holds rows back, and which item of an event must be due."""
 
     INPUT = "input"
-    """Before the kernel: the events that it reads from a source."""
+    """Rows are held back before the kernel: the events that it reads from a source."""
     OUTPUT = "output"
-    """Behind it: the events that it builds from the items of a source."""
+    """Rows are held back behind the kernel: the events that it builds from a source's items."""
     EDGE_OPEN = "edge open"
-    """Behind it, where an event has two items, the edges of its start and of its end. Its start is released at once, with an
-    infinite end, which is put right once the end is due."""
+    """Edges are held back behind the kernel. An event has two items, its start and its end: the start is sent at once, with an
+    infinite end, which the end then corrects once it is due."""
     EDGE_CLOSE = "edge close"
-    """The same, where the edge of the end brings the payload: an event is released as a whole, once its end is due."""
+    """The same if the end brings the payload: an event is sent as a whole, once its end is due."""
 
 
 CELLS = 64

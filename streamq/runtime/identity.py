@@ -126,9 +126,9 @@ def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
     """Return the lines of each plan that the other lacks: ``a; b, now c``."""
     lines = list(difflib.ndiff(before, now))
     gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
-    return f"{_few(gone)}, now {_few(new)}" if gone or new else "in what its plan does not show"
+    return f"{_first_lines(gone)}, now {_first_lines(new)}" if gone or new else "in what its plan does not show"
 
 
-def _few(lines: Sequence[str]) -> str:
+def _first_lines(lines: Sequence[str]) -> str:
     more = [f"{len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "; ".join([*lines[:SHOWN], *more]) or "nothing"

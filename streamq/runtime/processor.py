@@ -279,6 +279,7 @@ def opener(
 def _wide(
     table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
+    """Yield a relation's rows as rows of the wide schema, in their own columns or in the relation's struct."""
     struct, wanted = relation
     rows = table.num_rows
     columns: dict[str, Any] = {"__channel": pa.array([channel] * rows, pa.int32())}
@@ -361,6 +362,7 @@ def result_opener(
 
 
 def _row(schema: pa.Schema, rows: int, columns: dict[str, Any]) -> pa.RecordBatch:
+    """Return a batch of the wide schema with these columns, and NULLs in all others."""
     return pa.record_batch(
         [columns[f.name] if f.name in columns else pa.nulls(rows, f.type) for f in schema], schema=schema
     )

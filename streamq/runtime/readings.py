@@ -89,7 +89,7 @@ class KernelReadings:
 
     output_cti: int | None = _reading(CombineRule.MIN)
     due: int | None = _reading(CombineRule.MIN)
-    """The least progress that lets the next of its rows go; None where none waits."""
+    """The least progress that lets the next of its rows go; None: no row waits."""
     inserted: int | None = _reading(CombineRule.SUM)
     """Rows it has inserted."""
     inserted_now: int | None = _reading(CombineRule.SUM)
@@ -172,7 +172,7 @@ class Readings:
 
 
 NO_READINGS = Readings()
-"""What stages report before their first micro-batch."""
+"""The readings before the first micro-batch."""
 
 
 def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:

@@ -46,16 +46,16 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
     Inserts come before retractions; the end of the stream, ``cti(inf)``, is left out.
     """
     deltas, c = split_ctis(deltas)
-    row, end, new_end, is_taken_back = _folded(deltas)
+    row, end, new_end, is_retraction = _folded(deltas)
     start = ints(deltas, LE)[row]
-    sync = np.where(is_taken_back, np.minimum(end, new_end), start)
-    order = np.lexsort((is_taken_back, sync))
-    row, start, end, new_end, is_taken_back = (values[order] for values in (row, start, end, new_end, is_taken_back))
-    kind = pa.array([INSERT, RETRACT]).take(pa.array(is_taken_back.astype(np.int8)))
+    sync = np.where(is_retraction, np.minimum(end, new_end), start)
+    order = np.lexsort((is_retraction, sync))
+    row, start, end, new_end, is_retraction = (values[order] for values in (row, start, end, new_end, is_retraction))
+    kind = pa.array([INSERT, RETRACT]).take(pa.array(is_retraction.astype(np.int8)))
     times = {
         "start": pa.array(start),
         "end": _finite(end),
-        "new_end": pa.array(new_end, mask=_open(new_end, is_taken_back)),
+        "new_end": pa.array(new_end, mask=_open(new_end, is_retraction)),
     }
     payload = deltas.drop_columns([LE, RE, WEIGHT]).take(pa.array(row))
     rows = pa.table({"kind": kind, **{n: payload.column(n) for n in payload.column_names}, **times})
@@ -131,12 +131,12 @@ def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
         mine = sign * net > 0
         copies = np.repeat(np.flatnonzero(mine), sign * net[mine])
         halves.append((rows[copies], event[copies], end[copies]))
-    (taken_back, of_taken_back, ends), (put_in, of_put_in, new_ends) = halves
+    (retracted, of_retracted, ends), (inserted_rows, of_inserted, new_ends) = halves
     # both halves are ordered by event and end: the i-th retraction of an event is paired with its i-th insert
-    before, after = replacement_masks(of_taken_back, of_put_in)
-    row = np.concatenate([alone, put_in[~after], taken_back[before], taken_back[~before]])
+    before, after = replacement_masks(of_retracted, of_inserted)
+    row = np.concatenate([alone, inserted_rows[~after], retracted[before], retracted[~before]])
     end = np.concatenate([re[alone], new_ends[~after], ends[before], ends[~before]])
-    new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[taken_back[~before]]])
+    new_end = np.concatenate([re[alone], new_ends[~after], new_ends[after], le[retracted[~before]]])
     inserted = len(alone) + int((~after).sum())
     return row, end, new_end, np.arange(len(row)) >= inserted
 
@@ -154,8 +154,8 @@ def _among(values: Ints, some: Ints) -> Any:
     return pc.is_in(pa.array(values), value_set=pa.array(some)).to_numpy(zero_copy_only=False)
 
 
-def _open(new_end: Ints, is_taken_back: Any) -> Any:
-    return ~is_taken_back | (new_end == INFINITY)
+def _open(new_end: Ints, is_retraction: Any) -> Any:
+    return ~is_retraction | (new_end == INFINITY)
 
 
 def _finite(end: Ints) -> pa.Array:

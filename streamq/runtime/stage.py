@@ -96,7 +96,7 @@ class Stage:
     """The query's level of consistency."""
 
     follows: Mapping[str, str] = field(default_factory=dict)
-    """The source that a source has its progress from, where that is another, by relation."""
+    """The leader of each source that has another source's progress, by relation."""
 
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""

@@ -38,7 +38,7 @@ def number_values(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Num
         if pa.types.is_map(kind) and sense != SAME:
             owner = np.repeat(np.arange(len(array)), np.diff(offsets))
             number = number[np.lexsort((number, owner))]
-        array = _spelled(array, offsets, number)
+        array = _as_bytes(array, offsets, number)
     elif pa.types.is_floating(kind):
         array = float_bits(array) if sense == SAME else sortable(array, zeros_equal=True)
     if sense == ORDER:
@@ -103,11 +103,11 @@ def list_members(array: pa.Array) -> tuple[Any, ...]:
     return (offsets - first, *(part.slice(first, many) for part in parts))
 
 
-def _spelled(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
+def _as_bytes(array: pa.Array, offsets: Ints, number: Ints) -> pa.Array:
     """Return lists as the big-endian bytes of their members' numbers, which sort as the lists do."""
     body = pa.py_buffer(np.ascontiguousarray(number.astype(">i8")))
-    spelled = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(offsets * 8), body])
-    return pc.if_else(array.is_valid(), spelled, pa.scalar(None, pa.large_binary())) if array.null_count else spelled
+    as_bytes = pa.Array.from_buffers(pa.large_binary(), len(array), [None, pa.py_buffer(offsets * 8), body])
+    return pc.if_else(array.is_valid(), as_bytes, pa.scalar(None, pa.large_binary())) if array.null_count else as_bytes
 
 
 # floats

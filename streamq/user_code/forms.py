@@ -202,8 +202,8 @@ def check_steps(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
         check_method(name, code, "step", "state, start, *values" if sensitive else "state, *values")
     has_methods = all(callable(getattr(code, method, None)) for method in STEPWISE)
     if has_methods and initial is not ...:
-        found = "the code has initial(), and initial= is given"
-        raise PlanError(sentence("udso", "two initial states", found, "Say it in one of them."))
+        both = "the code has initial(), and initial= is given"
+        raise PlanError(sentence("udso", "two initial states", both, "Say it in one of them."))
     if not has_methods and (initial is ... or not inspect.isroutine(code)):
         hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
         raise PlanError(sentence("udso", "no code that goes from event to event", f"found {code!r}", hint))

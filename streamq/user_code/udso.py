@@ -69,7 +69,7 @@ def udso(
     guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
-        raise PlanError(sentence("udso", "a property that says nothing of such an operator", f"found {shown}"))
+        raise PlanError(sentence("udso", "a property that does not apply to stateful operators", f"found {shown}"))
 
     def decorate(code: Any) -> StatefulOperator:
         own_name = name_of(code, name)

@@ -169,7 +169,7 @@ def test_what_is_no_such_operator_is_refused() -> None:
         sq.udso("x int")(lambda state, v: (state, None))
     with pytest.raises(PlanError, match="udso: two initial states"):
         sq.udso("x int", initial=3)(Delta.code)
-    with pytest.raises(PlanError, match="udso: a property that says nothing of such an operator; found mergeable"):
+    with pytest.raises(PlanError, match="udso: a property that does not apply to stateful operators; found mergeable"):
         sq.udso("x int", properties=[sq.mergeable])
     with pytest.raises(PlanError, match="time_limit is a number of seconds above 0; found 0"):
         sq.udso("x int", time_limit=0)
@@ -241,7 +241,7 @@ def test_a_first_state_that_a_function_changes_stays_as_it_was() -> None:
 
     assert [row[3] for row in answer(points(*ROWS).group_by("k").scan(careless("v")))] == [1, 2, 1, 3, 2]
     watched = sq.udso("n bigint", initial=[], checked=True)(careless.code)
-    with pytest.raises(ModuleFailed, match=r"careless: it failed; step changes what it is given: from \(\[\], 2\) to "):
+    with pytest.raises(ModuleFailed, match=r"careless: it failed; step changes its arguments: from \(\[\], 2\) to "):
         points(*ROWS).scan(watched("v")).to_arrow()
 
 

@@ -207,7 +207,7 @@ class _ScanWalk:
         return with_column(pa.table({**columns, LE: start}), RE, start + 1)
 
     def states(self) -> pa.Table:
-        """Return the states kept, with the keys of their groups."""
+        """Return the collected states, with the keys of their groups."""
         at = pa.array(self.order[np.asarray(self.heads, np.int64)])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
         columns[STATE] = pa.array(self.bodies, pa.binary())

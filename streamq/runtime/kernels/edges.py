@@ -71,7 +71,7 @@ class EdgesKernel(UncombinedKernel):
         held = state.read_all("edges")
         if held is None and not arrivals:
             return Output(None, clock.c, totals)
-        fresh = [self._judged(self._once(a, held, judge, totals)) for a in arrivals]
+        fresh = [self._judged(self._without_repetitions(a, held, judge, totals)) for a in arrivals]
         every = [t for t in (held, *fresh) if t is not None]
         names = every[0].column_names
         old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
@@ -141,7 +141,7 @@ class EdgesKernel(UncombinedKernel):
         c, counted_before, counted = clock.c, max(clock.c_before, clock.counted_before), max(clock.c, clock.counted)
         promised = min(counted, clock.promised)
         time, opens = chains.time, chains.opens
-        # earlier ones were counted before, later ones are late
+        # edges before that were counted earlier, and late edges as late
         over = (time < counted) & (time >= counted_before) & (chains.since == time)
         lost = over & chains.chained & ~opens & ~chains.after_start
         # another edge has ended the event before this one acts
@@ -166,7 +166,7 @@ class EdgesKernel(UncombinedKernel):
         is_needed &= ~(lost & ~late & (time < acts_from))
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
-    def _once(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
+    def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
         """Remove repeated edges; of conflicting edges at one key and instant keep the first."""
         table = arrival.table
         whose = [*self.key, LE, OPENS]

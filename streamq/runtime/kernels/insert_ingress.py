@@ -60,12 +60,12 @@ class InsertIngressKernel(UncombinedKernel):
             c = down(c)
             arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
         if self.ids:
-            arrivals = [replace(a, table=self._once(state, a, totals, c)) for a in arrivals]
+            arrivals = [replace(a, table=self._without_repetitions(state, a, totals, c)) for a in arrivals]
             forget(state, ROWS, c)
         out = [weighted_events(a, totals) for a in arrivals]
         return Output(concat(out) if out else None, clock.c, totals)
 
-    def _once(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
+    def _without_repetitions(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
         """Remove repeated and conflicting rows; hold the others, late or not, until c has passed their ends."""
         table, judge = with_ends(arrival.table), arrival.judge
         assert judge is not None

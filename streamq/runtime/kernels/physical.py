@@ -86,7 +86,7 @@ class PhysicalKernel(UncombinedKernel):
         if waiting is not None:
             state.drop(WAITING, "0")
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
-        fresh = [self._inserted(self._once(state, i, batch), batch) for i in inserted if i.num_rows]
+        fresh = [self._new_inserts(self._without_repetitions(state, i, batch), batch) for i in inserted if i.num_rows]
         retractions = [with_lateness(i.filter(pc.equal(i.column(KIND), RETRACT)), batch.c) for i in items]
         moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
         waited = waiting.num_rows if waiting is not None else 0
@@ -100,7 +100,7 @@ class PhysicalKernel(UncombinedKernel):
 
     # inserts
 
-    def _once(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
+    def _without_repetitions(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """Remove inserts of known events, if there are ids: those alive, or that could come again on time."""
         if self.id is None:
             return table
@@ -113,7 +113,7 @@ class PhysicalKernel(UncombinedKernel):
         count_invalid(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
         return table.filter(pa.array(~(repeated | contrary)))
 
-    def _inserted(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
+    def _new_inserts(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """Return new live rows for inserts; those behind c are dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
@@ -123,9 +123,9 @@ class PhysicalKernel(UncombinedKernel):
             own_le[acts], own_re[acts & ~is_left], own_re[verdict.is_dropped] = batch.c, batch.c, DROPPED
             batch.count(table, verdict.is_late & ~is_left, CountReason.DROPPED)
             batch.count(table, is_left, CountReason.ADJUSTED)
-        return self._passed(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
+        return self._send_new_rows(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
-    def _passed(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
+    def _send_new_rows(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
         """Return new live rows, inserted with the ends ``first``, and send the part of them that has effect."""
         live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
@@ -150,33 +150,33 @@ class PhysicalKernel(UncombinedKernel):
         """Move ends; the first ``waited`` moves have waited in state, the others are new."""
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
-        (rows,) = self._by_event(moves)
+        (rows,) = self._rows_by_event(moves)
         open_moves: Moves = list(enumerate(rows))
         if every:
-            every, open_moves = self._matched(state, every, open_moves, moves, batch)
-        open_moves, begun = self._late(state, open_moves, moves, waited, batch)
-        if begun is not None:
-            every, open_moves = self._matched(state, [*every, begun], open_moves, moves, batch)
+            every, open_moves = self._apply_moves(state, every, open_moves, moves, batch)
+        open_moves, new_live = self._judge_late_moves(state, open_moves, moves, waited, batch)
+        if new_live is not None:
+            every, open_moves = self._apply_moves(state, [*every, new_live], open_moves, moves, batch)
         if every:
             for bin in state.bins(LIVE):
                 state.drop(LIVE, bin)
             state.append(LIVE, "0", concat(every))
         self._wait(state, moves, without_cycles(open_moves), batch)
 
-    def _matched(
+    def _apply_moves(
         self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
     ) -> tuple[list[pa.Table], Moves]:
         """Return the live rows with their ends moved, and the moves that match none."""
         live = concat(every)
         near = is_matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
-        rows, numbered_anew = self._by_event(candidates, moves)
+        rows, numbered_anew = self._rows_by_event(candidates, moves)
         open_moves = [(number, numbered_anew[number]) for number, _ in open_moves]
         before = [[(r[OWN_LE], r[OWN_RE])] for r in rows]
         matched = Matching(rows, moves, self.id is not None)
         open_moves = matched.apply(open_moves, batch)
         if self.id is not None:
-            open_moves = self._not_again(state, open_moves, matched)
+            open_moves = self._without_repeated_moves(state, open_moves, matched)
         for numbers, reason in ((matched.dropped, CountReason.DROPPED), (matched.adjusted, CountReason.ADJUSTED)):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
@@ -188,7 +188,7 @@ class PhysicalKernel(UncombinedKernel):
             left = with_column(left, name, pa.array([rows[i][name] for i in live_places], pa.int64()))
         return [rest, left] if live_places else [rest], open_moves
 
-    def _not_again(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
+    def _without_repeated_moves(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
         """Return the moves that do not repeat a move applied to their event, now or earlier."""
         assert self.id is not None
         names = [self.id, RE, NEW_END]
@@ -204,7 +204,7 @@ class PhysicalKernel(UncombinedKernel):
         matched.repeated += [number for number, _ in open_moves if number in again]
         return [(number, move) for number, move in open_moves if number not in again]
 
-    def _by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
+    def _rows_by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
         """Return each table's rows without payload, with the number of their event: by its id, or by start and payload."""
         return chains_by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
@@ -219,7 +219,7 @@ class PhysicalKernel(UncombinedKernel):
 
     # moves without a match: late ones, waiting ones, settled ones
 
-    def _late(
+    def _judge_late_moves(
         self, state: KernelBaskets, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
         """Judge late moves; return the moves that are left, and new live rows for the ends to which late ones lead.
@@ -240,9 +240,11 @@ class PhysicalKernel(UncombinedKernel):
         batch.count(rows, ~begins & ~waits, CountReason.DROPPED)
         judged = {number for number, wait in zip(late_moves, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
-        return left, self._begun(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
+        return left, self._new_live_rows(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _begun(self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch) -> pa.Table | None:
+    def _new_live_rows(
+        self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch
+    ) -> pa.Table | None:
         """Return new live rows for retractions without a known insert, and send what they add from ``c`` on."""
         if not moves.num_rows:
             return None
@@ -253,7 +255,7 @@ class PhysicalKernel(UncombinedKernel):
         batch.count(moves, ~adds, CountReason.DROPPED, c)
         batch.count(moves, adds, CountReason.ADJUSTED, c)
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
-        return self._passed(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
+        return self._send_new_rows(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
     def _wait(self, state: KernelBaskets, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
         """Keep retractions whose event, or whose preceding retraction, may still come or waits itself.
@@ -270,9 +272,9 @@ class PhysicalKernel(UncombinedKernel):
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
         batch.count(rows, dropped, CountReason.DROPPED, batch.c_now)
-        begun = self._begun(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
-        if begun is not None:
-            state.append(LIVE, "0", begun)
+        new_live = self._new_live_rows(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
+        if new_live is not None:
+            state.append(LIVE, "0", new_live)
         invalid = rows.filter(pa.array(lost & ~dropped & ~begins))
         count_invalid(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
@@ -282,7 +284,7 @@ class PhysicalKernel(UncombinedKernel):
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
-        (rows,) = self._by_event(moves)
+        (rows,) = self._rows_by_event(moves)
         return is_cut_off(rows, lost)
 
     def _settle(self, state: KernelBaskets, clock: Clock) -> None:

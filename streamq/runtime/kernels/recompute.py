@@ -66,10 +66,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     """The number of events of an input above which it is compacted, too, once it has doubled and half of them are settled."""
 
     final_release: Release | None = field(init=False)
-    """When the CTI makes a row final, by the row's lifetime; None: the CTI never sends a row."""
+    """The CTI that makes a row final, relative to its lifetime; None: the CTI never sends a row."""
 
     early_release: Release | None = field(init=False)
-    """When the watermark sends a row that is not final yet, by the row's lifetime; None: it sends no row."""
+    """The watermark that sends a row before it is final, relative to its lifetime; None: it sends no row."""
 
     def __post_init__(self) -> None:
         # executors need no other parts of the rule

@@ -38,7 +38,7 @@ from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 FIRST = 3
 """The number of events of a window that an error shows."""
 
-NOBODY_TAKES = "Give the run a late_sink, which takes what fails."
+NOBODY_TAKES = "Give the run a late_sink: it receives the events that fail."
 """The hint of an error if a module sets events aside and the run has nothing that takes them."""
 
 
@@ -213,7 +213,7 @@ class StepCall(ModuleCall):
     initial: makes the state before the first event of a group; step: returns the next state and the rows of an event; names: of
     the event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values;
     at_once: it takes instead a list of the values of all events of one start; needed_until: returns the last start of an event
-    for which a state differs from the first one, None: any; completes_matches: its rows are the matches of a pattern.
+    for which a state differs from the first one, None: it always may; completes_matches: its rows are the matches of a pattern.
     """
 
     initial: Callable[[], Any]
@@ -261,7 +261,7 @@ def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
         # equal values may have unequal pickles
         if pickled(arguments) != before and not _is_same(pickle.loads(before), arguments):
             raise ReturnError(
-                f"{what} changes what it is given: from {short_text(pickle.loads(before))} to {short_text(arguments)}"
+                f"{what} changes its arguments: from {short_text(pickle.loads(before))} to {short_text(arguments)}"
             )
         return result
 

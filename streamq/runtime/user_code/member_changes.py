@@ -185,7 +185,7 @@ class WindowChanges:
         return StateChange(KeptState(call.state), come, gone)
 
     def remember(self, now: WindowMembers, digest: int, of: CallOutcome) -> None:
-        """Remember a call that has been made."""
+        """Remember a call and its outcome."""
         body = None if of.result is None else pickled(of.result)
         self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, of.state, of.failure)
 
