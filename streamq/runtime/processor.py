@@ -31,7 +31,7 @@ ENVELOPE_DDL = "__to int, __channel int, __body binary"
 ENVELOPE = pa.schema([("__to", pa.int32()), ("__channel", pa.int32()), ("__body", pa.binary())])
 
 FLUSH_ROWS = 1 << 18
-"""The number of source rows that a map-side task combines at a time: it bounds memory, and does not change the result."""
+"""The number of source rows that a map-side task combines at a time: it bounds memory, and hardly adds rows to send."""
 
 STATE = "baskets"
 
