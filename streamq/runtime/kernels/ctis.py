@@ -31,7 +31,7 @@ ROWS, OPEN = 0, 1
 
 @dataclass(frozen=True)
 class CtisKernel(UncombinedKernel):
-    """Parameters.
+    """A kernel that passes a result's rows on and adds its CTIs.
 
     payload: the columns of the result; in_order: rows leave by sync time, over all micro-batches; reads_ends: expressions read
     ends that may still move, so the port OPEN receives the lifetimes behind them.

@@ -49,7 +49,7 @@ SINCE = "__since"
 
 @dataclass(frozen=True)
 class EdgesKernel(UncombinedKernel):
-    """Parameters.
+    """A kernel that builds events from edges.
 
     key: the columns whose values identify a chain; from_end: a closed event has the end row's payload.
     """

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class InnerJoinKernel(UncombinedKernel):
-    """Parameters.
+    """A kernel of an inner join.
 
     evaluator: the pair condition; inputs: each side's columns beside lifetimes; result: the columns of a pair.
     """

@@ -33,7 +33,7 @@ ROWS = "rows"
 
 @dataclass(frozen=True)
 class InsertIngressKernel(UncombinedKernel):
-    """Parameters.
+    """A kernel that reads an insert-only source.
 
     points: the source declares points, so RE = LE + 1; round_to: the grid of windows to whose ends c is rounded down; ids: the
     columns that with its start identify an event, if rows may be delivered again.

@@ -54,7 +54,7 @@ _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
 @dataclass(frozen=True)
 class PhysicalKernel(UncombinedKernel):
-    """Parameters.
+    """A kernel that reads a source of inserts and retractions.
 
     payload: the payload columns in order; id: the column that identifies an event, if the stream has ids.
     """

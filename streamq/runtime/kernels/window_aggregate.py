@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class WindowAggregateKernel:
-    """Parameters.
+    """A kernel of aggregates over windows of a grid.
 
     points: declared points, without ``__re``; merges: input is insert-only, so partial results may be merged for good;
     combines: partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end
