@@ -52,7 +52,7 @@ class _Compiler:
 
     def __init__(self, plan: Results, policies: Mapping[str, SourcePolicy], options: Options):
         if all(egress.output == OutputForm.FINAL for egress in options.egresses):
-            # final rows wait longer than blocking would hold input back, so a blocking level changes nothing
+            # final rows wait at least as long as a level can block input, so blocking would change nothing
             options = replace(options, level=replace(options.level, block=0))
         self.program = StagedPlan(plan, options)
         self.options = options

@@ -171,7 +171,8 @@ class AlterLifetime(Step):
         """Compute the new lifetimes, and a flag for the rows that have one.
 
         The flag contains a nondeterministic call, so that Spark does not push a filter by it below this step. Pushed down, the
-        filter would repeat the expressions of the lifetimes, once more at each step: ten times the plan's size a step.
+        filter would contain the expressions of these lifetimes, and in them those of the step below, and so on: ten times as
+        much at each step.
         """
         from pyspark.sql import functions as F
 

@@ -90,7 +90,8 @@ class ChopVerbs(Verbs):
         """Cut every lifetime at the instants ``offset + i*period``; each piece is an event with the same payload.
 
         A stream reports the pieces of a lifetime without an end as its watermark reaches them; a batch reports those that
-        start before ``until``. An explicit ``until`` bounds both. Raises TimeError for a period that is not positive.
+        start before ``until``. An explicit ``until`` bounds the pieces of all lifetimes. Raises TimeError for a period that
+        is not positive.
 
         ::
 

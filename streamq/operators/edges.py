@@ -42,7 +42,7 @@ class Edges(Source):
 
     ``payload_from`` is "start" or "end": the row whose other columns a closed event carries.
 
-    CTI: c, made from the data (greatest start seen - delay) or told from outside; where the payload comes with the end, the
+    CTI: c, generated from the data (greatest start seen - delay) or set from outside; where the payload comes with the end, the
         least open start, at most c
     Final: closed events that are settled
     State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c

@@ -34,7 +34,7 @@ class Intervals(InsertSource):
 
     With ``ids``, rows of equal ids and start are one event.
 
-    CTI: c, made from the data (greatest start seen - delay) or told from outside
+    CTI: c, generated from the data (greatest start seen - delay) or set from outside
     Final: every row that is on time
     State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
     Cost: a pass over what is new; with id: and over the rows held that start where it does

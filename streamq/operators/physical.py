@@ -44,7 +44,7 @@ class Physical(Source):
 
     With ``id``, equal ids identify one event; without, a retraction applies to an event of equal lifetime and payload.
 
-    CTI: c, the greatest CTI row; or made from the data
+    CTI: c, the greatest CTI row; or generated from the data
     Final: settled events
     State: without id: events not settled; with id: events, deleted ones too, until every finite end that they have had is
         settled; with id: retractions applied to them; retractions whose insert is still to come
