@@ -44,16 +44,16 @@ class ClockCtis(ProgressPolicy):
 
 @check_keywords
 def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument:
-    """Progress from the time of day: ``cti(now - delay)`` in every micro-batch, also in those that no row has come in.
+    """Make progress of the time of day: ``cti(now - delay)`` in every micro-batch, also in one without rows.
 
-    What happened before now - delay has arrived: ``delay`` is how long a row is on its way, from its start until Spark finds
-    it in the source; what comes later than that is *late*. So it is noticed that a row did not come though all sources are
-    silent: "no payment within ten minutes" comes out ten minutes and the delay later. ``every``: CTIs at whole multiples only,
-    for fewer of them. ``now`` is the time at which a micro-batch begins, the same if Spark repeats it. On Spark the clock ticks
-    once a second, a second after the first start on a checkpoint for the first time, and every tick is a micro-batch, unless the
-    trigger waits longer. It does not stop with the run: the first micro-batch after a stop goes on at now, and rows
-    that have come meanwhile, and that it does not read yet, are late. In batch there is no clock, for nothing is still to come.
-    On timestamps only.
+    ``delay`` is the longest time from a row's start until Spark finds the row in its source; rows that take longer are *late*.
+    So a query notices what did not come although all sources are silent: "no payment within ten minutes" is reported ten
+    minutes and the delay after the order. ``every`` (default: none) rounds CTIs down to its multiples, for fewer of them.
+    ``now`` is the time at which a micro-batch begins, the same if Spark repeats it. On Spark the clock ticks once a second, for
+    the first time a second after the first start on a checkpoint, and every tick is a micro-batch unless the trigger waits
+    longer. The clock does not stop with the run: the first micro-batch after a stop continues at now, and rows that arrived
+    meanwhile and are read later than in that micro-batch are late. In batch there is no clock, as all rows are there. Only for
+    sources on the timestamp axis.
 
     Raises TimeError for what is no duration with a unit, PlanError for a negative ``delay`` and for an ``every`` that is not
     positive; the source raises PlanError if its times are no timestamps.
@@ -62,7 +62,7 @@ def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument
 
         orders = sq.points(orders_df, time="at", progress=sq.clock("10 seconds"))
         payments = sq.points(payments_df, time="at", progress=sq.clock("10 seconds"))
-        unpaid = orders.set_duration("10 minutes").left_anti_join(payments, on="order")
+        late = sq.cedr("EVENT E WHEN UNLESS(O, P, 10 minutes) WHERE O.order = P.order", O=orders, P=payments)
     """
     steps = 1 if every is None else ticks(every, TIMESTAMP, "clock")
     policy = ClockCtis(ticks(delay, TIMESTAMP, "clock"), steps)
