@@ -63,23 +63,33 @@ def check_so_far(
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
-    """True if the query fails by Spark's rules over a prefix of the case, because of rows that are taken back later."""
+    """True if the query fails by Spark's rules over a prefix of the case: over rows that are taken back later, or are late.
+
+    Steps in front of the kernel that judges lateness compute late items too.
+    """
     promised = heard_ctis(case, how)
     for number in range(1, len(case.cut) + 1):
-        try:
-            _answer_so_far(case, how, promised, number)
-        except QueryFailed:
-            return True
-        except InvalidEvent:
-            continue
+        arrived = _first_micro_batches(case, number)
+        expected = expectation(arrived, how, promised[:number])
+        for seen in (arrived,) if expected.case is arrived else (expected.case, arrived):
+            try:
+                answer_of(seen, ctis=expected.ctis)
+            except QueryFailed:
+                return True
+            except InvalidEvent:
+                continue
     return False
 
 
 def _answer_so_far(case: Case, how: Execution, promised: Sequence[Any], number: int) -> pa.Table:
     """Return the oracle's answer over the first micro-batches of a case."""
-    arrived = replace(case, arrival=case.arrival[: sum(case.cut[:number])], cut=case.cut[:number], until=None)
-    expected = expectation(arrived, how, promised[:number])
+    expected = expectation(_first_micro_batches(case, number), how, promised[:number])
     return answer_of(expected.case, ctis=expected.ctis)
+
+
+def _first_micro_batches(case: Case, number: int) -> Case:
+    """Return a case of which only the first micro-batches have come."""
+    return replace(case, arrival=case.arrival[: sum(case.cut[:number])], cut=case.cut[:number], until=None)
 
 
 def _ticks(answer: pa.Table) -> list[str]:

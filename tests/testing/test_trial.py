@@ -1,0 +1,48 @@
+"""A run that fails by Spark's rules is no failure of verify where the oracle fails as well, over late items too."""
+
+from __future__ import annotations
+
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.testing.arrival import Item
+from streamq.testing.case import Case
+from streamq.testing.execution import STREAM, Execution
+from streamq.testing.oracle_answers import Answers
+from streamq.testing.report import FAILS, REFUSED
+from streamq.testing.trial import check_answers
+
+HUGE = 2**62
+
+
+def stays(late: str) -> sq.Stream:
+    table = t.table("start bigint, end bigint, v bigint", [])
+    return sq.intervals(table, start="start", end="end", name="s", progress=sq.generate(0), late=late)
+
+
+def reasons(query: sq.Stream, output: OutputForm) -> list[str]:
+    """Why a run gives no answer to compare, over an item behind the CTI of one before it: ``v * HUGE`` overflows for it."""
+    items = [Item("insert", 4, 6, payload={"v": 1}), Item("insert", 1, 3, payload={"v": 4})]
+    case = Case(query.plan, tuple(("s", item) for item in items), (1, 1))
+    return check_answers(case, [Execution(STREAM, output)], Answers(case))
+
+
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
+@pytest.mark.parametrize("late", ["fail", "drop", "adjust"])
+def test_steps_may_fail_over_a_late_item_before_that_is_judged(late: str, output: OutputForm) -> None:
+    filtered = stays(late).where(sq.col("v") * HUGE < 7)
+    assert reasons(filtered.snapshot_window().select(n=sq.count()), output) == [FAILS]
+    moved = stays(late).select(x=sq.col("v") * HUGE).snapshot_window().select(n=sq.max("x"))
+    assert reasons(moved, output) == [FAILS]
+
+
+@pytest.mark.parametrize("late", ["fail", "drop"])
+def test_a_late_item_that_is_judged_first_is_not_computed(late: str) -> None:
+    moved = stays(late).alter_lifetime(
+        start=sq.start(), duration=sq.when(sq.start() < 2, HUGE * sq.start() * 4).otherwise(3)
+    )
+    assert reasons(moved.snapshot_window().select(n=sq.count()), OutputForm.FINAL) == [
+        REFUSED if late == "fail" else ""
+    ]
