@@ -47,7 +47,7 @@ def some(examples: int) -> settings:
     )
 
 
-MANY = 40
+MANY = 60
 """Cases among which the one with the most matches of a text is looked for."""
 
 

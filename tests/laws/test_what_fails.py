@@ -122,7 +122,7 @@ def check_windows(case: Case, window: str, failing: list[Failing]) -> None:
     assert rows == expected
 
     shown: dict[Row, Counter[Any]] = {}
-    for (name, start, _, payload, window_start, window_end, group), n in aside.items():
+    for (name, _, start, _, _, payload, window_start, window_end, group), n in aside.items():
         values = json.loads(payload)
         assert json.loads(group) == {"k": values["k"]} and start is not None
         members = shown.setdefault((name, values["k"], window_start, window_end), Counter())
