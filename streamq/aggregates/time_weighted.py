@@ -25,9 +25,11 @@ class TimeWeightedReduction(MemberReduction):
 
     @property
     def depends_on_order(self) -> bool:
+        """True: products of doubles are added up, so the last digits depend on the order."""
         return True
 
     def over_members(self, members: CopiedMembers) -> pa.Array:
+        """Return for each window the sum of value times lifetime, over its length; NULL if no member has a value."""
         values, is_there = floats(members.rows.column(self.column.args[0]))
         has_value = np.bincount(members.number[is_there], minlength=members.n) > 0
         start, end = (w.astype(np.float64) for w in members.window)
@@ -45,16 +47,20 @@ class TimeWeightedAvg(AggregateFunction):
     drawing = Drawing(weight=3)
 
     def result(self, of: Application) -> DataType:
+        """Return double; raise TypeMismatch if the argument is not a number."""
         check_numbers(of)
         return DoubleType()
 
     def operands(self, of: Application) -> tuple[Expr, ...]:
+        """Return the argument as a double; lifetimes are no operands, because every member has one."""
         return as_doubles(of)
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
+        """Return the reduction of ``column`` that weights each value by its member's lifetime."""
         return TimeWeightedReduction(column)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
+        """Return the same quotient in Spark's functions, for the members of a window in a batch."""
         from pyspark.sql import functions as F
 
         (le, re), (start, end) = members.lifetime(), members.window()

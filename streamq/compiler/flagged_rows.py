@@ -27,20 +27,25 @@ class FlaggedRows(SparkRows):
     """
 
     def __init__(self, frame: DataFrame, schema: Schema, tables: Mapping[str, DataFrame]):
+        """Take a DataFrame that has ``__keep``, the schema of its payload, and the static tables by name."""
         self.frame, self.schema, self.tables = frame, schema, tables
 
     def _over(self, frame: DataFrame, schema: Schema | None = None) -> FlaggedRows:
+        """Return the rows of another DataFrame, with the same tables; None: the same schema."""
         return FlaggedRows(frame, schema or self.schema, self.tables)
 
     def evaluate(self, expr: Expr) -> Column:
+        """Return an expression as a Spark column that is evaluated only on kept rows."""
         return guarded(expr, self.schema)
 
     def filter(self, is_kept: Column) -> FlaggedRows:
+        """Flag the rows where the condition is false or NULL as dropped."""
         from pyspark.sql import functions as F
 
         return self._over(self.frame.withColumn(KEEP, F.col(KEEP) & F.coalesce(is_kept, F.lit(False))))
 
     def with_payload(self, columns: Mapping[str, Column], schema: Schema) -> FlaggedRows:
+        """Replace the payload by these columns; all columns beside the payload stay."""
         from pyspark.sql import functions as F
 
         technical = [F.col(quote(name)) for name in self.frame.columns if name not in self.schema.names]
@@ -48,6 +53,7 @@ class FlaggedRows(SparkRows):
         return self._over(self.frame.select(*technical, *payload), schema)
 
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
+        """Replace the lifetimes of kept rows, and flag those where ``is_alive`` is false or NULL as dropped."""
         from pyspark.sql import functions as F
 
         is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))
@@ -57,6 +63,7 @@ class FlaggedRows(SparkRows):
         return self._over(frame.withColumnsRenamed({"__start": LE, "__end": RE}), schema)
 
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
+        """Join kept rows with a static table; ``inner``: rows without a match are flagged as dropped."""
         from pyspark.sql import functions as F
 
         # only kept rows are looked up in the table; each of the others stays one row
@@ -68,6 +75,7 @@ class FlaggedRows(SparkRows):
         return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
 
     def explode(self, column: str, flatten: bool, schema: Schema) -> FlaggedRows:
+        """Return a row for each element of an array; a row without elements stays, flagged as dropped."""
         from pyspark.sql import functions as F
 
         # a row without elements stays one row, and is no longer kept
@@ -86,7 +94,10 @@ class FlaggedRows(SparkRows):
 
 
 def guarded(expr: Expr, schema: Schema) -> Column:
-    """Return an expression that is evaluated only on rows that are kept, and is NULL on the others."""
+    """Return a Spark column that is evaluated only on kept rows, and is NULL on the others.
+
+    A column or a constant by itself has nothing to evaluate, so it is returned as it is, on all rows.
+    """
     from pyspark.sql import functions as F
 
     column = to_spark(expr, DeltaColumns(schema), F.col(KEEP))

@@ -33,7 +33,10 @@ class UnknownFunction(PlanError, AttributeError):
 
 @cache
 def builder(name: str) -> Builder:
-    """Return a Python function that makes calls of the named one; raise UnknownFunction if that is none of a row's values."""
+    """Return a Python function that builds calls of the function ``name``, with PySpark's signature.
+
+    Raises UnknownFunction if ``name`` is not a function of one row's values: an aggregate, for example.
+    """
     from pyspark.sql import functions as F
 
     verb = f"functions.{name}"
@@ -56,7 +59,10 @@ def builder(name: str) -> Builder:
 
 
 def _check(name: str, verb: str) -> None:
-    """Raise UnknownFunction for a name that is no function of one event's values; the error suggests another."""
+    """Raise UnknownFunction if ``name`` is not a function of one event's values.
+
+    The error begins with ``verb``, the text of the user's call, and suggests what to write instead.
+    """
     if name in AGGREGATES:
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))
     if name in WINDOWED:
@@ -75,7 +81,10 @@ def _check(name: str, verb: str) -> None:
 
 
 def _named(argument: Any) -> Any:
-    """Return an argument under an alias, so that it keeps its name whatever a rule puts in its place."""
+    """Return a column, or a part of the lifetime, under an alias of its own name; other arguments are returned unchanged.
+
+    So the field that Spark names after the argument keeps its name if a rule replaces the argument.
+    """
     match argument:
         case Col(name=name):
             return Alias(argument, name)
@@ -105,7 +114,11 @@ def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArg
 
 
 def _argument(verb: str, name: str, kind: str, value: Any) -> Any:
-    """Return one argument as an expression, or as a plain value that a plan can hold as JSON."""
+    """Return one argument as an expression, or as a plain value that a plan can hold as JSON.
+
+    ``kind`` is the text of the parameter's annotation in PySpark, which says which of the two it takes. Raises PlanError for a
+    Python function, a collection, and an expression where PySpark takes a plain value.
+    """
     if isinstance(value, DataType):
         return value.json()
     value = plain_value(value)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 
 def _kleene(function: Callable[..., pa.Array]) -> Compute:
+    """Return the computation of an operator by an Arrow function of three-valued logic; operands are cast to boolean."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         return function(*(cast_operand(o, t.BooleanType()) for o in operands))
 
@@ -31,6 +33,8 @@ def _kleene(function: Callable[..., pa.Array]) -> Compute:
 
 
 def _short_circuit(stop: bool) -> Reach:
+    """Return the reach of AND or OR: the right operand is evaluated on the rows where the left one is not ``stop``."""
+
     def reach(operands: Sequence[Value]) -> list[Mask | None]:
         left = operands[0].array
         return [None, ~is_true(pc.invert(left) if not stop and not pa.types.is_null(left.type) else left)]

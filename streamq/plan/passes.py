@@ -49,7 +49,7 @@ def reads_lifetime(root: Expr, *parts: str) -> bool:
 
 
 def reads_end(root: Expr) -> bool:
-    """True if the tree reads RE, which a retraction may still move."""
+    """True if the tree reads RE, which a retraction may still move, or may read it in a pyspark Column."""
     return reads_lifetime(root, "end", "duration") or is_opaque(root)
 
 
@@ -74,7 +74,7 @@ def aggregates(root: Expr) -> list[Aggregate]:
 
 
 def show_to_user(root: Expr) -> str:
-    """Show an expression like :func:`show`, with streamq's own columns, such as partial aggregates, in the user's words."""
+    """Show an expression like :func:`show`, but a column of a partial aggregate as the aggregate: ``sum(...)``."""
 
     def described(node: Expr) -> Expr | None:
         if not isinstance(node, Col) or not node.name.startswith("__"):

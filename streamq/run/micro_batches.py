@@ -78,6 +78,7 @@ class RunHistory:
 
 
 def _inserted_before(readings: Readings) -> dict[str, int]:
+    """Return the rows that each kernel had returned before its first micro-batch in this run: all, less those of that one."""
     return {
         name: (r.inserted or 0) - (r.inserted_now or 0)
         for name, r in readings.of_kernels.items()

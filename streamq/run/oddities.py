@@ -40,7 +40,10 @@ class Oddity:
 
 
 def oddities(sources: Sequence[SourceStatus], axis: str) -> tuple[Oddity, ...]:
-    """Return the oddities of the sources of a query."""
+    """Return the oddities of the sources of a query.
+
+    A source with a start far ahead gets no oddity for late rows, because the one causes the other.
+    """
     odd: list[Oddity] = []
     for source in sources:
         far = list(_far_ahead(source, axis))
@@ -50,13 +53,17 @@ def oddities(sources: Sequence[SourceStatus], axis: str) -> tuple[Oddity, ...]:
 
 @dataclass(frozen=True)
 class _Lead:
-    """The distance of a source's greatest start from the middle of its last rows, and that of the middle from its first row."""
+    """Two distances between starts of a source, in ticks: its greatest, its least, and one in the middle of its last rows.
+
+    ahead: from the middle start to the greatest start; spread: from the least start to the middle start.
+    """
 
     ahead: int
     spread: int
 
 
 def _lead(source: SourceStatus) -> _Lead | None:
+    """Return the distances between a source's starts; None if its status lacks one of these starts."""
     if source.middle_start is None or source.least_start is None or source.watermark in (INFINITY, MINUS_INFINITY):
         return None
     return _Lead(source.watermark - source.middle_start, source.middle_start - source.least_start)
@@ -106,6 +113,10 @@ def warn_of_units(sources: Sequence[SourceStatus], axis: str, line: CodeLine | N
 
 
 def _different_units(sources: Sequence[SourceStatus], axis: str) -> Iterator[Oddity]:
+    """Yield an oddity if the sources of a query on the integer axis count time in different units.
+
+    The unit of every source must be recognizable, else there is no oddity.
+    """
     units = {source.name: _unit_of(source.watermark) for source in sources if source.rows}
     if axis == TIMESTAMP or len(set(units.values())) < 2 or None in units.values():
         return
@@ -117,6 +128,7 @@ def _different_units(sources: Sequence[SourceStatus], axis: str) -> Iterator[Odd
 
 
 def _unit_of(t: int) -> str | None:
+    """Return the unit in which ``t``, counted from 1970, lies in the years 2001 to 2100; None if there is none."""
     return next((unit for unit, least in UNITS if least <= t < 4 * least), None)
 
 
@@ -139,7 +151,10 @@ def _mostly_late(source: SourceStatus, axis: str) -> Iterator[Oddity]:
 
 
 def _lead_text(source: SourceStatus, axis: str) -> str:
-    """Return a text on a greatest start that is far from the others, but not so far that it must be wrong; "" if it is not."""
+    """Return the part of the text on late rows that names a greatest start far ahead of the others; "" if it is near them.
+
+    Such a start may be right or wrong. One that must be wrong has an oddity of its own (:func:`_far_ahead`).
+    """
     lead = _lead(source)
     if lead is None or lead.ahead <= FEW * max(lead.spread, 1):
         return ""
@@ -149,6 +164,7 @@ def _lead_text(source: SourceStatus, axis: str) -> str:
 
 
 def _invalid(source: SourceStatus) -> Iterator[Oddity]:
+    """Yield an oddity if a tenth or more of the source's rows were invalid."""
     invalid = source.late.get(CountReason.INVALID, 0)
     if invalid * FEW >= source.rows > 0:
         text = f"{invalid:,} of {source.rows:,} rows are no events: {REASONS}. The late output (late_sink) has each row's reason."
@@ -156,7 +172,7 @@ def _invalid(source: SourceStatus) -> Iterator[Oddity]:
 
 
 def _rough_duration(ticks: int, axis: str) -> str:
-    """Return a long duration in whole units."""
+    """Return a duration as text, in whole years, days, hours or minutes; on the integer axis, the number of ticks."""
     if axis != TIMESTAMP:
         return f"{ticks:,}"
     for name, unit in (("years", YEAR), ("days", 86_400_000_000), ("hours", 3_600_000_000), ("minutes", 60_000_000)):

@@ -28,7 +28,10 @@ Compact = Callable[[pa.Table], pa.Table]
 
 
 def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -> None:
-    """Append events to their bins; a bin with many chunks is rewritten by ``compact``."""
+    """Append events to their bins; a bin with many chunks is rewritten by ``compact``.
+
+    If there are then more than MOST bins of the least width, the width is doubled and their events move to wider bins.
+    """
     if not table.num_rows:
         return
     width = _width(state, ints(table, LE))
@@ -59,7 +62,7 @@ def bin_starts(bin: str) -> tuple[int, int]:
 
 
 def in_bins(starts: Ints, widths: Ints) -> Iterator[tuple[str, Mask]]:
-    """Yield the bins of starts, for a width of bin per start, with the mask of the starts in each."""
+    """Yield the name of each bin that has starts, with the mask of its starts; ``widths`` are the length classes (log2)."""
     bins, number = np.unique(np.stack([widths, starts >> widths], axis=1), axis=0, return_inverse=True)
     for n, (width, cell) in enumerate(bins):
         yield f"{width}.{cell}", number.reshape(-1) == n
@@ -73,10 +76,12 @@ def forget(state: KernelBaskets, basket: str, c: int) -> None:
 
 
 def _class(bin: str) -> int:
+    """Return the length class of a bin: the base-2 logarithm of its width."""
     return int(bin.partition(".")[0])
 
 
 def _width(state: KernelBaskets, le: Ints) -> int:
+    """Return the least length class of bins; the first starts that differ set it, and the state keeps it."""
     width = state.values.get("grain")
     if width is None:
         least, most = int(le.min()), int(le.max())
@@ -88,7 +93,7 @@ def _width(state: KernelBaskets, le: Ints) -> int:
 
 
 def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int, compact: Compact) -> None:
-    """Append events to bins by start and length, of a least width."""
+    """Append events to bins by start and length; ``least_width`` is the least length class of the bins."""
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():
@@ -104,6 +109,7 @@ def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int,
 
 
 def _append(state: KernelBaskets, basket: str, bin: str, table: pa.Table, compact: Compact) -> None:
+    """Append events to one bin as a chunk; ``compact`` rewrites a bin with more than COMPACT_AT chunks."""
     state.append(basket, bin, table)
     if state.chunks(basket, bin) > COMPACT_AT:
         state.read(basket, bin, compact)

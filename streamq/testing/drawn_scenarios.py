@@ -69,6 +69,7 @@ class Filled:
 
 @st.composite
 def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
+    """Draw a scenario with nothing left out, then data for its sources, and return both as a case."""
     one = draw(filled(scenario))
     return draw(cases_of(one.query.plan, intent, one.query.tables, one.intents, one.meant))
 
@@ -118,11 +119,12 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
 class _Filler:
     """Fills in one scenario, node by node from the sources, and calls the verbs of each filled node at once.
 
-    ``done`` holds the filled node of each node, ``results`` the return value of each filled node's verb, both by object id
-    beside the object itself, so that the id stays taken.
+    ``done`` maps the id of a node to the node and its filled node. ``results`` maps the id of a filled node to that node and the
+    return value of its verb. Both keep the object itself, because Python gives the id of a freed object to another one.
     """
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
+        """Begin with nothing filled in; ``types`` are those of the key and value columns of sources."""
         self.draw, self.axis, self.types = draw, axis, types
         self.done: dict[int, tuple[Any, Scenario]] = {}
         self.results: dict[int, tuple[Scenario, Any]] = {}
@@ -139,10 +141,12 @@ class _Filler:
         return self.results[id(written)][1] if isinstance(written, Scenario) else written
 
     def _kept(self, written: Scenario, result: Any) -> Scenario:
+        """Remember what the verb of a filled node returned, and return the node."""
         self.results[id(written)] = (written, result)
         return written
 
     def _itself(self, stream: Stream) -> Scenario:
+        """Return a filled node that stands for a stream, and whose result is that stream."""
         return self._kept(Scenario(STREAM_ITSELF, None, (stream,)), stream)
 
     def _filled_node(self, node: Scenario) -> Scenario:
@@ -185,10 +189,14 @@ class _Filler:
         return self._kept(Scenario(node.verb, before, tuple(args), kwargs), self._result(method, args, kwargs))
 
     def _result(self, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call a function with its arguments, filled scenarios replaced by their results, and return what it returns."""
         return function(*map(self.built, args), **{name: self.built(value) for name, value in kwargs.items()})
 
     def _applied(self, before: Scenario, target: Any, sub_plan: Callable[[Any], Any]) -> Scenario:
-        """Fill in ``apply``; its sub-plan is filled while ``apply`` calls it. The arguments become: group, sub-plan over it."""
+        """Fill in a call of ``apply``; the sub-plan is filled in while ``apply`` calls it with the stream of a group.
+
+        The filled node has two arguments instead of the function: the group, and the filled sub-plan over it.
+        """
         parts: list[Scenario] = []
 
         def of_group(group: Stream) -> Any:
@@ -245,7 +253,10 @@ class _Filler:
         return self._over(one, self.draw(st.sampled_from(["span", "span", "window", "table"])), "x")
 
     def _over(self, query: Stream, kind: str, label: str) -> Stream:
-        """Draw an operator over one stream: stateless or over lifetimes ("span"), a window's aggregates, or a table's look-up."""
+        """Draw an operator over one stream: stateless or over lifetimes ("span"), a window's aggregates, or a table's look-up.
+
+        ``label`` begins the names of an aggregate's columns, so that those of two windows differ.
+        """
         match kind:
             case "span":
                 return query._derive(self.draw(spans(query.plan, most=1)))
@@ -276,7 +287,10 @@ class _Filler:
         return query
 
     def _argument(self, verb: str, name: str, value: Any, target: Any, named: bool = False) -> Any:
-        """Return an argument of a verb, drawn if it is left out; streams become filled scenarios."""
+        """Return an argument of a verb, drawn if it is left out; streams become filled scenarios.
+
+        ``named``: the argument is a column that the verb computes, under the name of the keyword.
+        """
         if value is ANY and (verb, name) in STREAMS:
             return self.filled(stream())
         if value is ANY:

@@ -116,6 +116,7 @@ def signature_of(code: Any) -> str:
 
 
 def _has(module: Any, methods: Mapping[str, str]) -> bool:
+    """True if the module has an attribute, other than None, for each of the methods (the keys; the values are arguments)."""
     return all(getattr(module, method, None) is not None for method in methods)
 
 
@@ -195,7 +196,11 @@ def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> 
 
 
 def check_steps(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
-    """Raise PlanError unless code has ``initial()`` and ``step``, or is a function with ``initial`` given."""
+    """Raise PlanError unless code is an object or class with ``initial()`` and ``step``, or a function with an ``initial`` state.
+
+    Raises it also if there are two initial states, or if a method does not take its arguments. A ``sensitive`` step takes the
+    start of the event, before the values.
+    """
     if initial is ... and has_states(code):
         check_methods(name, code, STEPWISE)
         check_method(name, code, "initial", "")
@@ -217,7 +222,11 @@ def row_shape(
     keeps_lifetimes: bool = False,
     single: bool = False,
 ) -> S:
-    """Return the shape, of the class ``shape``, of rows with these columns."""
+    """Return an object of the class ``shape`` that describes the rows which user code returns, with these columns.
+
+    timed: rows may have lifetimes of their own; keeps_lifetimes: these lifetimes are part of the result; single: the code
+    returns exactly one row.
+    """
     return shape(
         names=tuple(field.name for field in fields),
         types=tuple(arrow_type(field.dataType) for field in fields),

@@ -54,10 +54,9 @@ class Membership:
 class _MemberEvaluator:
     """The membership, stamps and progress of aggregates and top_k.
 
-    assigner: of the kind of windows; keys: the group's columns; clip: how members' lifetimes are cut before they are read;
-    sensitive: a row waits for its window to be final even if corrections would not hold back progress (a time-sensitive
-    result); waits_for_members: a window is final only once its members are settled, because their ends are read and may move.
-    Rows then have the column LAST_END.
+    assigner: finds the windows of one kind; keys: the group's columns; clip: how members' lifetimes are cut before they are
+    read; sensitive: the result depends on time, so a row waits until its window is final; waits_for_members: a window is final
+    only once its members are settled, because their ends are read and may move. Rows then have the column LAST_END.
     """
 
     assigner: Assigner
@@ -68,7 +67,10 @@ class _MemberEvaluator:
     waits_for_members: bool = field(default=False, kw_only=True)
 
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return the ranges of windows, not empty, in which events lie."""
+        """Return the ranges of windows in which events lie: windows that end after ``since``.
+
+        A range without an end stops at ``upto``; empty ranges are left out.
+        """
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
         return self.assigner.ranges(grouped_codes(table, self.keys), table, since, upto).some()
@@ -84,7 +86,7 @@ class _MemberEvaluator:
         )
 
     def _reported(self, end: Ints) -> Mask:
-        """Mark the windows that are reported: with a point at the end as stamp, not those without an end."""
+        """Mark the windows that are reported: all of them, or those with an end if a row is a point at its window's end."""
         return end < INFINITY if self.stamp == Stamp.POINT_AT_END else np.ones(len(end), bool)
 
     def _stamped(self, rows: pa.Table, start: Ints, end: Ints) -> pa.Table:
@@ -95,12 +97,15 @@ class _MemberEvaluator:
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The keys of the group."""
+        """The key columns of the one input."""
         return (self.keys,)
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The rule of the kind of window and its stamp; a piece may become longer until progress is past its end."""
+        """The rule that follows from the kind of window and the stamp.
+
+        A piece, a window between two changes of its members, may become longer until progress is past its end.
+        """
         from streamq.runtime.progress_rule import ProgressRule
 
         wanted = self.assigner.wanted(grouped=bool(self.keys))
@@ -126,10 +131,10 @@ class _MemberEvaluator:
 
     @property
     def _sends_c(self) -> bool:
-        """True if c is passed on unchanged.
+        """True if the CTI of the input, c, is sent on unless a row waits.
 
-        It is for points at the end of windows, for pieces, whose corrections do not hold back progress, and by an operator's
-        promise.
+        Three cases send it: a row is a point at its window's end; a time-bound operator has promised it; or windows are pieces
+        between changes, because a change at c or later leaves earlier pieces as they are.
         """
         if self.stamp in (Stamp.POINT_AT_END, Stamp.TIME_BOUND):
             return True
@@ -137,6 +142,7 @@ class _MemberEvaluator:
 
     @property
     def _cti_rule(self) -> Cti:
+        """The rule by which :meth:`cti` computes the CTI, as explain shows it."""
         from streamq.runtime.progress_rule import Cti
 
         if self._sends_c:
@@ -159,7 +165,7 @@ class _MemberEvaluator:
         return [is_needed]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return the CTI by the progress rule."""
+        """Return the CTI of the output: the least of c and the starts of waiting rows, or of open windows if c is not sent on."""
         (c,) = progress
         if c in (INFINITY, MINUS_INFINITY):
             return c
@@ -185,7 +191,7 @@ class WindowEvaluator(_MemberEvaluator):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The rule of the windows; if a module may give no row, that is known only once a window is released."""
+        """The rule of the windows; it also says if a window may have no row, because a module may return none for it."""
         from streamq.runtime.progress_rule import NoRowReason
 
         rule = super().progress_rule
@@ -203,8 +209,9 @@ class WindowEvaluator(_MemberEvaluator):
     ) -> pa.Table:
         """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
-        ``memory``: the module calls of earlier micro-batches, if any. ``is_asked`` marks, by lifetimes, the rows that somebody
-        reads; no module is called for others. ``aside`` takes the windows whose calls fail.
+        The windows end after ``since``, and ranges without an end stop at ``upto``. ``memory``: the module calls of earlier
+        micro-batches, if any. ``is_asked`` marks, by lifetimes, the rows that somebody reads; no module is called for others.
+        ``aside`` takes the windows whose calls fail.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -255,7 +262,10 @@ class WindowEvaluator(_MemberEvaluator):
     def _spanned(
         self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
     ) -> RangedMembers:
-        """Return the members of windows as ranges of windows, for reductions."""
+        """Return the members for reductions: each event with the range of rows of ``windows`` that contain it.
+
+        window: the starts and ends of ``windows``; groups: the key values of each.
+        """
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order:
@@ -293,7 +303,10 @@ class TopKEvaluator(_MemberEvaluator):
     row_number: str = ""
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Sort by window and value, and rank as SQL's RANK."""
+        """Return the first ``k`` members of each window by ``by``, ranked as SQL's RANK.
+
+        With ``ties`` "keep", members equal to the k-th are returned, too; with "break", exactly ``k`` (or all, if fewer).
+        """
         table = inputs[0]
         members = self._members(self._ranges(table, since, upto))
         value = column_ranks(table, [self.by])[0][members.event].astype(np.int64)

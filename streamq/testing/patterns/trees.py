@@ -95,7 +95,7 @@ def seen_events(whole: Part) -> Iterator[tuple[str, Type]]:
 
 
 def repeated_variables(whole: Part) -> dict[str, int]:
-    """Return the variables, of events and of patterns, that a match has several times, with the number of their REPEAT."""
+    """Map each variable that a match has several times, of an event or a pattern, to the number of its REPEAT in the text."""
     trees = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
     repeating = (part for part in trees if tree_rooms()[type(part.pattern)].repeats)
     return {
@@ -113,7 +113,11 @@ def sub_patterns(whole: Part) -> frozenset[str]:
 
 
 def joint_names(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str]:
-    """Return the names of two variables in a condition on both: one of a run is ``f@``, unless both are of the same run."""
+    """Return the names by which a condition on two variables reads them.
+
+    ``f@`` is the list of all events of a variable ``f`` under a REPEAT. If both variables are under the same REPEAT, the
+    condition is on one repetition, so both keep their names. ``many``: the result of :func:`repeated_variables`.
+    """
     if one in many and many.get(one) == many.get(other):
         return one, other
     first, second = (f"{name}@" if name in many else name for name in (one, other))
@@ -121,7 +125,7 @@ def joint_names(one: str, other: str, many: Mapping[str, int]) -> tuple[str, str
 
 
 def variables(whole: Part) -> list[str]:
-    """Return the variables that a match of a part has: those of events and of sub-patterns."""
+    """Return the variables that a match of a part has: those of events and of sub-patterns, under a REPEAT as ``f@``."""
     own = (p.variable or (p.pattern.name if isinstance(p.pattern, Type) else None) for p in seen_parts(whole))
     many = repeated_variables(whole)
     return [f"{name}@" if name in many else name for name in own if name is not None]
