@@ -105,10 +105,10 @@ def test_a_failure_names_the_modules_of_the_query_and_how_to_check_them() -> Non
         return time.perf_counter_ns()
 
     with pytest.raises(
-        t.VerificationFailed, match="not the oracle's history .*\nthe query calls rising: what they give differs"
+        t.VerificationFailed, match="not the oracle's history .*\nthe query calls rising: their results differ"
     ) as caught:
         t.verify(TRIPS.tumbling_window(5).select(n=rising("fare")), profile=replace(FAST, failures=None))
-    assert "shows in t.check_module(rising)\n" in str(caught.value)
+    assert "run t.check_module(rising)\n" in str(caught.value)
     with mock.patch.object(SettleKernel, "advance", lost), pytest.raises(t.VerificationFailed) as caught:
         t.verify(EDGES, profile=replace(FAST, failures=None))
     assert "the query calls" not in str(caught.value)
@@ -129,7 +129,7 @@ def test_a_wrong_answer_is_shown_by_the_smallest_case(tmp_path: Path) -> None:
             "missing (only in the expected history): 1 row",
             "micro-batch 1\n  edges  ",
             " = sq.edges(",
-            f"again by: t.replay('{failed.saved}')",
+            f"to run it again: t.replay('{failed.saved}')",
         ):
             assert part in text
         assert failed.saved is not None
@@ -247,7 +247,7 @@ def test_a_verification_of_nothing_is_none() -> None:
     great = t.Intent(payload={"v": [2**63 - 1]}, events=3, duplicates=True, ctis="eager", disorder="in_order")
     over = sums.where(sq.col("x") / 0 > 1)
     with pytest.raises(
-        PlanError, match="all 60 cases were set aside: 60 where the query fails over it .*Say which values do"
+        PlanError, match="all 60 cases were set aside: 60 where the query fails over it .*Give legal values"
     ):
         t.verify(over, great, profile=FAST, examples=3)
     with pytest.raises(PlanError, match="nothing is tried; the profile has no examples"):
