@@ -36,7 +36,8 @@ def test_policies() -> None:
     assert source_policy("points", "integer", None, "drop", None).progress == GeneratedCtis()
     assert source_policy("points", "integer", sq.explicit(), "drop", None).progress == ExplicitCtis()
     with pytest.raises(
-        PlanError, match=r"progress is sq.clock\(...\), sq.explicit\(...\), sq.follow\(...\) or sq.generate\(...\); found 5"
+        PlanError,
+        match=r"progress is sq.clock\(...\), sq.explicit\(...\), sq.follow\(...\) or sq.generate\(...\); found 5",
     ):
         source_policy("points", "integer", 5, "drop", None)
     with pytest.raises(PlanError, match="late is 'drop', 'adjust' or 'fail'; found 'ignore'"):

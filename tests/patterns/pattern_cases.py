@@ -255,7 +255,8 @@ CHOICES = {
         "REPEAT(ANY(A, B) AS e, 2, 2, 4) WHERE A.v > 0 OUTPUT count(e) AS n, count(A.v) AS a, sum(B.v) AS b",
         "REPEAT(ANY(A, B) AS e CONSUME, 2, 5) WHERE e.v > 0 AND max(e.v) < 9 "
         "OUTPUT sum(e.v) AS s, first(e.k) AS k, count(e.v) AS n, last(e.v) AS z",
-        "SEQUENCE(REPEAT(ANY(A, B) AS e CONSUME, 2, 9) AS r, C, 12) WHERE CorrelationKey(k, EQUAL) OUTPUT sum(e.v) AS s, C.v AS v",
+        "SEQUENCE(REPEAT(ANY(A, B) AS e CONSUME, 2, 9) AS r, C, 12) WHERE CorrelationKey(k, EQUAL) "
+        "OUTPUT sum(e.v) AS s, C.v AS v",
         "ATMOST(1, REPEAT(SEQUENCE(A, B, 3) AS e, 1, 5), C, 4) WHERE CorrelationKey(k, EQUAL) OUTPUT count(e) AS n, C.v AS v",
         "REPEAT(UNLESS(A, B, 3), 2, 9) WHERE CorrelationKey(k, EQUAL)",
         "SEQUENCE(REPEAT(A AS f CONSUME, 2, 5) r FIRST CONSUME, B, 9) WHERE count(f) < 4",

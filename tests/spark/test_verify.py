@@ -44,7 +44,9 @@ def test_what_a_run_sets_aside_is_compared(spark: SparkSession, plain: None) -> 
     assert how.late_output and execute_on_spark(case, how, spark, expected).num_rows == 2
     earlier = SetAside(CountReason.ADJUSTED, late, late_by=7)
     wrong = replace(expected, set_aside={"s": [earlier, *expected.set_aside["s"][1:]]})
-    with pytest.raises(WrongOutput, match=r"the late output has the row \[2, 15\) of s, counted as adjusted, 8 ticks late"):
+    with pytest.raises(
+        WrongOutput, match=r"the late output has the row \[2, 15\) of s, counted as adjusted, 8 ticks late"
+    ):
         execute_on_spark(case, how, spark, wrong)
 
 
