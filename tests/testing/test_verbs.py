@@ -295,7 +295,7 @@ def test_a_verb_that_forgets_a_stream_is_seen() -> None:
 
     with (
         mock.patch.object(Stream, "union", union),
-        pytest.raises(t.VerificationFailed, match="the verbs name b, of which"),
+        pytest.raises(t.VerificationFailed, match="the verbs name b, which the plan that they built does not read"),
     ):
         t.verify(S.union(readings()), profile=FAST)
 
