@@ -100,9 +100,11 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
     """Return the rule by which a result's rows are released before they are final; None if the rows so far cannot be predicted.
 
     They cannot if rows wait before an operator until they are settled. If rows are released by the watermark, they cannot if
-    there are several sources, if a step changes the watermark, or if several operators hold rows.
+    there are several sources, if a step changes the watermark, if several operators hold rows, or if some rows of the result pass
+    by the one that does.
     """
-    kernels = [hosted.kernel for stage in program.stages for hosted in stage.hosted]
+    hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
+    kernels = [hosted.kernel for hosted in hosted_kernels]
     rules = [kernel.progress_rule for kernel in kernels]
     holding = [rule for rule in rules if rule.holds and not rule.sorts]
     if how.output != OutputForm.CHANGELOG or how.ctis or any(isinstance(k, SettleKernel) for k in kernels):
@@ -113,7 +115,12 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
     changes_progress |= any(rule.cti is not Cti.INPUT for rule in rules if not rule.holds or rule.sorts)
     if len(holding) != 1 or len(program.sources) != 1 or changes_progress or how.blocks != (0,):
         return None
-    return holding[0].early
+    held = {hosted.name for hosted in hosted_kernels if hosted.kernel.progress_rule in holding}
+    for hosted in hosted_kernels:
+        if hosted.channels and all(channel.relation in held for channel in hosted.channels):
+            held.add(hosted.name)
+    passes_by = any(feed.path.relation not in held for feed in program.feeds if feed.result is not None)
+    return None if passes_by else holding[0].early
 
 
 __all__ = ["check_so_far", "fails_on_the_way"]
