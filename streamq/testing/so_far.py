@@ -27,6 +27,7 @@ from streamq.testing.expectation import expectation, heard_ctis
 from streamq.testing.oracle.run import TooMuch
 from streamq.testing.oracle_answers import answer_of
 from streamq.testing.source_progress import micro_batches, source_reaches
+from streamq.testing.watch import Crowded
 from streamq.time import MINUS_INFINITY
 
 MOST = 4
@@ -104,7 +105,7 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
     by the one that does.
     """
     hosted_kernels = [hosted for stage in program.stages for hosted in stage.hosted]
-    kernels = [hosted.kernel for hosted in hosted_kernels]
+    kernels = [h.kernel.kernel if isinstance(h.kernel, Crowded) else h.kernel for h in hosted_kernels]
     rules = [kernel.progress_rule for kernel in kernels]
     holding = [rule for rule in rules if rule.holds and not rule.sorts]
     if how.output != OutputForm.CHANGELOG or how.ctis or any(isinstance(k, SettleKernel) for k in kernels):
