@@ -54,7 +54,7 @@ class Intervals(InsertSource):
         return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
-        """Return the payload's schema; raise PlanError if start and end are the same column."""
+        """Return the schema of the stream: the other columns, and the axis of start and end; raise PlanError if these are one column."""
         if self.start == self.end:
             raise PlanError(
                 sentence(

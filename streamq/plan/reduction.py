@@ -54,7 +54,7 @@ class RangedMembers:
         return start, np.minimum(end, ends[window]) if self.clip.cuts_ends else end
 
     def lasts(self, row: Ints, window: Ints) -> Floats:
-        """Return the durations of members in ticks, once they are cut."""
+        """Return the durations of members in ticks, once they are cut; 0 for a member of which nothing is left."""
         start, end = self.cut(row, window)
         return np.maximum(end.astype(np.float64) - start.astype(np.float64), 0.0)
 

@@ -50,7 +50,7 @@ class WaitAnalysis:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: HostedKernel) -> bool:
-        """Return True if a kernel holds rows back; other state is for rows that are still to come."""
+        """Return True if rows in a kernel's state wait to be sent: of a count window, or rows that an instant releases (``_due``)."""
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: HostedKernel) -> int | None:
@@ -213,7 +213,11 @@ class WaitAnalysis:
         return self.sources.progress[relation].watermark if kernel is None else self._watermark(kernel)
 
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
-        """Return the progress that each source needs for a kernel's input to reach the goal."""
+        """Return the progress that each source needs for all inputs of a kernel to reach the goal, by relation.
+
+        It is None where a step on the way depends on the rows. ``until_final``: the goal is a CTI, so that windows below have to end
+        before they send one that far; else it is a watermark.
+        """
         needed: dict[str, int | None] = {}
         for channel in hosted.channels:
             for source, t in self._before(channel, goal, until_final).items():
@@ -222,7 +226,7 @@ class WaitAnalysis:
         return needed
 
     def _before(self, channel: Channel, goal: int, until_final: bool) -> Needed:
-        """Return the progress that each source needs for a channel to reach the goal; None if a step depends on the rows."""
+        """Return the progress that each source needs for a channel to reach the goal, as ``_needed`` does."""
         shifts = [step.by for step in channel.progress_maps if isinstance(step, ProgressShift)]
         is_fixed = len(shifts) == len(channel.progress_maps)
         t = goal - sum(shifts)

@@ -307,7 +307,7 @@ class PartialMoments(_Deviations, SparkPartial):
         return {self.part("n"): many, self.part("mean"): pc.fill_null(values, 0.0), self.part("m2"): zeros}
 
     def on_spark(self, value: Column) -> list[Column]:
-        """Return the parts from Spark's count, mean and variance."""
+        """Return the parts from Spark's count, mean and variance; over no values the count is 0 and the others are NULL."""
         from pyspark.sql import functions as F
 
         n = F.count(value)

@@ -73,7 +73,10 @@ def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
 
 
 def _with_intervals(source: Source) -> Source:
-    """Return a source, without policy, that holds the events which another source admits: points for points, else intervals."""
+    """Return the node of a source of points or intervals that can bring the events that another source admits.
+
+    It has its name and payload, no ids, and only CTIs that are sent explicitly.
+    """
     if source.gives_points:
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())
     names = [f.name for f in source.payload]

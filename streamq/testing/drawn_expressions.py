@@ -149,7 +149,10 @@ def _value_comparisons(column: Col, kind: t.DataType) -> list[Expr]:
 
 @st.composite
 def numbers(draw: Draw, schema: Schema, name: str, reads_end: bool) -> Expr:
-    """Draw an expression over a numeric column that is exact if the column is; any other column is returned as it is."""
+    """Draw a numeric column or an expression over it, exact if it is; ``reads_end``: also 0 for events without an end.
+
+    A decimal, and a column that is no number, is returned as it is.
+    """
     column, kind = Col(name), schema.type_of(name)
     if not is_plain_number(kind):
         return column

@@ -18,7 +18,10 @@ FEW = 3
 
 
 def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] | st.SearchStrategy[Any]:
-    """Return the values of a payload column, the plainest first, to which examples shrink."""
+    """Return the values that a payload column is drawn from: those of the intent, unchanged, else plain values of its type.
+
+    The plainest come first, to which examples shrink; values near ``compared`` and NULL, unless the intent forbids it, are among them.
+    """
     if f.name in intent.payload:
         choices = intent.payload[f.name]
         return choices if isinstance(choices, st.SearchStrategy) else list(choices)

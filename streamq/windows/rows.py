@@ -149,9 +149,9 @@ class RowsAssigner(Assigner):
         return MissingRows(self.n, "", grouped)
 
     def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
-        """Return the events in the order of group, LE, ``order_by``, RE, and the place of each in its group.
+        """Return the row numbers sorted by group, LE, ``order_by``, RE, and in that order the place of each in its group, from 0.
 
-        The end decides last: an end that may still move lies after all settled ones.
+        RE comes last, so that an end that moves does not reorder settled events: it is greater than their ends anyway.
         """
         order = np.lexsort((ints(table, RE), *reversed(column_ranks(table, self.order_by)), ints(table, LE), g))
         first, _ = group_bounds(g[order], g[order])
