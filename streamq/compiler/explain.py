@@ -182,7 +182,7 @@ def _notes(node: Node) -> Notes:
 
 
 def _rules_part(done: RewriteResult) -> Section:
-    """Return the part on rules: those that fired, with examples, and nodes where one was to be expected and did not, with the reason."""
+    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason."""
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])

@@ -54,7 +54,7 @@ class Intervals(InsertSource):
         return {self.start: AS_START, self.end: AS_END}
 
     def _schema(self) -> Schema:
-        """Return the schema of the stream: the other columns, and the axis of start and end; raise PlanError if these are one column."""
+        """Return the schema: the other columns, and the axis of start and end; raise PlanError if these are one column."""
         if self.start == self.end:
             raise PlanError(
                 sentence(

@@ -50,7 +50,7 @@ class WaitAnalysis:
                 yield self._wait(hosted, rows)
 
     def _holds(self, hosted: HostedKernel) -> bool:
-        """Return True if rows in a kernel's state wait to be sent: of a count window, or rows that an instant releases (``_due``)."""
+        """Return True if rows in a kernel's state wait to be sent: for more rows, or for an instant (``_due``)."""
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: HostedKernel) -> int | None:
@@ -215,7 +215,7 @@ class WaitAnalysis:
     def _needed(self, hosted: HostedKernel, goal: int, until_final: bool) -> Needed:
         """Return the progress that each source needs for all inputs of a kernel to reach the goal, by relation.
 
-        It is None where a step on the way depends on the rows. ``until_final``: the goal is a CTI, so that windows below have to end
+        It is None where a step on the way depends on the rows. ``until_final``: the goal is a CTI, so windows below have to end
         before they send one that far; else it is a watermark.
         """
         needed: dict[str, int | None] = {}

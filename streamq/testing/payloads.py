@@ -20,7 +20,7 @@ FEW = 3
 def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] | st.SearchStrategy[Any]:
     """Return the values that a payload column is drawn from: those of the intent, unchanged, else plain values of its type.
 
-    The plainest come first, to which examples shrink; values near ``compared`` and NULL, unless the intent forbids it, are among them.
+    The plainest come first, to which examples shrink; values near ``compared`` are among them, and NULL unless it is forbidden.
     """
     if f.name in intent.payload:
         choices = intent.payload[f.name]
