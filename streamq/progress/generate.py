@@ -118,9 +118,9 @@ class PartitionCtis(GeneratedCtis):
             state.clear()
             state |= {"per": [*self.per], "round": 0, "greatest": None, **_NO_PARTITIONS}
         if parts:
-            kept = [] if state["starts"] is None else [decode_starts(state["starts"])]
+            stored = [] if state["starts"] is None else [decode_starts(state["starts"])]
             state["round"] += 1
-            starts = heard_in(state["round"], [decode_starts(part) for part in parts], kept, self.per)
+            starts = heard_in(state["round"], [decode_starts(part) for part in parts], stored, self.per)
             latest = pc.max(starts.column(LE)).as_py()
             state["greatest"] = latest if state["greatest"] is None else max(latest, state["greatest"])
         elif state["starts"] is None or idle_before <= state["quiet_round"]:
@@ -236,4 +236,4 @@ def _clock(argument: object, axis: str) -> ClockCtis:
     return policy
 
 
-__all__ = ["GeneratedCtis", "generate"]
+__all__ = ["GeneratedCtis", "PartitionCtis", "generate"]

@@ -34,7 +34,7 @@ class Channel:
     """The source's policies on late and invalid items, if the path begins at a source."""
 
     progress_maps: tuple[ProgressMap, ...] = ()
-    """How the path's steps change the relation's CTI and watermark, in order."""
+    """The changes that the path's steps make to the relation's CTI and watermark, in order."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class HostedKernel:
     channels: tuple[Channel, ...]
 
     aligns: AlignAt | None = None
-    """Where the level of consistency holds rows back; None: nowhere at this kernel."""
+    """The place where the level of consistency holds rows back; None: nowhere at this kernel."""
 
     @property
     def aligns_behind(self) -> bool:

@@ -52,5 +52,5 @@ def encode_starts(starts: pa.Table) -> str:
 
 
 def decode_starts(text: str) -> pa.Table:
-    """Return the table encoded by :func:`as_text`."""
+    """Return the table encoded by :func:`encode_starts`."""
     return decode_small(b64decode(text))

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 REDRAWS = 6
-"""How often a case with an empty answer is replaced by another; comparing empty answers shows little."""
+"""The number of times that a case with an empty answer is replaced by another; comparing empty answers shows little."""
 
 SET_ASIDE = 3
 """The greatest number of cases that are set aside for each case to be judged."""

@@ -139,7 +139,7 @@ COMES_LATE["physical with ids"] = (partial(sq.physical, id="id"), *COMES_LATE["p
 
 @pytest.mark.parametrize("name", COMES_LATE)
 def test_late_rows_of_a_source_that_retracts_are_read_back_by_its_verb(name: str) -> None:
-    """What was dropped and what was taken are together the whole input, retractions and ends of edges as such."""
+    """Dropped rows and processed rows are together the whole input, retractions and ends of edges included."""
     verb, schema, batches = COMES_LATE[name]
     tables = [t.table(schema, rows) for rows in batches]
     run = LocalRun(compiled(verb(tables[0], name="s", progress=sq.generate(0)).plan, buckets=2, late_output=True))

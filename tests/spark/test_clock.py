@@ -54,7 +54,7 @@ def waited_for(is_done: Callable[[], Any]) -> Any:
 
 
 def micro_batches_since(query: Any, due: dt.datetime, before: int) -> int:
-    """How many micro-batches have begun from an instant on, before the one with that number."""
+    """Return the number of micro-batches that began at an instant or later, before the one with that number."""
     assert waited_for(lambda: query.lastProgress.batchId >= before - 1)
     began = {p.batchId: dt.datetime.fromisoformat(json.loads(p.json)["timestamp"]) for p in query.recentProgress}
     return sum(due <= at for number, at in began.items() if number < before)

@@ -29,7 +29,7 @@ Owned = tuple[str, str]
 """A field with its variable."""
 
 EVERY_HAS = ("vs", "root", "id", "contributors")
-"""What every variable has beside its fields, in lower case."""
+"""The names that every variable has beside its fields, in lower case."""
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ class ProgressRoom(ABC, Generic[P]):
     policy: ClassVar[type[ProgressPolicy]]
 
     weight: ClassVar[int] = 1
-    """How often its policies are drawn, compared with others'; failing cases shrink towards the most frequent ones."""
+    """The relative weight with which its policies are drawn; failing cases shrink towards the most frequent ones."""
 
     def leader(self, policy: P) -> str | None:
         """Return the name of the source that makes progress for one with this policy; None if it makes its own."""

@@ -77,7 +77,7 @@ class WindowRoom(ABC, Generic[W]):
     kind: ClassVar[type[Window]]
 
     weight: ClassVar[int] = 1
-    """How often the kind is drawn, relative to others; 0: random queries have no such windows."""
+    """The relative weight with which the kind is drawn; 0: random queries have no such windows."""
 
     needs_exact_columns: ClassVar[bool] = False
     """True if windows depend on the order of whole events, so that all columns must be exact."""
