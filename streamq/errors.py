@@ -196,8 +196,10 @@ def kind_of(value: object) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str:
     """Return ``Did you mean 'x'?`` for the nearest of some names, or "" if none is near."""
-    known = list(names)
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.6) or [n for n in known if n.lower() == name.lower()]
+    existing = list(names)
+    close = difflib.get_close_matches(name, existing, n=1, cutoff=0.6) or [
+        n for n in existing if n.lower() == name.lower()
+    ]
     return f"Did you mean {close[0]!r}?" if close else ""
 
 

@@ -94,7 +94,7 @@ def test_a_missing_argument_is_told_by_python_with_the_users_name_of_the_verb() 
     with pytest.raises(
         TypeError, match=re.escape("Stream.windowed_join() missing 1 required keyword-only argument: 'size'")
     ):
-        S.windowed_join(S, on="k")  # type: ignore[call-arg]
+        S.windowed_join(S, on="k")
 
 
 def test_a_function_that_takes_any_keyword_stays_as_it_is() -> None:
@@ -111,6 +111,6 @@ def test_advice_comes_before_the_nearest() -> None:
     checked = check_keywords(own, lambda name: f"Ask for {name}." if name == "values" else "")
     assert checked(3) == checked(value=3) == 3
     with pytest.raises(PlanError, match=r"own: no parameter 'values'; there are: value. Ask for values."):
-        checked(values=3)  # type: ignore[call-arg]
+        checked(values=3)
     with pytest.raises(PlanError, match="Did you mean 'value'?"):
-        checked(valu=3)  # type: ignore[call-arg]
+        checked(valu=3)

@@ -32,7 +32,7 @@ def test_python_itself_tells_of_verbs_by_names_that_users_know() -> None:
     for call, name in (
         (lambda: TOLLS.where(), "Stream.where()"),  # type: ignore[call-arg]
         (lambda: TOLLS.tumbling_window(), "Stream.tumbling_window()"),  # type: ignore[call-arg]
-        (lambda: TOLLS.run("out"), "Stream.run()"),  # type: ignore[misc]
+        (lambda: TOLLS.run("out"), "Stream.run()"),
         (lambda: group.apply(), "group_by(...).apply()"),  # type: ignore[call-arg]
         (lambda: window.top_k(), "window.top_k()"),  # type: ignore[call-arg]
     ):

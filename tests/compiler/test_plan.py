@@ -27,11 +27,11 @@ from tests.programs import compiled
 
 @pytest.mark.parametrize("kind", NODES.values(), ids=NODES)
 def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) -> None:
-    found = read_statements(kind)
-    assert [name for name in STATED if not found[name]] == []
+    statements = read_statements(kind)
+    assert [name for name in STATED if not statements[name]] == []
     progress = vars(kind).get("progress", "c")
     if isinstance(progress, str) and not issubclass(kind, EvaluatedOperator):
-        assert found["CTI"].startswith(progress.partition(";")[0])
+        assert statements["CTI"].startswith(progress.partition(";")[0])
 
 
 def queries() -> list[Node]:
@@ -79,17 +79,17 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
         site = KernelSite(inputs=(pa.schema([]),) * len(plan.children), result=plan.schema.names)
         rule = evaluation.factory.make(evaluation, site).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
-    told = statements_of(plan)
-    clauses = [clause.strip() for clause in re.split("[;,]", told["CTI"])]
+    statements = statements_of(plan)
+    clauses = [clause.strip() for clause in re.split("[;,]", statements["CTI"])]
     assert (
         promised in clauses
         or f"under a time-sensitive aggregate the {promised}" in clauses
         or (promised == "c" and "at point_at_end c" in clauses)
     )
     if rule.final is None:
-        assert told["Final"].endswith("of final events")
+        assert statements["Final"].endswith("of final events")
     else:
-        assert told["Final"].startswith(rule.final_rows.removesuffix(" rows"))
+        assert statements["Final"].startswith(rule.final_rows.removesuffix(" rows"))
 
 
 def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> None:
@@ -143,9 +143,9 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
 @pytest.mark.parametrize("how", JoinKind)
 def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     a = sq.events([(1, 2, {"k": 1})])
-    found = statements_of(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
-    assert found["Final"] == ("pairs of final events" if how == "inner" else "settled rows")
-    assert "semi" not in " ".join(found.values())
+    statements = statements_of(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
+    assert statements["Final"] == ("pairs of final events" if how == "inner" else "settled rows")
+    assert "semi" not in " ".join(statements.values())
 
 
 def test_a_window_states_what_holds_of_its_kind() -> None:
@@ -156,9 +156,9 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
     assert [w.window.name for w in made] == [kind.name for kind in KINDS]
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
-            found = statements_of(query.plan)
-            assert all(found.values()), found
-            assert not any(f"{name}: " in text for text in found.values() for name in [k.name for k in KINDS])
+            statements = statements_of(query.plan)
+            assert all(statements.values()), statements
+            assert not any(f"{name}: " in text for text in statements.values() for name in [k.name for k in KINDS])
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
     assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
     assert "members are settled" not in statements_of(clipped.select(v=time_weighted_avg("v")).plan)["Final"]

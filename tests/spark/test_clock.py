@@ -64,8 +64,8 @@ def test_what_did_not_come_is_told_while_all_are_silent(spark: SparkSession, pla
     alerts: list[tuple[int, list[dict[str, Any]]]] = []
 
     def tell(df: DataFrame, number: int) -> None:
-        if told := df.drop("start", "end").toArrow().to_pylist():
-            alerts.append((number, told))
+        if rows := df.drop("start", "end").toArrow().to_pylist():
+            alerts.append((number, rows))
 
     with unpaid(spark, tmp_path).run(sink=tell, checkpoint=str(tmp_path / "checkpoint"), buckets=2) as run:
         waited_for(lambda: run.query.lastProgress)

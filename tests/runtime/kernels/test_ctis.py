@@ -46,13 +46,13 @@ def test_rows_pass_and_the_cti_is_told_when_it_moves() -> None:
 
 def ctis_of(query: sq.Stream, *batches: dict[str, list[int]], buckets: int = 3) -> list[int]:
     """The result's CTI after each micro-batch of rows by number."""
-    plan, made = rewrite(number_sources(query.plan)[0]).plan, []
+    plan, outputs = rewrite(number_sources(query.plan)[0]).plan, []
     run = LocalRun(compiled(plan, OutputForm.CHANGELOG, ctis=True, buckets=buckets))
     for batch in batches:
         run.batch({name: query.tables[name].take(rows) for name, rows in batch.items()})
         run = run.restart()
-        made.append(run.cti)
-    return made
+        outputs.append(run.cti)
+    return outputs
 
 
 def test_the_ctis_of_several_feeds_and_levels() -> None:
