@@ -26,7 +26,7 @@ from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
 def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
-    """Return what each source admits of a case, by name; only of plain sources with late or contradictory items.
+    """Return what each source admits of a case, by name; only plain sources that have late or contradictory items are in it.
 
     ``promises`` are CTIs from outside, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its first
     entry again, for how long history is remembered (None: for ever).
@@ -59,7 +59,10 @@ def admissions(case: Case, promises: Promises = (), remember: Sequence[int | Non
 
 
 def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
-    """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits."""
+    """Return a case without late items that has the same answer: each source in ``seen`` brings only the events it admits.
+
+    Such a source becomes one of points or intervals; all items arrive in one micro-batch.
+    """
     events = [(name, item) for name, item in case.arrival if name not in seen]
     events += [(name, item) for name, one in seen.items() for item in one.events]
 

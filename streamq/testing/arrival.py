@@ -62,7 +62,10 @@ def end_ticks(end: int | None) -> int:
 
 
 def is_event(item: Item) -> bool:
-    """True if a row's columns form an item: it has a start, its end lies after it, and its new end not before it."""
+    """True if a row's columns form an item: it has a start, its end lies after it, and its new end not before it.
+
+    CTIs and edges need a start only.
+    """
     if item.start is None:
         return False
     if item.kind not in (INSERT, RETRACT):
@@ -130,7 +133,7 @@ def delay_for(items: Sequence[Item]) -> int:
 
 
 def count_contradictions(source: Source, items: Sequence[Item]) -> int:
-    """Return the number of different rows that share id and start with another row; 0 if the source has no ids."""
+    """Return how many different rows there are beyond one for each id and start; 0 if the source has no ids."""
     if not source.ids:
         return 0
     rows = {(i.start, i.end, comparable_payload(i)) for i in items if i.kind == INSERT and is_event(i)}
@@ -148,7 +151,7 @@ def count_distinct(items: Sequence[Item]) -> int:
 def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return rows, whose times are ticks, as an Arrow table with the source's columns and types.
 
-    Raises PlanError for values that their column cannot hold.
+    A column that a row lacks is NULL; dates lose their time of day. Raises PlanError for payloads that their column cannot hold.
     """
     times = time_columns(source)
 

@@ -62,7 +62,10 @@ def _backwards(items: Sequence[tuple[int, Item]], order: Sequence[int]) -> list[
 
 @st.composite
 def with_ctis(draw: Draw, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
-    """Insert CTIs between items, each as high as the following items allow, or some units less."""
+    """Return the items with CTIs between them, each as high as the following items allow, or some units less.
+
+    CTIs are rounded down to ``scale.step`` and never decrease; one after all items is at most five units beyond the last instant.
+    """
     liveliness = draw(st.sampled_from(intent.choices("ctis")))
     places: list[tuple[int, int]]
     match liveliness:

@@ -85,6 +85,7 @@ class Case:
         return [self._tables(self.arrival[b - n : b]) for b, n in zip(ends, self.cut, strict=True)]
 
     def _tables(self, arrival: Sequence[tuple[str, Item]]) -> dict[str, pa.Table]:
+        """Return the rows of these items as a table for each source of the plan, an empty one if it has none of them."""
         return {
             name: table(node, [item for source, item in arrival if source == name])
             for name, node in self.sources.items()
@@ -108,7 +109,7 @@ class Case:
 
     @property
     def follows_clock(self) -> bool:
-        """True if a source makes progress of the time of day."""
+        """True if a source makes progress by the time of day."""
         return bool(self._clock_delays)
 
     @property
@@ -211,9 +212,10 @@ class Case:
         return f"{text}\nprint(q.to_pandas({until}))\n# micro-batches: {batches}\n"
 
     def _as_called(self, meant: Meant, until: str) -> str:
-        """Return a program that prints the answer of the meant plan and then calls the verbs.
+        """Return a program that prints the answer of the meant plan and then calls the verbs, whose query it names ``q``.
 
-        If the verbs cannot be written as Python, the program builds their plan instead and quotes them in a comment.
+        If the verbs cannot be written as Python, or the text lacks a source, the program only builds their plan, and quotes the
+        verbs in a comment. ``until`` is the argument as text, or empty.
         """
         if not meant.text.startswith(COMMENT) and not self._unread:
             shown = (
@@ -226,7 +228,7 @@ class Case:
         return f"{program(self.plan, self.tables)}{called}\n"
 
     def drawn(self) -> str:
-        """Draw the items along the time axis, a line each, by micro-batch."""
+        """Return a picture of the items along the time axis as text, a line each, by micro-batch."""
         rows = [lifetime(item) for _, item in self.arrival]
         axis, items = Axis(rows, self.axis), iter(self.arrival)
         wide = max((len(name) for name, _ in self.arrival), default=0)

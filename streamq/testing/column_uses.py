@@ -56,7 +56,10 @@ def uses(plan: Node) -> Uses:
 
 
 def _computing(expr: Expr) -> set[str]:
-    """Return the columns that an expression computes with; a pyspark Column, which cannot be inspected, adds the name ""."""
+    """Return the columns that an expression computes with; a pyspark Column, which cannot be inspected, adds the name "".
+
+    CASE, functions that only select among values, and aggregates do not compute with their operands.
+    """
     names: set[str] = {""} if is_opaque(expr) else set()
     for part in parts_of(expr):
         plain = isinstance(part, Col | Lit | Case | Alias | Aggregate)
@@ -69,7 +72,10 @@ NO_USES = Uses(frozenset(), frozenset())
 
 
 def near(plan: Node) -> list[Any]:
-    """Return the constants of a plan's expressions, some of each type, and for casts to integers the bounds of that type."""
+    """Return constants near which a plan's expressions change: its literals and, for casts to integers, the type's bounds.
+
+    At most MOST_LITERALS of each Python type are returned, without repetitions.
+    """
     by_kind: dict[type, dict[str, Any]] = {}
     for node in nodes(expanded(plan)):
         for value in (*_bounds_of_casts(node), *literals(node)):

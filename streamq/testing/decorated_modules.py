@@ -54,8 +54,10 @@ def checked_decorated(
 ) -> Checked:
     """Return the module in the form whose laws are checked, over events of these types in ``WINDOW``.
 
-    The module's values must be of its declared type. ``reference`` is called like the module's own function: with Series, or with
-    events and window. Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types.
+    ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. The module's
+    values must be of its declared type. ``reference`` is called like the module's own function: with Series, or with events and
+    window. Raises PlanError if the argument names of a time-sensitive module are unknown or do not match the types, and if
+    ``filters_on`` names no argument.
     """
     if not kinds:
         # raises the error of a call without a column, unless the module reads lifetimes alone
@@ -76,6 +78,7 @@ def checked_decorated(
     asked = (calling.interval(WINDOW),) if module.time_sensitive else ()
 
     def events(rows: Rows) -> Any:
+        """Return rows, each of values (after start and end if the module is time-sensitive), as the module reads them."""
         columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + 2 * module.time_sensitive)
         values = columns[2:] if module.time_sensitive else columns
         arrays = {
@@ -110,6 +113,7 @@ def checked_decorated(
 
 
 def _calling_names(module: WindowModule, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options with which a module is called: the names of its arguments, for an operator after its stamp."""
     if not isinstance(module, UserOperator):
         return names
     return (str(module.default_stamp or Stamp.ALIGN), *names)

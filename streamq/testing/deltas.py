@@ -25,8 +25,9 @@ class WrongOutput(AssertionError):
 
 
 def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
-    """Sum the outputs of all micro-batches into a history; raise WrongOutput if they do not form one.
+    """Sum the deltas of all micro-batches into a history; raise WrongOutput if they do not form one.
 
+    ``output`` is their form: a changelog is also converted to its rows and back; in final rows every weight must be 1.
     ``axis`` is the time axis in which the error shows instants.
     """
     if output == OutputForm.CHANGELOG:
@@ -74,8 +75,9 @@ def check_ends(rows: pa.Table) -> None:
 
 
 def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
-    """Apply the upserts of all micro-batches: for each ``key`` and start keep the last row, unless it is a tombstone.
+    """Write the deltas of each micro-batch as upserts, and return the history that remains of them in the end.
 
+    For each ``key`` and start that is the last row, unless it is a tombstone.
     Raises WrongOutput for a tombstone whose row does not exist.
     """
     names = [name for name in out[0].column_names if name != WEIGHT]
@@ -98,7 +100,7 @@ def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
 
 
 def from_changelog(rows: pa.Table) -> pa.Table:
-    """Convert changelog rows to deltas, without CTIs.
+    """Convert changelog rows to deltas, with lifetimes in ticks; CTIs are left out.
 
     A retraction becomes a delta of weight -1 and, unless it deletes its event, one of weight 1.
     """
@@ -113,6 +115,7 @@ def from_changelog(rows: pa.Table) -> pa.Table:
 
 
 def _weighed(rows: pa.Table, weight: int) -> pa.Table:
+    """Return events as deltas of one weight, with lifetimes in ticks."""
     ticked = history(rows)
     names = [{"start": LE, "end": RE}.get(name, name) for name in ticked.column_names]
     return ticked.rename_columns(names).append_column(WEIGHT, pa.array([weight] * ticked.num_rows, pa.int64()))

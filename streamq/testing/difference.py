@@ -152,6 +152,7 @@ def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[
     match_of: dict[int, int] = {}
 
     def place(i: int, seen: set[int]) -> bool:
+        """True if wanted row ``i`` gets a partner that is not in ``seen``, if need be by giving other rows another one."""
         for j in near[i]:
             if j not in seen:
                 seen.add(j)
@@ -166,6 +167,7 @@ def _unmatched(wanted: list[Row], offered: list[Row], tolerance: float) -> list[
 
 
 def _near(a: Row, b: Row, tolerance: float) -> bool:
+    """True if all floats of two rows are equal within the tolerance, and infinities exactly; other values are not compared."""
     for x, y in zip(a, b, strict=True):
         if isinstance(x, float) and comparable(x) != comparable(y):
             if not abs(x - y) <= tolerance * max(1.0, abs(x), abs(y)) or math.isinf(x) or math.isinf(y):

@@ -27,8 +27,9 @@ from streamq.time import INTEGER, TIMESTAMP
 
 
 def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
-    """Draw the argument ``name`` of a verb of ``target``; ``named``: the argument is a column that the verb computes.
+    """Draw the argument ``name`` of a verb of ``target``, a stream or its windows.
 
+    ``named``: the argument is a column that the verb computes: an aggregate over windows, else an expression.
     Raises PlanError for an argument that has no generator.
     """
     plan: Node = (target if isinstance(target, Stream) else target.stream).plan
@@ -105,7 +106,10 @@ WORDS: Mapping[Any, tuple[Any, ...]] = {
 
 @st.composite
 def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
-    """Draw the arguments ``start`` and ``within`` of alter_lifetime; the start reads the event's start, end or payload."""
+    """Draw the arguments ``start`` and ``within`` of alter_lifetime; the start reads the event's start, end or payload.
+
+    Each is None where the verb's default is meant.
+    """
 
     def span(ticks: int) -> Any:
         return ticks if plan.schema.axis == INTEGER else dt.timedelta(microseconds=ticks)
@@ -136,7 +140,7 @@ def starts(draw: Draw, plan: Node) -> tuple[Expr | None, Any]:
 
 @st.composite
 def pair_conditions(draw: Draw, schema: Schema, columns: list[str]) -> Any:
-    """Draw a condition on a pair of events, or None."""
+    """Draw a function of both events' columns that returns a condition on one of ``columns``, or None."""
     name = draw(st.sampled_from(columns))
     conditions: list[Callable[[Any, Any], Expr]] = [
         lambda l, r: l[name].is_not_null(),

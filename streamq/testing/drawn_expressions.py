@@ -94,7 +94,10 @@ def evaluable(expr: Expr, schema: Schema) -> bool:
 
 @st.composite
 def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool = True) -> Expr:
-    """Draw a condition over the columns ``among`` and the lifetime that has NULL and NaN cases."""
+    """Draw a condition over the columns ``among`` and the lifetime, which NULL and NaN can meet.
+
+    Unless ``reads_end``, it reads only the start of the lifetime.
+    """
     parts = draw(st.lists(_comparisons(schema, among, reads_end), min_size=1, max_size=2))
     predicate: Expr = conjunction(parts) if draw(st.booleans()) or len(parts) < 2 else parts[0] | parts[1]
     return ~predicate if draw(st.sampled_from([False, False, True])) else predicate

@@ -56,8 +56,8 @@ class _Placement:
     ) -> tuple[int, int]:
         """Return start and end in ticks.
 
-        ``before`` is the previous event, ``latest`` the greatest end so far, ``instants`` are all instants so far. ``longest``
-        is the greatest length, in units, of an event that ends at or beside another instant.
+        ``before`` is the previous event (None: this is the first), ``latest`` the greatest finite end so far, ``instants`` are
+        all instants so far. ``longest`` is the greatest length, in units, of an event that ends at or beside another instant.
         """
         where, units, exactly, steps = self.place
         by = units * self.unit + exactly + steps * scale.step
@@ -152,7 +152,7 @@ def _placements(
 
 @st.composite
 def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
-    """Draw starts and ends in ticks, each event placed relative to the ones before it."""
+    """Draw starts and ends in ticks, each event placed relative to the ones before it, or as the intent's pattern yields them."""
     if intent.pattern is not None:
         many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
         return _checked_pattern(intent.pattern(random.Random(seed), many))

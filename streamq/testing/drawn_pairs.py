@@ -41,7 +41,10 @@ def drawn_pairs(draw: Draw, one: Node, two: Node, on: Pairs) -> PairOfEvents:
 
 @st.composite
 def _conditions(draw: Draw, schema: Schema, among: frozenset[str], suffix: str) -> Expr | None:
-    """Draw a condition on one column of a pair, or on the same column of both events; None if none is legal."""
+    """Draw a condition on one column of a pair, or on the same column of both events; None if none is legal.
+
+    The second event's columns are named with ``suffix``.
+    """
     conditions: list[Expr] = []
     for name in sorted(among):
         kind = schema.type_of(name)

@@ -76,7 +76,11 @@ def _cases(draw: Draw, scenario: Scenario | Stream, intent: Intent) -> Case:
 
 @st.composite
 def filled(draw: Draw, scenario: Scenario | Stream) -> Filled:
-    """Draw a scenario with nothing left out, and the query that its verbs build."""
+    """Draw a scenario with nothing left out, and the query that its verbs build.
+
+    Raises PlanError if that is not a stream, and the errors of its verbs. If the scenario names no axis, an error over a duration
+    that fits the other axis asks to name one.
+    """
     axis = draw(st.sampled_from(_axes(scenario)))
     try:
         building, written, query = _built(draw, scenario, axis)
@@ -100,7 +104,8 @@ _UNIT = re.compile(r".*: a duration with(out)? a unit on .*(?=\. )")
 def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler, Scenario, Any]:
     """Build a concrete tree over columns of the oddest types that its verbs accept.
 
-    Types are tried from the oddest to plain ones; an error over plain ones is raised.
+    Returns what filled it in, the scenario with nothing left out, and the return value of its last verb. Types are tried from
+    the oddest to plain ones; an error over plain ones is raised.
     """
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
@@ -219,7 +224,7 @@ class _Filler:
                 room.complete(self.draw, arguments, ANY)
 
     def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
-        """Fill in the arguments of a function of streams and call it."""
+        """Fill in the arguments of a function of streams and call it; they are drawn for the first of its streams."""
         bound = inspect.signature(function).bind(*args, **kwargs)
         parts = [self.built(self.filled(a)) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
         target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)

@@ -59,7 +59,7 @@ def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True)
     """Draw an operator over windows, with or without a group_by.
 
     Mostly that is one to three aggregates called ``label0, ...``; now and then it is a top_k, a user-defined operator that sets
-    its own lifetimes, or a window of UNEVEN over derived points.
+    its own lifetimes, or a window of UNEVEN over derived points. Unless ``reads_end``, nothing in it reads the ends of events.
     """
     derived = plan.schema.shape != POINT and draw(st.sampled_from([False] * 7 + [True]))
     if derived:
@@ -129,7 +129,10 @@ def aggregate(
     function: AggregateFunction | None = None,
     reads_end: bool = True,
 ) -> Aggregate:
-    """Draw the aggregate ``function`` (None: any) over columns that it can read, maybe filtered; a count if there are none."""
+    """Draw the aggregate ``function`` (None: any) over columns that it can read, maybe filtered; a count if there are none.
+
+    Unless ``reads_end``, neither it nor its filter reads the ends of events.
+    """
     function = draw(st.sampled_from(_askable(schema, exact_columns))) if function is None else function
     drawing = function.drawing
     where = draw(predicates(schema, exact_columns, reads_end)) if draw(st.sampled_from([False, False, True])) else None

@@ -24,6 +24,7 @@ class Draws(providers.HypothesisProvider):
     """Hypothesis' own provider without the literals of loaded modules."""
 
     def _maybe_draw_constant(self, choice_type: Any, constraints: Any, *, p: float = 0.05) -> Any:
+        """Return, with probability ``p``, one of Hypothesis' constants that the constraints permit; else None."""
         random = self._random
         assert random is not None
         if random.random() > p:

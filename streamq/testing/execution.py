@@ -120,7 +120,7 @@ def _durations(ticks: Sequence[int | None], axis: str, none: str) -> str:
 
 
 def _block(block: int | None, remember: int | None) -> int | None:
-    """Return the blocking time, at most the time for which history is remembered."""
+    """Return the blocking time, at most the time for which history is remembered; None is without bound."""
     if remember is None:
         return block
     return remember if block is None else min(block, remember)

@@ -43,8 +43,8 @@ class Expectation:
 def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:
     """Return the expected outcome of running a case in some way.
 
-    Which items are late depends on the cut and on how long history is remembered. ``promised``: the CTIs from outside in each
-    micro-batch, if they are not those of :func:`promises`.
+    Which items are late depends on the cut and on how long history is remembered; none is if all rows are read at once.
+    ``promised``: the CTIs in each micro-batch that no row brings, if they are not those of :func:`heard_ctis`.
     """
     counts = repetitions(case)
     if how.whole:
@@ -80,7 +80,7 @@ def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = Non
 
 
 def _greatest_ctis(ctis: Iterable[tuple[str | None, int]]) -> dict[str, int]:
-    """Return the greatest finite CTI of each source."""
+    """Return the greatest finite CTI of each source that has one; CTIs without the name of a source are ignored."""
     greatest: dict[str, int] = {}
     for name, c in ctis:
         if name is not None and MINUS_INFINITY < c < INFINITY:

@@ -121,7 +121,7 @@ def _counts(group: Ints, wanted: Bools, plus: Bools) -> Ints:
 
 @dataclass(frozen=True)
 class Events:
-    """The events of a history: the item that set each event's end, its insert, and its lifetime."""
+    """The events of a history: the item that set each event's end, its first insert (or else that item), and its lifetime."""
 
     row: Ints
     insert: Ints
@@ -130,7 +130,10 @@ class Events:
 
 
 def history_of(items: Items) -> Events:
-    """Fold every retraction into its insert; a retraction that matches no event removes nothing."""
+    """Return the events that remain once every retraction has replaced the lifetime that it retracts by its new one.
+
+    A retraction that matches no event removes nothing, and still adds its new lifetime.
+    """
     rows = np.arange(len(items.event))
     row = np.concatenate([rows, rows[items.is_retraction]])
     end = np.concatenate([np.where(items.is_retraction, items.new_end, items.end), items.end[items.is_retraction]])

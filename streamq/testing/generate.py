@@ -65,7 +65,7 @@ def arriving(
 ) -> tuple[Source, list[Item]]:
     """Draw the items of a source, in order of arrival, and the source with a policy.
 
-    ``late``: items may be late, and rows may not be events. ``compared``: values that the query compares with. ``causal`` as in
+    ``late``: some items may be late, and some rows no events. ``compared``: values that the query compares with. ``causal`` as in
     :func:`streamq.testing.events.physical`. ``used``: the columns that the query computes with.
     """
     manner = draw(manners(intent)) if late else ON_TIME
@@ -99,7 +99,10 @@ def _twin(item: Item, intent: Intent) -> Item:
 
 
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
-    """Return the function from a number to an id of the column's type; raise PlanError for types that cannot hold ids."""
+    """Return the function from a number to an id of the column's type, or to itself if there is no id column.
+
+    Raises PlanError for types that cannot hold ids.
+    """
     kinds = {f.name: f.type for f in source.columns}
     if id is None:
         return lambda n: n
@@ -309,9 +312,9 @@ def cases(
 ) -> Case:
     """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
 
-    ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``reads_end`` as in
-    :func:`queries`; ``causal`` as in :func:`streamq.testing.events.physical`; ``query``: the strategy for plans over the inputs
-    (None: :func:`queries`).
+    ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``depth`` and
+    ``reads_end`` as in :func:`queries`; ``causal`` as in :func:`streamq.testing.events.physical`; ``query``: the strategy for
+    plans over the inputs (None: :func:`queries`).
     """
     key = draw(key_types())[0]
     value = draw(value_types())[0] if values is None else TYPES[draw(st.sampled_from(values))]

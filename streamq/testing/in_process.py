@@ -130,7 +130,7 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table
 
 
 def _check_sources(case: Case, program: StagedPlan, readings: Readings, reaches: Mapping[str, Reach]) -> None:
-    """Raise ProgressViolation where a source that a stage has read has not the CTI that its policy is defined to make."""
+    """Raise ProgressViolation if the CTI of a source, as its stage has read it, is not the promise in ``reaches``."""
     for relation, table in tables_of(program).items():
         cti = readings.source(relation).cti
         if cti is not None and cti != reaches[table].promised:
@@ -145,7 +145,11 @@ BLOCKED = (Source, Where, Select, Union, Join, JoinTable)
 def _check_blocked(
     case: Case, how: Execution, promised: Sequence[Any], out: Sequence[pa.Table], expected: Expectation
 ) -> None:
-    """Raise WrongOutput if an item is released before or after the level of consistency says, as far as the answer shows it."""
+    """Raise WrongOutput if a micro-batch releases an item that the level of consistency holds, or holds one that is due.
+
+    The latter shows only if the answer has exactly one row for each event of one source. Plans with operators other than
+    BLOCKED are not checked. ``promised`` are the CTIs that no row brings, and ``out`` the deltas, of each micro-batch.
+    """
     plan = nodes(case.plan)
     if not all(isinstance(node, BLOCKED) for node in plan):
         return

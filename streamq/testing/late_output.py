@@ -90,7 +90,10 @@ def check_late_output(
 
 
 def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequence[SetAside], *, is_whole: bool) -> None:
-    """Raise WrongOutput if rows differ from the wanted items; unless ``is_whole``, a filter may have dropped some."""
+    """Raise WrongOutput if rows differ from the wanted items in more than the payload.
+
+    Unless ``is_whole``, rows may be missing, because a filter may have dropped some items.
+    """
     written = Counter(_row(_reason(row), row["late_by"], row) for row in rows)
     of_items = [(one, room_of(source).late_row(source, one.item)) for one in wanted]
     expected = Counter(_row(one.reason, one.late_by, row) for one, row in of_items if one.forgotten_by is None)
@@ -132,7 +135,7 @@ def _row(reason: CountReason, late_by: int | None, columns: Mapping[str, Any]) -
 
 
 def _shown(row: Row, source: Source, axis: str) -> str:
-    """``retract [1, 6) -> 4 of s, counted as dropped, 9 ticks late``; a row without an end is shown with infinity."""
+    """Return a row as text: ``retract [1, 6) -> 4 of s, counted as dropped, 9 ticks late``; infinity for an end of NULL."""
     reason, late_by, kind, start, end, new_end = row
     shown = f"[NULL, {end})" if start is None else interval(start, end_ticks(end), axis)
     moved = "" if new_end is None else f" -> {show_instant(new_end, axis)}"

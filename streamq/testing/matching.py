@@ -35,7 +35,7 @@ class Items:
 
 
 def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
-    """Return the retractions that match no event, and those that arrive before the event they match.
+    """Return the rows of the retractions that match no event, and of those that arrive before the event they match.
 
     Within a micro-batch, inserts come before retractions, and the order of retractions does not matter. The event of a
     retraction may arrive up to the end of micro-batch ``deadline`` (a number for each item, equal for all items of an event).
@@ -101,7 +101,10 @@ class _Event:
     lost: list[int] = field(default_factory=list)
 
     def judge(self, items: Items, rows: Sequence[int], deadline: int) -> tuple[list[int], list[int]]:
-        """Apply the rows, micro-batch by micro-batch; return the retractions that match nothing, and those that came early."""
+        """Apply the rows, micro-batch by micro-batch; return the retractions that match nothing, and those that came early.
+
+        Of retractions that only match each other's new ends, one counts as matching nothing.
+        """
         moves = {i: (int(items.end[i]), int(items.new_end[i])) for i in rows if items.is_retraction[i]}
         for part in _rows_by_value(items.batch, np.array(rows)):
             if items.batch[part[0]] > deadline:
@@ -114,7 +117,10 @@ class _Event:
         return self.lost + [circle[0] for circle in circles], [i for i in dict.fromkeys(self.late) if i not in adrift]
 
     def _apply(self, inserted: Sequence[int], moves: dict[int, tuple[int, int]], start: int) -> None:
-        """Apply one micro-batch: the ends of its inserts, and the (end, new end) of each retraction."""
+        """Apply one micro-batch: the ends of its inserts, and the (end, new end) of each retraction, by row.
+
+        ``start`` is the event's start; a retraction whose new end is not after it deletes the event.
+        """
         before = {end for end, n in self.live.items() if n}
         self.origins |= set(inserted)
         self.live.update(inserted)
@@ -135,7 +141,7 @@ class _Event:
         self.late += [circle[0] for circle in _unreached(here, moves)]
 
     def _give_up(self) -> None:
-        """Count all waiting retractions as unmatched."""
+        """Count all waiting retractions as unmatched, and go on as if each had met a token."""
         for end, wait in self.waiting.items():
             if wait:
                 self.lost += wait

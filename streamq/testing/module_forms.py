@@ -172,6 +172,7 @@ class Select:
         return self._by_window(history, ints(history, "start"))
 
     def _by_window(self, table: pa.Table, start: np.ndarray[Any, Any]) -> dict[str, Any]:
+        """Return the aggregates' values by name, group and window; ``start`` holds the window's start for each row."""
         groups = table.column(self.plan.keys[0]).to_pylist()
         where = [f"group {g}, window [{s}, {s + SIZE})" for g, s in zip(groups, start.tolist(), strict=True)]
         return {
@@ -217,7 +218,11 @@ def in_one_select(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) ->
 
 
 def aggregate_forms(select: Select) -> list[Checked]:
-    """Return the ways in which a window's aggregates are computed: from all members and, if all merge, partial results."""
+    """Return a form for each way in which a window's aggregates are computed: from all members at once and, if they merge,
+    from partial results and from values with weights.
+
+    Raises NeedsSpark for expressions that only Spark evaluates.
+    """
     name = ", ".join(name for name, _ in select.plan.aggregates)
 
     def at_once(table: pa.Table) -> dict[str, Any]:

@@ -61,7 +61,10 @@ class Law:
     exact: bool = False
 
     def broken(self, module: Checked, drawn: Bags, tolerance: float) -> LawBroken | None:
-        """Return the error if the module breaks the law on these events, else None."""
+        """Return the error if the module breaks the law on these events, else None.
+
+        ``drawn`` holds the bags of events by name. A method that raises outside of an outcome breaks the law ``answers``.
+        """
         bags = {name: drawn[bag] for name, bag in self.bags.items()}
         allowed = 0.0 if self.exact else tolerance
         try:
@@ -78,6 +81,7 @@ class Law:
     def _broken(
         self, module: Checked, bags: Bags, claim: str, actual: Any, expected: Any, name: str | None = None
     ) -> LawBroken:
+        """Return the error for a claim whose outcomes differ, caused by what a method raised, if any; ``name``: another law's."""
         shown = {name: shown_rows(rows, module.fields) for name, rows in bags.items()}
         error = LawBroken(
             module.name, name or self.name, claim, shown, with_lifetimes(actual), with_lifetimes(expected)
@@ -126,7 +130,10 @@ def plain(value: Any) -> Any:
 
 
 def same(a: Any, b: Any, tolerance: float) -> bool:
-    """True if two outcomes are equal: NaN equals itself, floats within ``tolerance`` times the greater of them and 1."""
+    """True if two outcomes are equal: NaN equals itself, floats within ``tolerance`` times the greater of them and 1.
+
+    Calls that raised are equal if their errors have one class.
+    """
     if isinstance(a, Raised) or isinstance(b, Raised):
         return isinstance(a, Raised) and isinstance(b, Raised) and type(a.error) is type(b.error)
     if isinstance(a, list) and isinstance(b, list):
@@ -168,6 +175,7 @@ def shown_rows(rows: Rows, fields: Sequence[str]) -> list[Any]:
 
 
 def _answers(m: Checked, events: Rows) -> Iterator[Claim]:
+    """No method raises over any events."""
     answer = outcome(lambda: m.answer(events))
     yield "it has a result over any events", answer, "a result" if isinstance(answer, Raised) else answer
 
@@ -215,6 +223,7 @@ def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 
 def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
+    """Adding no events, or merging with the initial state, does not change the result."""
     whole = outcome(lambda: m.answer(events))
     claim = "adding no events changes nothing"
     yield claim, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
@@ -227,20 +236,24 @@ def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
 
 
 def _add(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    """Adding events in two parts gives the result of adding them at once."""
     added = outcome(lambda: m.result(m.add(m.state(first), m.events(then))))
     yield "adding events in parts equals adding them at once", added, outcome(lambda: m.answer([*first, *then]))
 
 
 def _order(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    """Adding events in another order gives the same result."""
     reordered = outcome(lambda: m.answer([*then, *first[::-1]]))
     yield "events in another order give the same result", reordered, outcome(lambda: m.answer([*first, *then]))
 
 
 def _remove_copies(m: Checked, rest: Rows) -> Iterator[Claim]:
+    """Adding the same events once more and removing them does not change the result."""
     yield from _remove(m, rest, rest)
 
 
 def _remove(m: Checked, rest: Rows, removed: Rows) -> Iterator[Claim]:
+    """Adding events and removing them, at once or in two parts, leaves the result over the rest."""
     assert m.remove is not None
     remove, gone = m.remove, removed[::-1]
     whole = outcome(lambda: m.answer(rest))
@@ -309,12 +322,14 @@ def _filters_on(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
 
 
 def _apart(m: Checked, first: Rows, then: Rows) -> Iterator[Claim]:
+    """The results for all events are those for each event alone."""
     together = outcome(lambda: m.answer([*first, *then]))
     claim = "the result for an event depends on that event alone"
     yield claim, together, outcome(lambda: [result for event in (*first, *then) for result in m.answer([event])])
 
 
 def _reference(m: Checked, events: Rows) -> Iterator[Claim]:
+    """The result over any events is the reference's."""
     assert m.reference is not None
     reference = m.reference
     yield "the result is the reference's", outcome(lambda: m.answer(events)), outcome(lambda: reference(events))

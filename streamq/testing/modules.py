@@ -165,7 +165,7 @@ def check_module(
 
 
 def _kinds(types: Any) -> list[DataType]:
-    """Parse the argument types; raise TypeMismatch for a type that does not exist."""
+    """Return the argument types that a text names, none for an empty one; raise TypeMismatch for a type that does not exist."""
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
         raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))
@@ -182,7 +182,7 @@ def _kinds(types: Any) -> list[DataType]:
 
 
 def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
-    """Return the strategy for the values of events; raise PlanError for illegal values."""
+    """Return the strategy for the values of events, None if the user gives none; raise PlanError for illegal values."""
     if values is None or isinstance(values, st.SearchStrategy):
         return values
     if not isinstance(values, list | tuple) or not values:
@@ -242,6 +242,7 @@ class _Bags:
         return groups.map(lambda drawn: [(g, *row) for g, rows in enumerate(drawn) for row in rows])
 
     def _row(self, huge: bool) -> st.SearchStrategy[tuple[Any, ...]]:
+        """Return a strategy for the tuple of an event's values; a user's strategy draws the whole tuple if there are several."""
         if self.values is None or not self.kinds:
             return st.tuples(*(values_of(kind, huge) for kind in self.kinds))
         return self.values if len(self.kinds) > 1 else self.values.map(lambda v: (v,))
@@ -276,7 +277,10 @@ class _Search:
         return self._broken(broken, module, tried, Phase.generate, Phase.shrink) or first
 
     def _broken(self, laws: Sequence[Law], module: Checked, tried: list[Law], *phases: Phase) -> LawBroken | None:
-        """Run these phases of the search and return the error, or None; append each law that breaks to ``tried``."""
+        """Run these phases of the search and return the error, or None; append each law that breaks to ``tried``.
+
+        A law that holds when Hypothesis repeats the example is reported as a breach of ``deterministic``.
+        """
         breaches: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:

@@ -40,7 +40,10 @@ CLOCK, CLOCK_ROWS = "clock of the test", pa.schema([("now", pa.int64())])
 
 
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
-    """Write each table as a Parquet file, with rising modification times, by which Spark's file source orders files."""
+    """Write each table as a Parquet file, with rising modification times, by which Spark's file source orders files.
+
+    ``first`` is the number of the first file. A file appears in the folder only when it is complete.
+    """
     import pyarrow.parquet as pq
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -119,6 +122,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
     query = query.rename(own) if own else query
 
     def arrive(instalment: Sequence[dict[str, pa.Table]], first: int) -> None:
+        """Write the files of some micro-batches, and of the test's clock; ``first`` is the number of the first micro-batch."""
         for name in names:
             landing = [batch[name] for batch in instalment]
             # keep the first file: without a file there is no micro-batch and no folder of results

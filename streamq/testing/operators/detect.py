@@ -29,7 +29,7 @@ from streamq.time import ticks
 
 @defines(Detect)
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
-    """Find the matches one by one, by the rules of the language (docs/patterns.md).
+    """Find the matches one by one, by the rules of the language (docs/patterns.md), or else by the compiler's expansion.
 
     Raises FalseClaim if the pattern's text in normal form has other keywords, signs or numbers than the user's text.
     """
@@ -68,6 +68,7 @@ def _events(name: str, plan: Node, run: Run) -> EventType:
 
 
 def _history(schema: Schema, table: str, run: Run) -> pa.Table:
+    """Return a table of DuckDB, which holds a history of this schema, as an Arrow table with the schema's column names."""
     rows = run.arrow(f"SELECT {listed('le', 're', *payload(schema))} FROM {table}")
     kinds = [t.LongType(), t.LongType(), *(f.type for f in schema.fields)]
     columns = [from_duckdb(column, kind) for column, kind in zip(rows.columns, kinds, strict=True)]

@@ -18,7 +18,10 @@ from streamq.testing.scale import lengths
 
 @defines(DistinctIds)
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
-    """Keep the first event of its ids and instant, unless an event of these ids starts at most ``within`` before it."""
+    """Keep one event of each ids and start, the least by end and payload, unless one of these ids starts shortly before.
+
+    Shortly is at most ``within``; an event that is itself dropped counts too.
+    """
     names = keys(node.schema)
     ids = [names[node.schema.names.index(i)] for i in node.ids]
     order = listed("re", *(f"{c} NULLS FIRST" for c in names))
@@ -33,6 +36,7 @@ def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
 
 @over_one
 def draw_distinct_ids(draw: Draw, plan: Node, reads_end: bool) -> DistinctIds | None:
+    """Draw an id column and ``within``; None unless all columns are exact and can be keys."""
     names, exact_names = plan.schema.names, exact(plan)
     if not exact_names >= set(names) <= set(matched(plan.schema, exact_names)):
         return None

@@ -23,7 +23,10 @@ from streamq.windows import Hopping
 
 @defines(Explode)
 def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
-    """Return a row for each element of the array, in the array's column or, flattened, as columns after the others."""
+    """Return a row for each element of the array, in the array's column or, flattened, as columns after the others.
+
+    An array that is empty or NULL has no rows.
+    """
     source = node.input.schema.names
     place = source.index(node.column)
     elements = f"SELECT *, unnest(c{place}) AS element FROM {inputs[0]} WHERE len(c{place}) > 0"
