@@ -57,8 +57,9 @@ def numbered_value(kind: t.DataType, n: int) -> Any:
 
 
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
-    """Return the plain values of a type that an intent allows, with those in ``compared``, that a query compares with; no NULL.
+    """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
+    The latter are values that a query compares with; of whole numbers those beside them are added too.
     Floats are small multiples of a quarter, so that their sums are exact in any order. Raises PlanError for a type without
     values.
     """
@@ -126,7 +127,7 @@ def distinct(values: Iterable[Any]) -> list[Any]:
 
 
 def odd(kind: t.DataType, intent: Intent) -> list[Any]:
-    """Return the edge cases of a type: its least and greatest values, and values easily mistaken for others."""
+    """Return the edge cases of a type: its least and greatest values, and values easily mistaken for others; maybe none."""
     match kind:
         case t.ByteType() | t.ShortType() | t.IntegerType() | t.LongType():
             reach = 2 ** (BITS[type(kind)] - 1)
@@ -172,7 +173,10 @@ def _greatest(kind: t.DecimalType) -> Decimal:
 
 
 def twin(value: Any) -> Any:
-    """Return a value that Spark regards as equal but that has other bits: zeros and NaN change sign, maps their order."""
+    """Return a value that Spark regards as equal but that has other bits: zeros and NaN change sign, maps their order.
+
+    A value that has no other form is returned as it is.
+    """
     match value:
         case float() if value == 0 or math.isnan(value):
             return -value

@@ -92,6 +92,7 @@ def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) 
 
 
 def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:
+    """Return the strategy for payloads, given the values of each column or the strategy for them."""
     strategies = {
         n: st.sampled_from(choices) if isinstance(choices, list) else choices for n, choices in columns.items()
     }

@@ -107,6 +107,7 @@ def _quoted(name: str) -> str:
 
 
 def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
+    """Return each row of a table as the text of a tuple, on several lines if it is long."""
     columns = [_values(table.column(f.name).cast(arrow_type(f.type))) for f in fields]
     rows = []
     for row in zip(*columns, strict=True):
@@ -116,7 +117,10 @@ def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values in Python; instants near the epoch, which come from generated data, as ticks."""
+    """Return a column's values in Python; instants near the epoch, which come from generated data, as ticks.
+
+    If an instant is beyond the range of Python's datetime, all of them are returned as ticks.
+    """
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
@@ -157,7 +161,11 @@ VERBS, STREAM, TABLES = "verbs", "stream", "tables"
 
 
 def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[str, tuple[Field, ...]]) -> list[Step]:
-    """Return the steps of the program, inputs first; the last one builds the plan."""
+    """Return the steps of the program, inputs first; the last one builds the plan.
+
+    It is the only step, from JSON, where tables without names make it impossible to build parts apart. ``readers`` are the nodes
+    that read each table, ``fields`` its columns.
+    """
     # a table without a name gets a new number wherever it is passed, so two nodes would no longer read one source
     if any(name.startswith("#") and len(steps) > 1 for name, steps in readers.items()):
         return [Step(plan, (), TABLES)]
@@ -241,10 +249,10 @@ def _namespace() -> dict[str, Any]:
 # text
 
 
-def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
+def _body(steps: Sequence[Step], rows: Mapping[str, str], result: str) -> str:
     """Return the statements of the program: tables that are read twice, then each step that has a name.
 
-    ``held`` are the texts of the tables by name.
+    ``rows`` are the texts of the tables by name; ``result`` is the name of the last step.
     """
     used = Counter(name for step in steps for name in _tables_of(step))
     named_steps = _named(steps)
@@ -258,9 +266,9 @@ def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
     for name, count in used.items():
         if count > 1:
             texts[name] = _free(f"{name if is_name(name) else 'table'}_rows", used_names)
-            lines.append(f"{texts[name]} = {held[name]}")
+            lines.append(f"{texts[name]} = {rows[name]}")
         else:
-            texts[name] = held[name]
+            texts[name] = rows[name]
     by_digest = {step.node.digest: step for step in steps}
     for step in steps:
         if step.node.digest in names:
@@ -269,6 +277,7 @@ def _body(steps: Sequence[Step], held: Mapping[str, str], result: str) -> str:
 
 
 def _tables_of(step: Step) -> list[str]:
+    """Return the names of the tables that the text of a step passes."""
     if step.by == TABLES:
         return list(table_readers(step.node))
     return [step.node.table] if isinstance(step.node, Source | JoinTable) else []
@@ -293,6 +302,7 @@ def _named(steps: Sequence[Step]) -> set[str]:
 
 
 def _name(step: Step, used_names: set[str]) -> str:
+    """Return an unused name for a step: a source's table or kind, else ``s``; add it to ``used_names``."""
     own = step.node.table if isinstance(step.node, Source) else ""
     return _free(
         own if is_name(own) else step.node.title.split()[-1] if isinstance(step.node, Source) else "s", used_names

@@ -195,6 +195,7 @@ def _operand(expr: Any, part: Text) -> str:
 
 
 def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
+    """Return a CASE as a chain of ``when``, with ``otherwise`` unless that is NULL; ``operands`` are branches and the else."""
     shown = [_operand(e, p) for e, p in zip(operands, parts, strict=True)]
     branches = [f"when({parts[i][0]}, {shown[i + 1]})" for i in range(0, len(parts) - 1, 2)]
     last = operands[-1]
@@ -203,7 +204,10 @@ def _case(operands: Sequence[Expr], parts: list[Text]) -> str:
 
 
 def _call(function_call: Call, parts: list[Text]) -> Text:
-    """Return a function's call in its notation: an operator, a method, a subscript, or ``f.name(...)``."""
+    """Return a function's call in its notation: an operator, a method, a subscript, or ``f.name(...)``.
+
+    Raises Unwritable for a function that ``f`` does not have under its name.
+    """
     args, function = function_call.args, function_call.function
     if function_of(function.name) != function:
         raise Unwritable(function.name)
@@ -244,6 +248,7 @@ def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
 
 
 def _aggregate(aggregate: Aggregate, parts: list[Text]) -> str:
+    """Return the call that builds an aggregate, ``sq.sum("v", where=...)``; raise Unwritable if it is not a built-in one."""
     if built_in().get(aggregate.name) is not aggregate.function:
         raise Unwritable(aggregate.name)
     shown = [string(a.name) if isinstance(a, Col) else p[0] for a, p in zip(aggregate.args, parts, strict=False)]

@@ -133,7 +133,10 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
 
 
 def _plain_verb(node: Node, names: Names) -> str:
-    """Return the call of a verb that is named like its room and takes the node's fields as arguments, streams first."""
+    """Return the call of a verb that is named like its room and takes the node's fields as arguments, streams first.
+
+    Raises Unwritable for a node with a field of another type.
+    """
     arguments = []
     for field in fields(node)[1:]:
         value = getattr(node, field.name)
@@ -174,7 +177,10 @@ def _is_keyword(name: str) -> bool:
 
 
 def _scan(node: Scan) -> list[str]:
-    """Return the calls of ``group_by``, if the scan has keys, and of ``scan``, with the user's operator looked up by name."""
+    """Return the calls of ``group_by``, if the scan has keys, and of ``scan``, with the user's operator looked up by name.
+
+    Raises Unwritable for the scan of a pattern.
+    """
     operator = node.operator
     if not isinstance(operator, StatefulOperator):
         raise Unwritable("Scan of a pattern")
@@ -204,6 +210,7 @@ def _source(node: Source, table: str) -> str:
 
 
 def _join_table(node: JoinTable, table: str) -> str:
+    """Return the call that looks up a table; ``table`` is its text."""
     ours = {n.lower() for n in node.input.schema.names}
     kind = [] if node.how == JoinKind.INNER else [f"how={string(node.how)}"]
     suffix = _suffix([(n, to) for n, to in node.names if n.lower() in ours])
@@ -288,6 +295,7 @@ def _instant(ticks: Expr) -> Expr:
 
 
 def _length(length: Length, axis: str) -> str:
+    """Return the text of a fixed or computed duration; raise Unwritable for one that depends on the event's own."""
     if length.kind == LengthKind.FIXED:
         return duration(length.by, axis)
     if length.kind != LengthKind.GIVEN or length.expr is None:
@@ -299,6 +307,7 @@ def _length(length: Length, axis: str) -> str:
 
 
 def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
+    """Return the argument ``on`` for pairs of columns; nothing if there are none."""
     if not on:
         return []
     if all(a == b for a, b in on):
@@ -353,6 +362,7 @@ def _suffix(names: Iterable[tuple[str, str]]) -> str | None:
 
 
 def _windowed(keys: tuple[str, ...], window: Window, clip: str, stamp: str, axis: str) -> list[str]:
+    """Return the calls of ``group_by``, if there are keys, and of the window's verb; defaults are left out."""
     room = room_of(window)
     head, arguments = room.written(window, axis)
     arguments += [] if clip == room.usual_clip(window) else [f"clip_input={string(clip)}"]

@@ -50,7 +50,11 @@ class Breaches:
 def breaches_in(
     stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
 ) -> list[Breaches]:
-    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or CTIs."""
+    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or CTIs.
+
+    ``shape``, ``order`` and ``ctis`` are the arguments of ``find_breaches``; ``keyed``: the stream has a key. ``verb`` is the
+    function that errors name. A rule may have several entries, or one without rows.
+    """
     bad = _no_items(stream)
     if not stream.ordered:
         promises = bool((stream.kind == KINDS.index(CTI)).any())
@@ -237,7 +241,10 @@ class _Judge:
         return [self._shape(long, "lasts longer than a tick"), self._shape(moved, "moves a point's end")]
 
     def edges(self) -> list[Breaches]:
-        """Search inserts with an end, and retractions other than the one that gives an open event its end."""
+        """Search inserts with an end, and retractions other than the one that gives an open event its end.
+
+        Returns nothing for rows of a history and for rows without an order; inserts are searched only if there are no batches.
+        """
         # rows of a history, and rows without an order, may be events that have ended
         if self.stream.names.kind is None or not self.stream.ordered:
             return []
@@ -306,6 +313,7 @@ class _Judge:
     # messages
 
     def _shape(self, at: Ints, says: str) -> Breaches:
+        """Return the changes at these positions as breaches of the rule "shape", with the same message."""
         changes = self.changes
         return Breaches(
             "shape",
@@ -323,6 +331,7 @@ class _Judge:
         )
 
     def _change(self, at: int) -> tuple[tuple[int, int, str], ...]:
+        """Return the lifetimes to draw for a change: the one inserted, or the one taken back and what is left of it."""
         changes = self.changes
         start, end, new_end = int(changes.start[at]), int(changes.end[at]), int(changes.new_end[at])
         if not changes.is_retraction[at]:

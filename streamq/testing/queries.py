@@ -29,7 +29,10 @@ IN_TURN = (
 
 @st.composite
 def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node:
-    """Draw up to ``most`` (two) operators over one stream that keep its column names and types."""
+    """Draw up to ``most`` (two) operators over one stream that keep its column names and types; exactly one if ``most`` is 1.
+
+    Operators that are not legal over the stream are left out.
+    """
     rooms = [*((room,) for room in OVER_ONE), *(IN_TURN if most > 1 else [])]
     for room in draw(st.sampled_from([(), *rooms] if most > 1 else rooms)):
         plan = OVER_ONE[room](draw, plan, reads_end) or plan
@@ -38,7 +41,10 @@ def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node
 
 @st.composite
 def paired(draw: Draw, one: Node, two: Node) -> Node:
-    """Draw an operator over two streams of equal columns: a join of any kind, ``except_``, ``clip`` or a union."""
+    """Draw an operator over two streams of equal columns: a join of any kind, ``except_``, ``clip`` or a union.
+
+    If it is not legal over them, it is a union.
+    """
     drawing = draw(st.sampled_from(OVER_TWO))
     common = matched(one.schema, exact(one) & exact(two))
     on = tuple((n, n) for n in draw(st.lists(st.sampled_from(common), max_size=1))) if common else ()
@@ -47,7 +53,7 @@ def paired(draw: Draw, one: Node, two: Node) -> Node:
 
 @st.composite
 def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -> Node:
-    """Draw a window's result as it is, filtered by a where, or with a column added by a select."""
+    """Draw a window's result as it is, filtered by a where, or with a column ``label`` added by a select."""
     if draw(st.booleans()):
         return plan
     if draw(st.booleans()):

@@ -88,7 +88,11 @@ class Recorded:
 
 
 def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
-    """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type."""
+    """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
+
+    ``names`` are the columns' names as the user gives them; ``verb`` is the function that errors name. Rows without kinds are
+    inserts.
+    """
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))
     names = _checked(columns, names, count, verb)
@@ -190,6 +194,7 @@ def _named(table: pa.Table) -> dict[str, Column]:
 
 
 def _listed(rows: Iterable[Any], verb: str) -> dict[str, Column]:
+    """Return rows, each a dict, an item or a tuple, as columns; None where a row lacks a column."""
     items = list(rows)
     # tuples beside items are inserts; tuples alone are a history
     kind = {"kind": INSERT} if any(isinstance(row, Item) for row in items) else {}
@@ -231,6 +236,7 @@ def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
 
 
 def _kinds(column: Column, count: int) -> Ints:
+    """Return the index in KINDS of each value, in upper or lower case; -1 for any other value."""
     number = {name: i for i, name in enumerate(KINDS)}
     dense, first = _dense(column)
     distinct = [_value(column, int(at)) for at in first]
@@ -267,7 +273,10 @@ TIMES = "Times are timestamps, dates or integers."
 
 
 def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.Array, Bools]:
-    """Convert floats to integers, NaN to NULL; return them and the mask of NULLs. Raises SourceError for fractions."""
+    """Convert floats to integers, NaN to NULL, and values from 2^63 on to infinity; return them and the mask of NULLs.
+
+    Raises SourceError for fractions and for values below -2^63.
+    """
     import pyarrow as pa
 
     values = column.cast(pa.float64()).fill_null(np.nan).to_numpy(zero_copy_only=False)
@@ -282,7 +291,10 @@ def _whole(column: pa.Array, missing: Bools, name: str, verb: str) -> tuple[pa.A
 
 
 def _instants(values: Sequence[Any], name: str, verb: str) -> pa.Array:
-    """Return Python values as an Arrow column of timestamps or integers; raise SourceError for other values."""
+    """Return Python values as an Arrow column of timestamps or integers; raise SourceError for other values, and for both.
+
+    NaN, NaT and infinity become NULL, dates their first instant in UTC.
+    """
     import pyarrow as pa
 
     instants: list[Any] = []
@@ -339,6 +351,7 @@ def _dense(column: Column) -> tuple[Ints, Ints]:
 
 
 def _hashable(value: Any) -> Any:
+    """Return a hashable value; two are equal if the values are equal as keys or, if these cannot be hashed, as text."""
     # NaN and booleans of numpy are not Python's
     plain = value.tolist() if isinstance(value, np.ndarray | np.floating | np.bool_) else value
     key = comparable(plain)

@@ -196,7 +196,7 @@ def _brief(error: Exception) -> str:
 
 
 def _document(text: str) -> _Document:
-    """Return the parts of a file, each of its type; what they say of the plan is still unchecked."""
+    """Return the parts of a file, each of its type; raise _Wrong for illegal ones. What they say of the plan is unchecked."""
     try:
         parts = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -238,6 +238,7 @@ _TYPES = dacite.Config(type_hooks={**plain_hooks(), **dict.fromkeys(_TUPLES, _tu
 
 
 def _plan(name: str, part: Any) -> Node:
+    """Return the plan in the part ``name`` of a file; raise _Wrong if it is not one."""
     try:
         return plan_from_json(part)
     except StreamqError as error:
@@ -250,7 +251,10 @@ def _arrival(document: _Document, plan: Node) -> Arrival:
 
 
 def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
-    """Read an item and the name of its source; check its kind, times and payload against the source."""
+    """Return the name of an item's source and the item; raise _Wrong if its kind, times or payload are not of the source.
+
+    ``part`` names the entry in errors.
+    """
     if not isinstance(entry, list) or len(entry) != 6:
         _wrong(part, f"found {entry!r}, not [source, kind, start, end, new_end, payload]")
     name, *parts = entry
@@ -283,6 +287,7 @@ def _listed(names: Any) -> str:
 
 
 def _static(document: _Document, plan: Node) -> dict[str, pa.Table]:
+    """Return the static tables by name; raise _Wrong for an illegal one, and for a table or column that the plan misses."""
     tables = {}
     for name, written in document.static.items():
         try:
@@ -303,6 +308,7 @@ def _static(document: _Document, plan: Node) -> dict[str, pa.Table]:
 
 
 def _encoded(value: Any) -> Any:
+    """Return a value of a payload in the form that JSON has for it."""
     if isinstance(value, Mapping):
         return {"struct": [[name, _encoded(v)] for name, v in value.items()]}
     if isinstance(value, tuple):
@@ -312,6 +318,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
+    """Return the value that :func:`_encoded` wrote; raise PlanError for others."""
     match value:
         case {"struct": list(parts)}:
             return {name: _decoded(v) for name, v in parts}

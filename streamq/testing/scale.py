@@ -70,7 +70,11 @@ TICKS = Scale()
 
 
 def scale(plan: Node) -> Scale:
-    """Return the scale of a query."""
+    """Return the scale of a query.
+
+    Its units are a quarter of the finest, the middle and the coarsest length in the query; a step where lengths are below SMALL.
+    It is anchored at the first instant in the query, else at 0.
+    """
     every = nodes(expanded(plan))
     query_lengths = [n for node in [*nodes(plan), *every] for n in (*lengths(node), *spans(node)) if n > 0]
     dense = [n for node in every for n in recurrences(node)]
@@ -124,6 +128,7 @@ def expressions(node: Node) -> Iterator[Expr]:
 
 
 def _within(value: Any) -> Iterator[Expr]:
+    """Yield the expressions in a field's value: itself, or those in the parts of a tuple or of a dataclass that is no node."""
     if isinstance(value, Expr):
         yield value
     elif isinstance(value, tuple):

@@ -73,6 +73,7 @@ class Scenario(Placeholder):
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Callable[..., Scenario]:
+        """Return the verb ``name``, whose call returns a scenario; raise UnknownVerb if there is none for scenarios."""
         if name.startswith("_"):
             raise AttributeError(name)
         if name in (*ENDS, *ATTRIBUTES):

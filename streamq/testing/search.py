@@ -110,7 +110,10 @@ class Search:
             raise
 
     def attempt(self, trial: Trial, spark: SparkSession | None) -> None:
-        """Run one trial, and record it if it fails; raise _TimeIsOver if the time for shrinking is over."""
+        """Run one trial, and record it if it fails; raise _TimeIsOver if the time for shrinking is over.
+
+        A trial that has failed before is not run again; its failure is raised.
+        """
         if time.monotonic() > self.give_up:
             raise _TimeIsOver
         key = repr(trial)

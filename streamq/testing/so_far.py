@@ -39,7 +39,8 @@ def check_so_far(
 ) -> None:
     """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each.
+    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each. Nothing is compared where the
+    rows so far cannot be predicted, or where the oracle fails over them.
     """
     release = _release(program, how)
     if release is None:

@@ -65,7 +65,8 @@ def source_reaches(
 ) -> list[dict[str, Reach]]:
     """Return the progress of each source before each micro-batch and, last, after all of them.
 
-    ``promises`` are CTIs from outside, ``remember`` the times for which history is remembered, by micro-batch.
+    ``promises`` are CTIs that no row brings, ``remember`` the times for which history is remembered, by micro-batch, and then
+    from its first entry again.
     """
     sources, times = case.sources, case.times
     w = dict.fromkeys(sources, MINUS_INFINITY)

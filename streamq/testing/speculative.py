@@ -80,6 +80,7 @@ def double_events(stream: Node) -> Node:
 
 
 def _stream(argument: Any, verb: str, part: str) -> Stream:
+    """Return a verb's argument if it is a stream; else raise PlanError, for a scenario with the intent's ``part`` as a hint."""
     if isinstance(argument, Stream):
         return argument
     # a scenario has an argument of its intent for this

@@ -77,6 +77,7 @@ def checked_stateful(
     is_timed = operator.time_sensitive
 
     def events(rows: Rows) -> list[tuple[Any, ...]]:
+        """Return rows with their values as the operator reads them, after the distance of the start if it reads starts."""
         columns = list(zip(*rows, strict=True)) or [()] * (len(kinds) + is_timed)
         later = [columns[0]] if is_timed else []
         values = zip(columns[is_timed:], kinds, strict=True)
@@ -84,6 +85,7 @@ def checked_stateful(
         return list(zip(*later, *arrays, strict=True)) if later or arrays else [()] * len(rows)
 
     def add(walk: Walk, arrived: Sequence[tuple[Any, ...]]) -> Walk:
+        """Return the walk after some more events."""
         state, at, rows = walk.state, walk.at, list(walk.rows)
         for event in arrived:
             if is_timed:

@@ -19,7 +19,10 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def window_grid(plan: Node, source: Source) -> Grid | None:
-    """Return the grid of the windows that are a source's only reader, so that lateness goes by their ends; else None."""
+    """Return the grid of the windows that are a source's only reader, so that lateness goes by their ends; else None.
+
+    It is also None if the source has retractions, if a step before the windows moves starts, and if rows set their own lifetimes.
+    """
     paths = _paths(plan, source)
     if len(paths) != 1 or not source.insert_only:
         return None
@@ -39,7 +42,7 @@ def is_filtered(plan: Node, source: Source) -> bool:
 
 
 def window_end(grid: Grid, c: int) -> int:
-    """Return the greatest end of a window that is not after ``c``."""
+    """Return the greatest end of a window that is not after ``c``; an infinite ``c`` is returned as it is."""
     if c in (INFINITY, MINUS_INFINITY):
         return c
     return c - (c - grid.offset - grid.size) % grid.hop

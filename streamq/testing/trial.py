@@ -52,7 +52,7 @@ def adapt(trial: Trial) -> Trial:
 
 
 def with_late_sinks(trial: Trial) -> Trial:
-    """A trial in which ``run`` on Spark has a late sink where what arrives is not all taken as it comes."""
+    """Return the trial with a late output for exactly those executions started by ``run`` that set an item aside."""
     case, ways = trial
     return case, tuple(
         replace(how, late_output=how.started == RUN and bool(expectation(case, how).set_aside)) for how in ways
@@ -166,6 +166,7 @@ def _ended(case: Case, how: Execution, answers: Answers) -> tuple[Execution, pa.
 
 
 def _run(case: Case, how: Execution, expected: Expectation, spark: SparkSession | None) -> pa.Table:
+    """Return the history that a case gives in-process or, in ``spark`` or else the active session, on Spark."""
     if how.backend in (LITERAL, STREAM):
         return execute(case, how, expected)
     return execute_on_spark(case, how, spark or session_of({}), expected)

@@ -93,6 +93,7 @@ def verify(
     local = [st.tuples(cases, ways).map(adapt) for ways in in_process()]
 
     def without_spark(examples: int) -> None:
+        """Run cases in-process; if they need Spark, empty the report, and note that in-process cases are left out."""
         if "in-process" in report.left_out:
             return
         try:
@@ -129,6 +130,7 @@ def verify(
 
 
 def _check_arguments(query: Any, intent: Any) -> None:
+    """Raise PlanError unless the arguments are a query or a scenario, and an intent."""
     if not isinstance(query, Stream | Scenario):
         hint = "Call it: t.verify(f(stream))." if callable(query) else "Give a query, or a scenario: t.stream(...)."
         raise PlanError(sentence("verify", "not a query", f"found {kind_of(query)}", hint))

@@ -67,7 +67,11 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
 def _results(
     node: Scan, starts: list[int], numbers: list[int], arguments: list[Any]
 ) -> Iterator[tuple[int, list[Any]]]:
-    """Yield, for each row of the result, the position of its event and its values."""
+    """Yield, for each row of the result, the position of its event and its values.
+
+    ``starts``, ``numbers`` (of groups) and ``arguments`` are those of the sorted events; each group begins with a new state. A
+    pattern's scan steps over all events of one start at once, and its rows have the position of the first of them.
+    """
     operator = node.operator
     initial, step = _code_of(operator, len(node.args))
     # user code is called for each event, a pattern's scan for all events of one start
@@ -98,7 +102,10 @@ def _results(
 
 
 def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:
-    """Return the functions for the initial state and the step; user code is called directly, without the product's wrapper."""
+    """Return the functions for the initial state and the step, which reads the state and this number of values.
+
+    User code is called directly, without the product's wrapper.
+    """
     if not isinstance(operator, StatefulOperator):
         calling = operator.calling(values)
         return calling.initial, calling.step
@@ -142,7 +149,10 @@ RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(Res
 
 @over_one
 def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
-    """Draw a scan by a column or none; the other columns of the result are the sums, cast to their types, or NULL."""
+    """Draw a scan by a column or none; the other columns of the result are the sums, cast to their types, or NULL.
+
+    Returns None unless all columns are exact.
+    """
     schema, exact_names = plan.schema, exact(plan)
     if not exact_names >= set(schema.names):
         # the whole payload orders events of equal starts, so it must be exact

@@ -24,6 +24,7 @@ def select(node: Select, inputs: Sequence[str], run: Run) -> str:
 
 @over_one
 def draw_select(draw: Draw, plan: Node, reads_end: bool) -> Select:
+    """Draw, for each column, an expression over it of the same type, or the column itself."""
     columns: list[tuple[str, Expr]] = []
     for f in plan.schema.fields:
         number = draw(numbers(plan.schema, f.name, reads_end))

@@ -26,6 +26,7 @@ def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
 
 @over_one
 def draw_to_signal(draw: Draw, plan: Node, reads_end: bool) -> ToSignal | None:
+    """Draw a signal by one column or none; None if no column is exact."""
     exact_names = exact(plan)
     if not exact_names:
         return None

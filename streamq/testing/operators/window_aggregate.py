@@ -60,7 +60,10 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
 
 
 def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -> str:
-    """Add to members the means that deviations need, and set values of paired arguments to NULL where one of them is."""
+    """Return the table of members with the means that deviations need, and without half pairs of arguments.
+
+    Of an aggregate with two arguments, both are NULL where one of them is. ``window``: the columns that tell windows apart.
+    """
     built_in = [(i, a) for i, (_, a) in enumerate(node.aggregates) if not isinstance(a.function, WindowModule)]
     both = [
         f"CASE WHEN v{i}_{1 - j} IS NOT NULL THEN v{i}_{j} END AS v{i}_{j}"
@@ -96,6 +99,7 @@ def exact_of_window_aggregate(node: WindowAggregate, inputs: Sequence[frozenset[
 
 
 def _is_exact(aggregate: Aggregate, among: frozenset[str]) -> bool:
+    """True if an aggregate's value does not depend on how floats are rounded; ``among`` are the exact columns of its input."""
     match aggregate.function.drawing.rounding:
         case Rounding.NONE:
             return True

@@ -83,6 +83,7 @@ def oracle(
     come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
+        """Create the table of a node's history from those of its inputs, and return its name; raise FalseClaim for false rows."""
         if type(node) not in ORACLE:
             there = ", ".join(n.__name__ for n in ORACLE)
             raise PlanError(sentence("oracle", f"no definition of {type(node).__name__}", f"there are: {there}"))

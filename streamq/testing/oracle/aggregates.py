@@ -106,6 +106,8 @@ def _products(v: str, w: str) -> str:
 
 
 def _variance(root: str, *, is_sample: bool) -> Callable[[Arguments], str]:
+    """Return the definition of the variance, or of its root by the function ``root``; NULL for no or, of a sample, one value."""
+
     def sql(a: Arguments) -> str:
         n = f"count({a.v})"
         return f"CASE WHEN {n} > {int(is_sample)} THEN {root}({_products(a.v, a.v)} / ({n} - {int(is_sample)})) END"
@@ -114,6 +116,8 @@ def _variance(root: str, *, is_sample: bool) -> Callable[[Arguments], str]:
 
 
 def _covariance(*, is_sample: bool) -> Callable[[Arguments], str]:
+    """Return the definition of the covariance; NULL for no pair or, of a sample, for one."""
+
     def sql(a: Arguments) -> str:
         n = f"count({a.v})"
         return f"CASE WHEN {n} > {int(is_sample)} THEN {_products(a.v, a.w)} / ({n} - {int(is_sample)}) END"
@@ -122,6 +126,7 @@ def _covariance(*, is_sample: bool) -> Callable[[Arguments], str]:
 
 
 def _correlation(a: Arguments) -> str:
+    """Return SQL of the correlation, NULL if an argument has no deviations; the query fails if their product is rounded to 0."""
     xx, yy = _products(a.v, a.v), _products(a.w, a.w)
     spread = f"sqrt({xx} * {yy})"
     small = f"WHEN {spread} = 0 THEN error('division by zero')"
@@ -147,6 +152,7 @@ def _percentile(args: Arguments) -> str:
 
 
 def _time_weighted_avg(a: Arguments) -> str:
+    """Return SQL of the sum of values times their lifetimes, clipped as ``clip`` says, divided by the window's length."""
     start = "greatest(le, w_le)" if a.clip in ("full", "left") else "le"
     end = "least(re, w_re)" if a.clip in ("full", "right") else "re"
     lasts = f"greatest(CAST({end} AS DOUBLE) - CAST({start} AS DOUBLE), 0)"

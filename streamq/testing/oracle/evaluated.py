@@ -83,13 +83,14 @@ def _with_options(part: Expr) -> Expr | None:
 
 
 def _plain(expr: Expr) -> bool:
+    """True for a column, a part of the lifetime, and a constant of its own type, under any alias."""
     while isinstance(expr, Alias):
         expr = expr.arg
     return isinstance(expr, Col | Lifetime) or (isinstance(expr, Lit) and expr.type is None)
 
 
 def _operands(expr: Expr, schema: Schema) -> list[Operand]:
-    """Return the columns and lifetime parts that an expression reads."""
+    """Return the columns and lifetime parts that an expression reads; the start, in ticks, if it reads none."""
     # a pyspark Column cannot be inspected and may read any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
     operands = [Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]

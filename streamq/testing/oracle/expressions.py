@@ -163,6 +163,7 @@ def floating(kind: t.DataType | None) -> bool:
 
 
 def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
+    """Return a comparison of two operands of these types; nested values of one type are compared by their keys."""
     # a float makes both sides floats
     a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
     if isinstance(kinds[0], t.ArrayType | t.StructType) and kinds[0] == kinds[1]:
@@ -172,7 +173,10 @@ def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> st
 
 
 def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Return arithmetic in Spark's common type; overflow and division by zero fail, a remainder has the left side's sign."""
+    """Return arithmetic in Spark's common type; overflow and division by zero fail, a remainder has the left side's sign.
+
+    An interval may be added to a timestamp or subtracted. Raises Untranslated for any other types that are not numbers.
+    """
     if any(isinstance(k, t.DecimalType) for k in kinds):
         return _decimal(node, sign, parts, kinds)
     left, right = kinds
@@ -193,7 +197,7 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
 
 
 def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Return arithmetic of decimals and integers with Spark's digits; raise Untranslated if these are too many."""
+    """Return arithmetic of decimals and integers with Spark's digits; raise Untranslated for division or too many digits."""
     # 99 digits for any other type make it untranslatable
     digits = [
         (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
@@ -209,7 +213,10 @@ def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | N
 
 
 def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str:
-    """Return a cast by Spark's ANSI rules: fractions are cut off; malformed text and values that do not fit fail."""
+    """Return a cast by Spark's ANSI rules: fractions are cut off; malformed text and values that do not fit fail.
+
+    Raises Untranslated for any other pair of types; ``node`` is the cast that the error shows.
+    """
     plain = f"CAST({part} AS {sql_type(to)})"
     exact = type(kind) in _DIGITS or isinstance(kind, t.BooleanType)
     match kind, to:
@@ -243,6 +250,7 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
 
 
 def _well_formed(part: str, form: str, value: str, to: t.DataType) -> str:
+    """Return SQL of ``value`` if the text ``part`` matches the regular expression ``form``; NULL stays NULL, other texts fail."""
     wrong = f"error('no {to.simpleString()}: ' || {part})"
     return f"CASE WHEN regexp_full_match({part}, '{form}') THEN {value} WHEN {part} IS NOT NULL THEN {wrong} END"
 

@@ -94,7 +94,10 @@ class ModuleValue:
             raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
 
     def _over_members(self, columns: list[Any], le: Any, re: Any, window: tuple[int, int]) -> Any:
-        """Return the value of one window; ``le`` is None if the filter has dropped all members."""
+        """Return the value of one window.
+
+        ``le`` is None if the filter has dropped all members; an operator then has no rows, and another module the value None.
+        """
         is_operator = isinstance(self._module, UserOperator)
         if le is None:
             return [] if is_operator else None
@@ -145,7 +148,7 @@ class ModuleValue:
         return rows
 
     def _lifetime(self, start: int, end: int, window: tuple[int, int]) -> dict[str, Any]:
-        """Return the lifetime that a row has under the stamp; raise ValueError for an illegal one."""
+        """Return start and duration (None: no end) of a row under the stamp; raise ValueError for an illegal lifetime."""
         if self._stamp == Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
         if start < window[0] or end <= start:
@@ -199,6 +202,7 @@ def _callable_code(module: WindowModule) -> Any:
 
 
 def _series(column: pa.Array) -> pd.Series:
+    """Return a column as a Series of its own memory; integers and booleans with NULLs have the NULLABLE types."""
     kinds = NULLABLE.get if column.null_count else None
     return column.to_pandas(date_as_object=False, types_mapper=kinds).copy()
 

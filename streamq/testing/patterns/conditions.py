@@ -53,7 +53,10 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
 
 
 def aggregate_run(function: str, values: list[Any]) -> Any:
-    """Return an aggregate of the values of a run, which are in order."""
+    """Return an aggregate of the values of a run, which are in order; only ``first`` and ``last`` take NULLs into account.
+
+    Raises Unjudged for the sum or mean of values other than integers.
+    """
     if function in ("first", "last"):
         return values[0 if function == "first" else -1]
     there = [v for v in values if v is not None]
@@ -74,7 +77,11 @@ def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[s
 
 
 def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
-    """Return the value of an expression; ``functions`` are those of users."""
+    """Return the value of an expression, with None for NULL; a field of an absent variable is NULL.
+
+    ``bound`` has an entry ``f@`` for a repeated variable ``f``, with the events of its run under ``@run``. ``functions`` are
+    those of users, by name. Raises Unjudged for what these rules do not evaluate.
+    """
     if (of := run_argument(expression, [v[:-1] for v in bound if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
         run = bound[f"{of[0]}@"]
@@ -111,7 +118,10 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
 
 
 def apply_function(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
-    """Return the result of a function, in logic with three values."""
+    """Return the result of a function, in logic with three values; those of STRICT are NULL if an operand is.
+
+    Raises Unjudged for other functions, for operands of different types, and for a large number.
+    """
     if function in ("is null", "is not null"):
         return (values[0] is None) == (function == "is null")
     if function in ("and", "or"):
@@ -153,7 +163,10 @@ def _family(value: Any) -> type:
 
 
 def order_key(value: Any) -> Any:
-    """Return the sort key of a value: NaN is equal to itself and greater than any number, and -0.0 is 0.0."""
+    """Return the sort key of a value: NaN is equal to itself and greater than any number, and -0.0 is 0.0.
+
+    Raises Unjudged for arrays, structs and maps.
+    """
     if isinstance(value, float) and not isinstance(value, bool):
         return (1, 0.0) if math.isnan(value) else (0, value + 0.0)
     if isinstance(value, int) and not isinstance(value, bool):
@@ -187,7 +200,11 @@ STRICT: Mapping[str, Callable[..., Any]] = {
 def conditions(
     where: Sequence[s.Condition], events: Sequence[str], repeated: Mapping[str, int], sub_patterns: Collection[str]
 ) -> Iterator[Condition]:
-    """Yield the conditions of WHERE; a repeated variable is ``f@`` in those on its runs, and ``f`` in those on each event."""
+    """Yield the conditions of WHERE; a repeated variable is ``f@`` in those on its runs, and ``f`` in those on each event.
+
+    ``events`` and ``sub_patterns`` are the variables of events, in the order of the text, and of named sub-patterns. A comparison
+    with a literal becomes a condition for each event, a CorrelationKey one for every two events and each attribute.
+    """
     for condition in where:
         match condition:
             case s.AttributeEquals(attribute, literal):
@@ -221,7 +238,7 @@ def fields_of(
 
 
 def variables_of(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:
-    """Yield the variables of an expression."""
+    """Yield the variables of an expression; ``f@`` for a repeated variable ``f`` in an aggregate of its run."""
     if (of := run_argument(expression, repeated)) is not None:
         yield f"{of[0]}@"
         return

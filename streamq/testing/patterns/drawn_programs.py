@@ -137,6 +137,7 @@ class ProgramDrawing:
 
 @st.composite
 def definitions(draw: Draw, name: str) -> Definition:
+    """Draw a definition: a pattern, conditions, OUTPUT and slices, each of which may be left out."""
     whole = Part(ProgramDrawing(draw, variables(draw), 3).pattern(), draw(st.none() | st.just("whole")))
     where = draw(st.lists(CONJUNCTS, max_size=3))
     output = [
@@ -148,6 +149,7 @@ def definitions(draw: Draw, name: str) -> Definition:
 
 @st.composite
 def programs(draw: Draw) -> Program:
+    """Draw a program of one definition or two."""
     names = draw(st.lists(NAMES, min_size=1, max_size=2, unique=True))
     # a definition cannot use itself, nor one behind it
     return Program(tuple(draw(definitions(f"{name} defined")) for name in names))

@@ -29,6 +29,7 @@ def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
 
 
 def _flatten(part: s.Expression) -> Iterator[s.Expression]:
+    """Yield a condition, or instead of an AND, at any depth, the conditions that it connects."""
     match part:
         case s.Apply("and", parts):
             for inner in parts:

@@ -38,7 +38,12 @@ class Undetermined(Unjudged):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Match:
-    """An event, or a match of a pattern. ``id`` is equal for equal occurrences; ``rank`` orders those of one instant."""
+    """An event, or a match of a pattern.
+
+    ``id`` is equal for equal occurrences. ``rank`` orders events of one instant; None for matches of operators. ``vs`` and
+    ``till`` are start and end, ``root`` is the least start of its events, ``contributors`` are their starts in order. ``bound``
+    holds the fields of each variable.
+    """
 
     id: tuple[Any, ...]
     rank: tuple[Any, ...] | None
@@ -62,7 +67,10 @@ class EventType:
 
 
 class Evaluation:
-    """The matches of one definition's pattern, over the events of each type."""
+    """The matches of one definition's pattern, over the events of each type.
+
+    ``keys`` are the attributes in which all events of a match must agree, ``functions`` those of users, by name.
+    """
 
     def __init__(
         self,
@@ -119,7 +127,10 @@ class Evaluation:
         return [e for e in events if self.holds(e.bound)]
 
     def composite(self, part: s.Part, bound: Bound) -> dict[str, Any]:
-        """Return the fields of a sub-pattern's match: those that one of its events has, and NULL for those that none has."""
+        """Return the fields of a sub-pattern's match: those that exactly one of its events has, and NULL for those that none has.
+
+        The latter are named in the field ``@absent``; a field that several of its events have is left out.
+        """
         events = {name: self.types[kind.name].fields for name, kind in seen_events(part) if name in bound}
         fields = {field for names in events.values() for field in names if field.lower() not in EVERY_HAS}
         absent = {f for f in fields if all(bound[v] is None for v, names in events.items() if f in names)}
@@ -135,8 +146,10 @@ class Evaluation:
         return ticks(within, self.axis)
 
     def matches_without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
-        """Return the positive matches for which no negated one between two instants fulfils the conditions on both."""
-        """Return the positive matches for which no negated one between two instants fulfils the conditions on both."""
+        """Return the positive matches for which no negated one fulfils the conditions on both.
+
+        Only a negated match counts for whose start ``between(positive match, start)`` is true.
+        """
         others = self.part(negated)
         return [
             e
@@ -145,7 +158,11 @@ class Evaluation:
         ]
 
     def ordered_matches(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> list[Match]:
-        """Return the matches of one event of each part, in one of some orders, after selection and consumption."""
+        """Return the matches of one event of each part in an order, after selection and consumption.
+
+        The events follow each other strictly, within ``within`` ticks. ``orders`` are the orders that may come, as numbers of
+        parts; the variables of parts that are not in the order are absent.
+        """
         inputs = [self.part(part) for part in parts]
         consumed: set[Any] = set()
         matches = []
@@ -171,7 +188,11 @@ class Evaluation:
         within: int,
         consumed: set[Any],
     ) -> Iterator[Chain]:
-        """Yield the chains that end with this one and have events of the parts in ``left`` before it."""
+        """Yield the chains that end with this one and have events of the parts in ``left`` before it.
+
+        Their events are not consumed, lie within ``within`` ticks and fulfil all conditions on them. ``bound`` are the variables
+        of the chain so far, and the absent ones.
+        """
         if not left:
             yield chain
             return
@@ -185,7 +206,11 @@ class Evaluation:
 def instants(
     events: list[tuple[int, Match]], parts: Sequence[s.Part], *, are_ordered: bool = False
 ) -> list[list[tuple[int, Match]]]:
-    """Return the events of all inputs in (Vs, id) order: each occurrence once, with all inputs that have it."""
+    """Return the events of all inputs in order of Vs: each occurrence once, with the numbers of all inputs that have it.
+
+    Occurrences of one instant are in order of their ids if a part consumes or if ``are_ordered``; this raises Undetermined if
+    they are matches of operators. Otherwise their order does not matter.
+    """
     occurrences: dict[Any, list[tuple[int, Match]]] = {}
     for i, e in events:
         occurrences.setdefault(e.id, []).append((i, e))
@@ -217,21 +242,27 @@ def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
 
 
 def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match:
-    """Return the least or the greatest event by (Vs, id)."""
+    """Return the least or the greatest event by (Vs, id); ``least_or_greatest`` is ``min`` or ``max``.
+
+    Raises Undetermined if ids would decide between matches of operators.
+    """
     vs = least_or_greatest(e.vs for e in events)
     tied = {e.id: e for e in events if e.vs == vs}
     return next(iter(tied.values())) if len(tied) == 1 else least_or_greatest(tied.values(), key=rank)
 
 
 def rank(e: Match) -> tuple[Any, ...]:
+    """Return the rank of an event among those of its instant; raise Undetermined for a match of an operator."""
     if e.rank is None:
         raise Undetermined
     return e.rank
 
 
 def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
-    """Return the match of a chain of events; ``operator`` tells its id from those of other operators."""
-    """Return the match of a chain of events; ``operator`` tells its id from those of other operators."""
+    """Return the match of a chain of events, valid from the last one to the end of the scope ``within``, or for a tick.
+
+    ``absent`` are the variables that the match lacks; ``operator`` tells its id from those of other operators.
+    """
     bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
     times = tuple(e.vs for _, e in chain)
     id = (operator, *((i, e.id) for i, e in chain))
@@ -250,7 +281,10 @@ def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
 def define_type(
     definition: s.Definition, types: Mapping[str, EventType], functions: Mapping[str, Any], axis: str
 ) -> EventType:
-    """Return the events of a definition: matches with the fields of OUTPUT, or those of all events and the root."""
+    """Return the events of a definition: matches with the fields of OUTPUT, or those of all events and the root.
+
+    Matches outside the slice of occurrence are left out; lifetimes are cut to the slice of validity.
+    """
     many = repeated_variables(definition.pattern)
     names = [name for name, _ in event_types(definition.pattern)]
     where = list(conditions(definition.where, names, many, sub_patterns(definition.pattern)))
@@ -290,7 +324,7 @@ def define_type(
 
 
 def bound_of(literal: s.Literal | None, otherwise: int, axis: str) -> int:
-    """Return the bound of a slice in ticks."""
+    """Return the bound of a slice in ticks; ``otherwise`` if it has none on this side."""
     if literal is None:
         return otherwise
     if axis == INTEGER:

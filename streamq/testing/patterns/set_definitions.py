@@ -64,6 +64,7 @@ class Query:
     """The attributes of CorrelationKey(..., EQUAL), in which events of one variable agree as well where they are counted."""
 
     def relation(self, body: str, fields: Mapping[str, tuple[str, ...]], events: tuple[str, ...]) -> Relation:
+        """Add a relation with the query ``body`` to the WITH clause, and return it."""
         name = f"r{len(self.clauses)}"
         self.clauses.append(f"{name} AS ({body})")
         return Relation(name, fields, events)
@@ -71,7 +72,7 @@ class Query:
     # --- conditions
 
     def take_conditions(self, visible: Mapping[str, str]) -> list[str]:
-        """Remove and return the conditions over some variables, which are given with the aliases of their relations."""
+        """Remove the conditions that name only visible variables, and return them as SQL; ``visible`` has their aliases."""
         here = [c for c in self.conditions if c.variables and c.variables <= set(visible)]
         self.conditions = [c for c in self.conditions if c not in here]
         return [guard(c, visible) for c in here]
@@ -101,6 +102,7 @@ class Query:
         return self.filter_relation(named)
 
     def filter_relation(self, relation: Relation) -> Relation:
+        """Return the relation, filtered by the conditions over its variables, which are done with then."""
         conditions = self.take_conditions(dict.fromkeys(relation.fields, "e"))
         if not conditions:
             return relation
@@ -108,6 +110,7 @@ class Query:
         return self.relation(body, relation.fields, relation.events)
 
     def primitive(self, kind: Type, variable: str) -> Relation:
+        """Return the events of a type that fulfil the conditions on them alone, with columns of their variable."""
         table, names = self.types[kind.name]
         columns = [f'true AS "{variable}."']
         columns += [f'{own} AS "{variable}.{name}"' for own, name in HEADS.items() if name not in names]
@@ -146,7 +149,10 @@ class Query:
         )
 
     def relation_without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
-        """Return the matches of a pattern with no match of another for which the condition ``between`` holds."""
+        """Return the matches ``e`` of a pattern with no match ``z`` of another that fulfils ``between`` and conditions on both.
+
+        ``header`` are SQL expressions for the columns of HEADER; those of ``e`` if it is empty.
+        """
         one, other = self.part(positive), self.part(negated)
         visible = {**dict.fromkeys(one.fields, "e"), **dict.fromkeys(other.fields, "z")}
         tests = " AND ".join([between, *self.take_conditions(visible)])
@@ -214,6 +220,7 @@ def ticks_of(within: s.Scope) -> int:
 
 
 def within_slice(bounds: s.Slice | None, instant: str) -> list[str]:
+    """Return the conditions that an instant lies within a slice, one for each bound that it has."""
     if bounds is None:
         return []
     low = [f"{instant} >= {value(bounds.start)}"] if bounds.start else []

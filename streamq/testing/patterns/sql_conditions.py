@@ -122,7 +122,6 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
 
 def apply_function(function: str, values: Sequence[str]) -> str:
     """Return a function of SQL values as SQL."""
-    """Return a function of SQL values as SQL."""
     match function, values:
         case ("and" | "or") as word, _:
             return f" {word} ".join(values)
@@ -142,6 +141,7 @@ def apply_function(function: str, values: Sequence[str]) -> str:
 
 
 def value(literal: s.Literal) -> str:
+    """Return a literal as SQL."""
     match literal.value:
         case str() as text:
             return "'" + text.replace("'", "''") + "'"

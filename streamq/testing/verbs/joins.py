@@ -52,6 +52,7 @@ class Pair:
         return tuple(name for name in self.right.schema.names if (name, name) not in self.on)
 
     def _named(self, columns: tuple[str, ...], others: tuple[str, ...], side: int) -> Names:
+        """Return the columns of a side (0: left, 1: right) and their names: with its suffix where the others have such a name."""
         # semi and anti joins take no suffixes, as right columns appear in their condition only
         suffix = (self.suffixes or ("", "__right"))[side]
         lowered = {name.lower() for name in others}

@@ -56,6 +56,7 @@ def _chain(node: Scenario) -> list[str]:
 
 
 def _keywords(node: Scenario) -> list[str]:
+    """Return the keyword arguments of a call as Python text; raise Unwritable if one cannot be written."""
     if not all(map(is_name, node.kwargs)):
         raise Unwritable("a name that cannot be a keyword")
     return [f"{name}={_argument(one)}" for name, one in node.kwargs.items()]

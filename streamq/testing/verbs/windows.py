@@ -95,6 +95,7 @@ class Windows:
         return self.asked or room_of(self.window).usual_stamp
 
     def _result(self, plan: Node) -> Events:
+        """Return the stream of a result's plan, without the hidden keys."""
         if self.hidden:
             shown = [name for name in plan.schema.names if name not in self.hidden]
             plan = Select(plan, tuple((name, Col(name)) for name in shown))
@@ -157,6 +158,7 @@ class _SelectedAggregates:
         return reduced if self.is_aligned else replace_parts(reduced, self._bound)
 
     def _column(self, aggregate: Aggregate, name: str = "") -> Expr:
+        """Return the column of an aggregate; it is collected, under ``name`` or a generated name, unless it has been before."""
         name = name or f"__{aggregate.name}{len(self.aggregates)}"
         return Col(self.aggregates.setdefault(aggregate.digest, (name, aggregate))[0])
 

@@ -66,7 +66,10 @@ class CalendarRoom(WindowRoom[Calendar]):
 
 
 def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the windows, as start and end in ticks, from one before the instant ``least`` until ``last``."""
+    """Yield the windows, as start and end in ticks, from one before the instant ``least`` until ``last``.
+
+    Windows that a clock change leaves empty are left out. Raises TooMuch for more than MOST, or an instant beyond the calendar.
+    """
     first = _date(least) - dt.timedelta(days=2)
     begins = _begin(window, first)
     for _ in range(MOST):
@@ -81,6 +84,7 @@ def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int
 
 
 def _date(ticks: int) -> dt.date:
+    """Return the day of an instant in UTC; raise TooMuch for one beyond Python's calendar."""
     try:
         return (EPOCH + dt.timedelta(microseconds=ticks)).date()
     except OverflowError as error:

@@ -31,7 +31,7 @@ class AtMostRoom(OperatorRoom[AtMost]):
         return tree.parts
 
     def matches(self, tree: AtMost, evaluation: Evaluation) -> list[Match]:
-        """Return each event that has few enough events in the scope before it, without consumed ones."""
+        """Return each event that has few enough events, itself counted, in the scope that ends with it, without consumed ones."""
         parts, within = tree.parts, evaluation.ticks(tree.within)
         inputs = [evaluation.part(part) for part in parts]
         matches: list[Match] = []
