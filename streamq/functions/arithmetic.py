@@ -47,7 +47,11 @@ def _ticks(array: pa.Array) -> pa.Array:
 def _computed(
     strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any, Any], Any]
 ) -> Compute:
-    """Return the Arrow form of an operator: ``strict`` checks for overflow, ``plain`` does not, ``exact`` is Python's own."""
+    """Return the Arrow form of ``+``, ``-`` or ``*`` for all types of operands.
+
+    ``strict``, Arrow's function that checks for overflow, computes integers, instants and durations; rows that overflow, by the
+    Python operator ``exact``, are faults. ``plain``, without the check, computes floats and decimals.
+    """
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
@@ -67,7 +71,7 @@ def _computed(
 
 
 def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm) -> BuiltIn:
-    """Return the operator ``sign``, which cannot fail on floats; ``rank`` is how tightly it binds."""
+    """Return the operator ``sign`` from its forms; it never fails on floats. ``rank`` is how tightly it binds."""
     return BuiltIn(
         sign,
         spark,
@@ -81,9 +85,10 @@ def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], resul
 
 
 def _takes(of_decimals: OfDecimals) -> OperandCheck:
-    """Accept numbers, instants and durations; decimals if the result has at most 38 digits.
+    """Return a check that accepts two numbers, instants or durations; decimals only if the result has at most 38 digits.
 
-    Integers become decimals of their type's full width here, so a result may need 39 digits where Spark's has fewer.
+    ``of_decimals`` returns the type of the result. Integers become decimals of their type's full width here, so a result may need
+    39 digits where Spark's has fewer.
     """
 
     def takes(operands: Sequence[Value]) -> bool:
@@ -99,7 +104,7 @@ def _takes(of_decimals: OfDecimals) -> OperandCheck:
 
 
 def _without_decimals(operands: Sequence[Value]) -> bool:
-    """Accept numbers whose quotient is a double or an integer, not a decimal."""
+    """True for two numbers without a decimal, or with one beside a float: their quotient is a double or an integer."""
     decimals = any(isinstance(o.kind, t.DecimalType) for o in operands)
     return types_accepted(NUMBER, NUMBER)(operands) and (
         not decimals or any(isinstance(o.kind, FLOATING) for o in operands)
@@ -107,13 +112,14 @@ def _without_decimals(operands: Sequence[Value]) -> bool:
 
 
 def _divides(operands: Sequence[Value]) -> bool:
-    """Accept numbers, and decimals together with decimals or integers."""
+    """True for two numbers that can be divided in-process: no decimals, a decimal with a float, an integer or a decimal."""
     return _without_decimals(operands) or (
         len(operands) == 2 and not any(isinstance(o.kind, t.NullType) or as_decimal(o.kind) is None for o in operands)
     )
 
 
 def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
+    """Return quotients, as doubles or, if ``kind`` is one, as decimals; a row with divisor 0 is NULL and a fault."""
     if isinstance(kind, t.DecimalType):
         return _decimal_quotient(operands, kind)
     left, right = (cast_operand(o, t.DoubleType()) for o in operands)
@@ -124,6 +130,7 @@ def _divide(operands: Sequence[Value], kind: DataType) -> Outcome:
 
 
 def _decimal_quotient(operands: Sequence[Value], kind: DataType) -> Outcome:
+    """Return quotients rounded to the decimal type ``kind``; a row with divisor 0 or out of range is NULL and a fault."""
     left, right = (cast_operand(o, as_decimal(o.kind) or kind) for o in operands)
     empty = is_null(left) | is_null(right)
     zero = pc.fill_null(pc.equal(right, pa.scalar(0, right.type)), False).to_numpy(zero_copy_only=False) & ~empty
@@ -135,6 +142,7 @@ def _decimal_quotient(operands: Sequence[Value], kind: DataType) -> Outcome:
 
 
 def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
+    """Return remainders, which have the sign of the dividend; a row with divisor 0 is NULL and a fault."""
     left, right = (cast_operand(o, kind) for o in operands)
     a, b, empty = to_numpy(left), to_numpy(right), is_null(left) | is_null(right)
     bad = (b == 0) & ~empty
@@ -145,6 +153,11 @@ def _remainder(operands: Sequence[Value], kind: DataType) -> Outcome:
 
 
 def _signed(strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exact: Callable[[Any], Any]) -> Compute:
+    """Return the Arrow form of negation or ``abs``; the least integer, which has no positive counterpart, is a fault.
+
+    ``strict`` checks integers for overflow, ``exact`` finds the rows that do, ``plain`` computes floats and decimals.
+    """
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         array = operands[0].array
         return overflow_checked(strict, exact, kind, array) if isinstance(kind, INTEGRAL) else plain(array)
@@ -153,7 +166,7 @@ def _signed(strict: Callable[..., pa.Array], plain: Callable[..., pa.Array], exa
 
 
 def _has_safe_divisor(operands: Sequence[Operand], kind: DataType | None) -> bool:
-    """True if the divisor is a constant by which no division fails; by -1 that of the least integer does, its remainder not."""
+    """True if the divisor is a constant other than 0 and the result is no decimal, which could overflow."""
     divisor = operands[1].constant
     return isinstance(divisor, int | float) and divisor != 0 and not isinstance(kind, t.DecimalType)
 

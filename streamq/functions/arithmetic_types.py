@@ -24,6 +24,7 @@ _DURATION = t.DayTimeIntervalType()
 
 
 def _sum_of_times(a: DataType, b: DataType) -> DataType | None:
+    """Return the type of the sum of two equal durations, or of an instant and a duration; None for other operands."""
     if isinstance(a, t.DayTimeIntervalType) and a == b:
         return a
     if isinstance(a, t.TimestampType) and b == _DURATION:
@@ -32,6 +33,7 @@ def _sum_of_times(a: DataType, b: DataType) -> DataType | None:
 
 
 def _difference_of_times(a: DataType, b: DataType) -> DataType | None:
+    """Return the type of a difference: a duration of two durations or instants, an instant less a duration; else None."""
     if isinstance(a, t.DayTimeIntervalType) and a == b:
         return a
     if isinstance(a, t.TimestampType) and isinstance(b, t.TimestampType):
@@ -61,7 +63,11 @@ def _within_38(precision: int, scale: int) -> t.DecimalType | None:
 def _operator(
     sign: str, of_times: OfTimes, of_decimals: OfDecimals, of_numbers: Callable[[DataType, DataType], DataType | None]
 ) -> Result:
-    """Return a rule for the type of ``a sign b``; it raises UnfitOperands unless both are numbers, instants or durations."""
+    """Return a rule for the type of ``a sign b``; it raises UnfitOperands unless both are numbers, instants or durations.
+
+    A rule for each kind of operands computes the type: ``of_times`` with an instant or a duration, ``of_decimals`` with a decimal
+    and without floats, ``of_numbers`` for other numbers. The type is None where Spark must be asked.
+    """
 
     def result(operands: Sequence[Operand]) -> DataType | None:
         if len(operands) != 2 or operands[0].kind is None or operands[1].kind is None:

@@ -94,7 +94,10 @@ def _named(argument: Any) -> Any:
 
 
 def _positional(verb: str, signature: inspect.Signature, bound: inspect.BoundArguments) -> list[Any]:
-    """Return the arguments in the order of the signature, with defaults for those skipped before a keyword argument."""
+    """Return the arguments in the order of the signature, with defaults for those skipped before a keyword argument.
+
+    Arguments after the last one that was passed are left out. A list passed for ``*columns`` counts as its elements.
+    """
     arguments: list[Any] = []
     last = 0
     for name, parameter in signature.parameters.items():

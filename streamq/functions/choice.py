@@ -45,6 +45,7 @@ def _nvl2(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _nullif(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return the first operand, NULL where it equals the second."""
     same = is_true(compare("==", *operands))
     return pc.if_else(pa.array(same), pa.nulls(len(same), arrow_type(kind)), operands[0].array)
 
@@ -54,14 +55,14 @@ def _nanvl(operands: Sequence[Value], kind: DataType) -> pa.Array:
     return pc.if_else(pa.array(np.isnan(to_numpy(first))), cast_operand(operands[1], kind), first)
 
 
-def _extreme(name: str) -> Compute:
+def _extreme(sign: str) -> Compute:
     """Return the Arrow form of ``greatest`` (``>``) or ``least`` (``<``), which ignore NULL."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         best = Value(cast_operand(operands[0], kind), kind)
         for operand in operands[1:]:
             other = Value(cast_operand(operand, kind), kind)
-            better = is_true(compare(name, other, best)) | is_null(best.array)
+            better = is_true(compare(sign, other, best)) | is_null(best.array)
             if not isinstance(kind, t.NullType):
                 best = Value(pc.if_else(pa.array(better), other.array, best.array), kind)
         return best.array
@@ -70,14 +71,17 @@ def _extreme(name: str) -> Compute:
 
 
 def _by_null(operands: Sequence[Value]) -> list[Mask | None]:
+    """Reach of ``nvl2``: the second operand is evaluated where the first is not NULL, the third where it is."""
     return [None, is_valid(operands[0].array), is_null(operands[0].array)]
 
 
 def _by_nan(operands: Sequence[Value]) -> list[Mask | None]:
+    """Reach of ``nanvl``: the second operand is evaluated where the first is NaN."""
     return [None, np.isnan(to_numpy(operands[0].array))]
 
 
 def _nvl2_type(operands: Sequence[Operand]) -> DataType | None:
+    """Return the common type of the second and the third operand; None unless there are three of known types."""
     kinds = [o.kind for o in operands]
     if len(kinds) != 3 or kinds[0] is None or kinds[1] is None or kinds[2] is None:
         return None

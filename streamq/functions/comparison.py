@@ -36,7 +36,10 @@ _KERNELS = {
 
 
 def compare(sign: str, *operands: Value) -> pa.Array:
-    """Return the Arrow form of a comparison in the operands' common type; NaN equals NaN and is greater than any number."""
+    """Return the Arrow form of a comparison of two operands in their common type, NULL where one is NULL.
+
+    NaN equals NaN and is greater than any number.
+    """
     kind = common_type(operands)
     assert kind is not None
     left, right = (cast_operand(o, kind) for o in operands)
@@ -53,12 +56,16 @@ def compare(sign: str, *operands: Value) -> pa.Array:
 
 
 def _null_safe(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return ``<=>``: NULL equals NULL and differs from any value, so the result is never NULL."""
     left, right = (is_null(o.array) for o in operands)
     return pa.array(np.where(left | right, left & right, is_true(compare("==", *operands))), pa.bool_())
 
 
 def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """Return where the first operand equals one of the others; NULL where none is equal and one is NULL."""
+    """Return where the first operand equals one of the others; NULL where none is equal and an operand is NULL.
+
+    Without others it is false on every row.
+    """
     first, *rest = operands
     if not rest:
         return pa.repeat(pa.scalar(False), len(first.array))
@@ -77,6 +84,7 @@ def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
+    """Reach of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it."""
     first = operands[0]
     rest = is_valid(first.array)
     reached: list[Mask | None] = [None]
@@ -87,6 +95,7 @@ def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
 
 
 def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
+    """Return a comparison from its forms; its type is BOOLEAN, and it never fails."""
     return BuiltIn(
         sign, spark, result_types.compared_type, arrow, total=True, cheap=True, selects=True,
         shown=infix(sign, 4), notation=notation,
@@ -94,6 +103,7 @@ def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm
 
 
 def _ordered(sign: str, spark: Callable[[Any, Any], Column]) -> BuiltIn:
+    """Return the comparison ``sign`` of two operands that have a common type."""
     arrow = ArrowForm(lambda o: len(o) == 2 and have_common_type(o), lambda o, _: compare(sign, *o))
     return _comparison(sign, spark, arrow, Infix(sign, 1))
 

@@ -27,7 +27,7 @@ def _days(operand: Value) -> Any:
 
 
 def _of_days(function: Callable[[Any], Any]) -> ArrowForm:
-    """Return the Arrow form of a function of the days since 1970."""
+    """Return the Arrow form of a function of dates: ``function`` takes and returns numpy integers, days since 1970 at first."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         return from_numpy(function(_days(operands[0])).astype(np.int32), is_null(operands[0].array), kind)
@@ -36,6 +36,8 @@ def _of_days(function: Callable[[Any], Any]) -> ArrowForm:
 
 
 def _of_clock(unit: int, size: int) -> ArrowForm:
+    """Return the Arrow form of a part of the time of day: ticks in whole ``unit``, modulo ``size``."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         ticks = to_numpy(cast_operand(operands[0], t.TimestampType())).astype(np.int64)
         return from_numpy((ticks // unit % size).astype(np.int32), is_null(operands[0].array), kind)
@@ -64,6 +66,7 @@ def _new_year(days: Any) -> Any:
 
 
 def _iso_week(days: Any) -> Any:
+    """Return the week of the year by ISO 8601: weeks begin on Monday, and week 1 has the year's first Thursday."""
     thursday = _monday(days) + 3
     return (thursday - _new_year(thursday)) // 7 + 1
 
@@ -81,6 +84,7 @@ _UNITS = {
 
 
 def _date_trunc(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return instants truncated to the unit that the first operand, a constant, names; NULL for an unknown unit."""
     unit = operands[0].constant.upper()
     array = cast_operand(operands[1], kind)
     ticks = to_numpy(array)
@@ -92,6 +96,8 @@ def _date_trunc(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _shifted_days(sign: int) -> Compute:
+    """Return the Arrow form of adding days to a date (``sign`` 1) or subtracting them (-1)."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         days, by = _days(operands[0]), to_numpy(cast_operand(operands[1], t.IntegerType())).astype(np.int64)
         return from_numpy(
@@ -102,6 +108,7 @@ def _shifted_days(sign: int) -> Compute:
 
 
 def _datediff(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return the days from the second date to the first."""
     return from_numpy(
         (_days(operands[0]) - _days(operands[1])).astype(np.int32),
         is_null(operands[0].array) | is_null(operands[1].array),
@@ -110,6 +117,8 @@ def _datediff(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _unix(unit: int) -> ArrowForm:
+    """Return the Arrow form of an instant as a number of ``unit`` ticks since 1970, rounded down."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         ticks = to_numpy(cast_operand(operands[0], t.TimestampType()))
         return from_numpy(ticks // unit, is_null(operands[0].array), kind)
@@ -118,6 +127,8 @@ def _unix(unit: int) -> ArrowForm:
 
 
 def _instant(unit: int) -> ArrowForm:
+    """Return the Arrow form of a number of ``unit`` ticks since 1970 as an instant; beyond 64 bits it is a fault."""
+
     def compute(operands: Sequence[Value], kind: DataType) -> Outcome:
         array = cast_operand(operands[0], t.LongType())
         ticks, faults = overflow_checked(

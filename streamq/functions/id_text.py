@@ -63,6 +63,7 @@ class IdText(Function):
 
 
 def _part_on_spark(value: Column, kind: DataType) -> Column:
+    """Return values as a Spark Column of texts with their lengths: `` 3:abc``, `` -`` for NULL."""
     from pyspark.sql import functions as F
 
     text = _text_on_spark(value, kind)
@@ -71,7 +72,10 @@ def _part_on_spark(value: Column, kind: DataType) -> Column:
 
 
 def _text_on_spark(value: Column, kind: DataType) -> Column:
-    """Return the texts of values as a Spark Column, NULL where a value is NULL."""
+    """Return the texts of values, without lengths, as a Spark Column; NULL where a value is NULL.
+
+    Parts of lists and structs have lengths.
+    """
     from pyspark.sql import functions as F
 
     match kind:
@@ -98,13 +102,14 @@ def _has_text(kind: DataType) -> bool:
 
 
 def _part(array: pa.Array, kind: DataType) -> pa.Array:
+    """Return values as texts with their lengths: `` 3:abc``, `` -`` for NULL."""
     text = _text(array, kind)
     length = pc.utf8_length(text).cast(pa.string())
     return pc.coalesce(pc.binary_join_element_wise(" ", length, ":", text, ""), pa.scalar(MISSING))
 
 
 def _text(array: pa.Array, kind: DataType) -> pa.Array:
-    """Return the texts of values, NULL where a value is NULL."""
+    """Return the texts of values, without lengths; NULL where a value is NULL. Parts of lists and structs have lengths."""
     match kind:
         case t.DoubleType() | t.FloatType():
             return pa.array([None if x is None else _hexadecimal(x) for x in array.to_pylist()], pa.string())

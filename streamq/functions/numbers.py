@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _of_doubles(function: Callable[[Any], Any], is_empty: Callable[[Any], Mask] | None = None) -> ArrowForm:
-    """Return the Arrow form of a function of doubles, which is NULL where ``is_empty``."""
+    """Return the Arrow form of a numpy function of doubles, which is NULL where an operand is NULL or ``is_empty``."""
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array:
         array = cast_operand(operands[0], t.DoubleType())
@@ -49,7 +49,10 @@ def _sign(values: Any) -> Any:
 
 
 def _whole(function: Callable[[Any], Any]) -> Compute:
-    """Return the Arrow form of a rounding to bigint: NaN becomes 0, a number beyond bigint is an error."""
+    """Return the Arrow form of rounding to bigint by ``function``: floor or ceil.
+
+    NaN becomes 0; a number beyond bigint is NULL and a fault; integers stay.
+    """
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         operand = operands[0]
@@ -66,7 +69,10 @@ _WIDE = Context(prec=1500)
 
 
 def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
-    """Round half up to the digits of the second operand, a constant, by default to whole numbers."""
+    """Round half up to the digits of the second operand, a constant, by default to whole numbers.
+
+    Negative digits round to tens, hundreds, ...; an integer that overflows by it is NULL and a fault. NaN and infinities stay.
+    """
     array = operands[0].array
     places = operands[1].constant if len(operands) > 1 else 0
     if isinstance(kind, INTEGRAL):

@@ -36,7 +36,11 @@ def is_in_group(kind: DataType, group: Group) -> bool:
 
 
 def types_accepted(*groups: Group, optional: int = 0, repeated: bool = False) -> OperandCheck:
-    """Accept one group of types for each operand; ``repeated``: the last may repeat; ``optional``: how many may be missing."""
+    """Return a check that accepts an operand of each group of types, or NULL.
+
+    ``repeated``: operands beyond the groups are accepted if they are of the last one. ``optional``: how many may be missing at
+    the end.
+    """
 
     def takes(operands: Sequence[Value]) -> bool:
         if len(operands) < len(groups) - optional or (len(operands) > len(groups) and not repeated):
@@ -48,12 +52,15 @@ def types_accepted(*groups: Group, optional: int = 0, repeated: bool = False) ->
 
 
 def with_constant(takes: OperandCheck, at: int, kind: type) -> OperandCheck:
-    """Accept what ``takes`` does, if the operand ``at`` is missing or a constant of type ``kind``."""
+    """Return a check that accepts what ``takes`` does, if the operand ``at`` is missing or a constant of type ``kind``."""
     return lambda operands: takes(operands) and (len(operands) <= at or type(operands[at].constant) is kind)
 
 
 def common_type(operands: Sequence[Value]) -> DataType | None:
-    """Return the type in which operands are compared or selected; None where only Spark knows it, or compares otherwise."""
+    """Return the type in which operands are compared or selected; None where only Spark knows it, or compares otherwise.
+
+    Spark must be asked for lists, maps and structs, and for decimals that need more than 38 digits.
+    """
 
     def both(a: DataType | None, b: DataType) -> DataType | None:
         if a is None:
@@ -107,7 +114,7 @@ def all_rows(operands: Sequence[Value]) -> list[Mask | None]:
 
 
 def rows_until_valid(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of functions that evaluate each operand where all before it are NULL."""
+    """Reach of functions that evaluate each operand on the rows where all operands before it are NULL."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         missing = is_null(operand.array)

@@ -20,7 +20,10 @@ def overflow_message(kind: DataType) -> str:
 def overflow_checked(
     strict: Callable[..., pa.Array], exact: Callable[..., Any], kind: DataType, *arrays: pa.Array
 ) -> Outcome:
-    """Return the result of Arrow's strict function; if that overflows, find the rows that do with ``exact``: they are faults."""
+    """Return the result of Arrow's function ``strict``; rows that overflow are NULL and faults.
+
+    Only if ``strict`` fails, ``exact``, Python's function of integers, computes row by row to find those rows.
+    """
     try:
         return strict(*arrays), []
     except pa.ArrowInvalid:

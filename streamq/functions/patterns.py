@@ -31,6 +31,8 @@ def like_pattern(pattern: str) -> re.Pattern[str] | None:
 
 
 def _like(operands: Sequence[Value], kind: DataType) -> Outcome:
+    """Return where the first operand matches the LIKE pattern of its row; a pattern that Spark refuses is a fault."""
+
     def like(text: str, pattern: str) -> bool:
         regex = like_pattern(pattern)
         if regex is None:
@@ -55,7 +57,7 @@ _REGEX = re.compile(
 
 
 def java_pattern(pattern: str) -> re.Pattern[str] | None:
-    """Translate a Java regular expression to an equivalent one of Python; None beyond the syntax that both share."""
+    """Translate a Java regular expression to an equivalent one of Python; None for syntax that the two do not share."""
     out: list[str] = []
     position = 0
     while position < len(pattern):
@@ -90,12 +92,14 @@ def java_pattern(pattern: str) -> re.Pattern[str] | None:
 
 
 def _rlike(operands: Sequence[Value], kind: DataType) -> Outcome:
+    """Return where the first operand has a match of the regular expression, a constant, somewhere."""
     regex = java_pattern(operands[1].constant)
     assert regex is not None
     return rowwise(lambda text: regex.search(text) is not None, kind, "", cast_operand(operands[0], t.StringType()))
 
 
 def _regular(operands: Sequence[Value]) -> bool:
+    """True for two strings, the second a constant regular expression that means the same in Java and in Python."""
     if not types_accepted(STRING, STRING)(operands) or not isinstance(operands[1].constant, str):
         return False
     return java_pattern(operands[1].constant) is not None

@@ -49,6 +49,7 @@ def logical_type(name: str) -> Result:
 
 
 def _common(*kinds: DataType) -> DataType | None:
+    """Return the widest of the types, to which all others can be widened; None where Spark must be asked."""
     common: DataType | None = kinds[0]
     for kind in kinds[1:]:
         common = wider(common, kind) if common is not None else None

@@ -28,7 +28,10 @@ ARRAYS_ZIP = BuiltIn("arrays_zip", names_fields=True)
 
 
 def _counted(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """Return lists of the integers from the first operand to the second, descending if that is less."""
+    """Return lists of the integers from the first operand to the second, both included, descending if the second is less.
+
+    NULL where a bound is NULL.
+    """
     bounds = [cast_operand(o, t.LongType()) for o in operands]
     is_there = is_valid(bounds[0]) & is_valid(bounds[1])
     first, last = (pc.fill_null(b, 0).to_numpy(zero_copy_only=False) for b in bounds)
@@ -73,7 +76,7 @@ def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _list_of(*kinds: DataType) -> DataType | None:
-    """Return the type of a list of operands of one type; None for several types, where Spark must be asked."""
+    """Return the type of a list of operands of one type; None for operands of several types, where Spark must be asked."""
     return t.ArrayType(kinds[0]) if len({k.json() for k in kinds}) == 1 else None
 
 

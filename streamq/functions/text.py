@@ -19,7 +19,7 @@ from streamq.plan.operand import ArrowForm, Compute, OperandCheck, Value
 from streamq.runtime.arrow_types import Outcome, rowwise
 
 
-def _by_row(function: Callable[..., Any], *to: DataType) -> Compute:
+def _by_row(function: Callable[..., Any]) -> Compute:
     """Return the Arrow form of a function of Python strings and integers; NULL where an operand is NULL."""
     return lambda operands, kind: rowwise(
         function,
@@ -54,6 +54,11 @@ def _octets(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _matched(fast: Callable[..., pa.Array], python: Callable[[str, str], bool]) -> Compute:
+    """Return the Arrow form of a test for a part of a text.
+
+    ``fast``, a function of Arrow, takes a part that is constant; ``python`` tests other parts row by row.
+    """
+
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         text, part = operands
         if isinstance(part.constant, str):
@@ -64,12 +69,18 @@ def _matched(fast: Callable[..., pa.Array], python: Callable[[str, str], bool]) 
 
 
 def _substring(text: Any, position: int, length: int = 2**31 - 1) -> Any:
+    """Return at most ``length`` characters from a position that counts from 1, or back from the end if negative; 0 counts as 1.
+
+    A position before the text takes from ``length`` the characters that are missing there.
+    """
     start = position - 1 if position > 0 else len(text) + position if position < 0 else 0
     end = start + length
     return text[max(0, start) : max(0, end)] if end > start else text[:0]
 
 
 def _padded(left: bool) -> Callable[[str, int, str], str]:
+    """Return a function that fills a text on one side to ``length`` characters, repeating ``by``, and cuts a longer text."""
+
     def pad(text: str, length: int, by: str = " ") -> str:
         missing = length - len(text)
         if missing <= 0 or not by:
@@ -81,6 +92,7 @@ def _padded(left: bool) -> Callable[[str, int, str], str]:
 
 
 def _concat_ws(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return each row's texts, without NULLs, joined by the first operand; NULL where that is NULL."""
     separators, *parts = (cast_operand(o, kind).to_pylist() for o in operands)
     rows = zip(*parts, strict=True) if parts else [()] * len(separators)
     joined = [
@@ -94,6 +106,7 @@ def _rows(takes: OperandCheck, function: Callable[..., Any]) -> ArrowForm:
 
 
 def _tested(name: str, fast: Callable[..., pa.Array], python: Callable[[str, str], bool]) -> BuiltIn:
+    """Return the function ``name``: a test for a part of a text, by the two functions that :func:`_matched` takes."""
     arrow = ArrowForm(_PART, _matched(fast, python))
     return BuiltIn(name, result=t.BooleanType(), arrow=arrow, total=True, notation=Method(name))
 
