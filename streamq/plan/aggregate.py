@@ -97,7 +97,7 @@ class Partials(Protocol):
     """The partial results of a window, which aggregates share where they need the same ones."""
 
     def partial(self, kind: type[P], arg: Expr, of: DataType, *parameters: object) -> P:
-        """The partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``."""
+        """The partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``; ``of``: the type of the value."""
 
     def column(self, arg: Expr) -> str:
         """The column of the values of ``arg``, for partial results of several arguments."""

@@ -46,7 +46,8 @@ def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
 def filter_in_argument(aggregate: Aggregate) -> Aggregate:
     """Move an aggregate's filter into its first argument, which then is NULL where the filter is not true.
 
-    Returns the aggregate as it is if it has no filter, or if its function does not allow that.
+    An aggregate without arguments gets one, 1. Returns the aggregate unchanged if it has no filter, or if its function does not
+    allow that.
     """
     if aggregate.where is None or not aggregate.function.filters_arguments:
         return aggregate

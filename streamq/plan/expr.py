@@ -53,6 +53,7 @@ class Expr(ValueRefusals, Tree):
         return ExpressionText(show(self))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Expr:
+        """Return the expression that an operator with a NumPy number on its left makes; refuse NumPy's functions."""
         operator = _UFUNCS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             raise self._refused(f"numpy's {ufunc.__name__} takes no expression", self._instead_of(ufunc.__name__, []))
@@ -324,7 +325,10 @@ def is_sparks_column(value: object) -> bool:
 
 
 def as_expr(value: Any) -> Expr:
-    """Return a value as an expression: an expression unchanged, a pyspark Column as Opaque, anything else as a literal."""
+    """Return a value as an expression: an expression unchanged, a pyspark Column as Opaque, anything else as a literal.
+
+    Raises TypeMismatch for a value that is no constant of a Spark type, and for the text of an expression.
+    """
     if isinstance(value, Expr):
         return value
     if is_sparks_column(value):

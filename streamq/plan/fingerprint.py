@@ -69,6 +69,7 @@ class _CodeReader:
         return self._text_of_function(value) if inspect.isfunction(value) else self._text_of_class(value)
 
     def _text_of_function(self, function: FunctionType) -> str:
+        """Return the text of a function: its instructions, closure variables and defaults, and the globals that it reads."""
         closure = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         outer = {name: cell.cell_contents for name, cell in closure if not _is_empty(cell)}
         held = {"outer": outer, "defaults": function.__defaults__, "keywords": function.__kwdefaults__}
@@ -91,6 +92,7 @@ class _CodeReader:
                 yield from (f"{name}.{n} = {self._text_of_global(vars(value)[n])}" for n in read)
 
     def _text_of_global(self, value: Any) -> str:
+        """Return the text of the value of a global name; only its type if it has none, as a lock or a session."""
         try:
             return self.text(value)
         except Exception:
@@ -98,6 +100,7 @@ class _CodeReader:
             return f"a {type(value).__module__}.{type(value).__qualname__}"
 
     def _text_of_class(self, cls: type) -> str:
+        """Return the text of a class: it and its bases, each with its attributes if it is read, else by name."""
         owners = []
         for owner in cls.__mro__:
             if not _is_read(owner):
@@ -108,7 +111,11 @@ class _CodeReader:
         return f"class({_joined(owners)})"
 
     def _text_of_object(self, value: Any) -> str:
-        """Return the text of a value that is neither code nor plain: its attributes if its class is a user's, else its pickle."""
+        """Return the text of a value that is neither a function, a class nor plain.
+
+        An object of a user's class is its class and attributes, a ``partial`` its function and arguments, a named object its
+        identity; a module or a function written in C is its name; anything else is a hash of its pickle.
+        """
         if isinstance(value, NamedObject):
             return value.identity
         if isinstance(value, partial):
@@ -139,11 +146,13 @@ def _is_read(code: Any) -> bool:
 
 
 def _is_read_of_class(name: str, value: Any) -> bool:
+    """True if an attribute of a class is compared: code, and values whose name is not one of Python's own."""
     is_code = isinstance(value, (FunctionType, staticmethod, classmethod, property))
     return is_code or not name.startswith(("__", "_abc_"))
 
 
 def _is_empty(cell: Any) -> bool:
+    """True if a closure variable has no value yet."""
     try:
         cell.cell_contents  # noqa: B018  which raises for one that has no value yet
     except ValueError:
@@ -168,6 +177,7 @@ def _instructions(code: CodeType) -> list[tuple[str, object]]:
 
 
 def _constant(value: Any) -> object:
+    """Return a constant of a function in a form that is equal in every process: nested code as instructions, else the repr."""
     if isinstance(value, CodeType):
         return _instructions(value)
     # a set has another order in every process

@@ -10,7 +10,10 @@ B = TypeVar("B", bound=Any)
 
 
 def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
-    """Call ``visit(part, results of its children)`` bottom-up and left to right, once for each shared part, without recursion."""
+    """Call ``visit(part, results of its children)`` bottom-up and left to right, and return the result of ``root``.
+
+    Parts with one digest are visited once. There is no recursion, so a tree may be of any depth.
+    """
     done: dict[str, T] = {}
     stack: list[tuple[B, bool]] = [(root, False)]
     while stack:

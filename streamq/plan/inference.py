@@ -47,7 +47,10 @@ def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
 
 
 def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -> DataType | None:
-    """Return the type of a node from those of its operands, ``parts``; None where only Spark knows it."""
+    """Return the type of a node from those of its operands, ``parts``; None where only Spark knows it.
+
+    Raises UnknownColumn, TypeMismatch for operands that do not fit, and PlanError for an aggregate.
+    """
     match node:
         case Col(name=name):
             return schema.require(name, verb)
@@ -80,6 +83,10 @@ def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -
 
 
 def _case_type(node: Case, parts: list[DataType | None], verb: str) -> DataType | None:
+    """Return the common type of a CASE's values; None where Spark must be asked.
+
+    Raises TypeMismatch for a condition that is not boolean.
+    """
     for condition in parts[:-1:2]:
         if condition is not None and not isinstance(condition, t.BooleanType | t.NullType):
             where = f"found {condition.simpleString()} in {show_to_user(node)}"
@@ -91,6 +98,7 @@ def _case_type(node: Case, parts: list[DataType | None], verb: str) -> DataType 
 
 
 def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType | None:
+    """Return the type of a call; None where Spark must be asked. Raises TypeMismatch for operands that do not fit."""
     try:
         return node.function.result_type(operands_of(node, parts))
     except UnfitOperands as unfit:

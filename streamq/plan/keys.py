@@ -8,7 +8,11 @@ from streamq.errors import TypeMismatch, sentence
 
 
 def check_key(kind: t.DataType, name: str, verb: str = "group_by", use: str = "group") -> None:
-    """Raise TypeMismatch for a type that rows cannot be grouped, ordered or matched by: maps, also nested in other types."""
+    """Raise TypeMismatch for a type that rows cannot be grouped, ordered or matched by.
+
+    These are maps, variants, and types that no value has shown, also inside arrays and structs. ``use``, in the message, is what
+    the verb does by the column ``name``.
+    """
     if not has_equality(kind):
         hint = f"{use.capitalize()} by columns without maps: sq.functions.map_entries makes an array of one."
         if _untyped(kind):

@@ -31,6 +31,7 @@ class DeltaColumns:
         return F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:
+        """Return the start, end or duration as a user sees it; the end and the duration of an event still alive are NULL."""
         from pyspark.sql import functions as F
 
         assert self.schema is not None
@@ -82,7 +83,7 @@ def end_column(is_there: bool) -> Column:
 
 
 def move_ticks(ticks: Column, by: int) -> Column:
-    """Return ``ticks + by``, saturating: infinity stays, nothing overflows."""
+    """Return ``ticks + by``, where infinity stays and a sum beyond an end of the axis becomes that end."""
     from pyspark.sql import functions as F
 
     if by == 0:
@@ -123,6 +124,7 @@ def as_key(column: Column, kind: DataType) -> Column:
 
 
 def _has_float(kind: DataType) -> bool:
+    """True if a type is a float or contains one, in arrays and structs."""
     from pyspark.sql import types as t
 
     match kind:

@@ -44,6 +44,7 @@ class Traits:
     longest: int | None = None
 
     def __or__(self, other: Traits) -> Traits:
+        """Return the traits of rows of either; ``longest`` is the greater length, None if one is None."""
         longest = None if self.longest is None or other.longest is None else max(self.longest, other.longest)
         return Traits(
             self.retracts or other.retracts,
@@ -84,6 +85,7 @@ class Node(ABC):
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
 
     def __post_init__(self) -> None:
+        """Compute children, schema, traits and digest; raise PlanError where the parameters do not fit the inputs."""
         object.__setattr__(self, "children", tuple(self._inputs()))
         object.__setattr__(self, "schema", self._schema())
         object.__setattr__(self, "traits", self._traits())
@@ -140,6 +142,7 @@ class Node(ABC):
         return ""
 
     def _inputs(self) -> list[Node]:
+        """Return the nodes among the fields, also inside tuples, in the order of the fields."""
         inputs: list[Node] = []
         for f in dataclasses.fields(self):
             value = getattr(self, f.name)
@@ -183,7 +186,7 @@ def node(cls: type[N]) -> type[N]:
 
 
 def canonical(value: Any) -> Any:
-    """Return a field's value as JSON, from which the digest is computed."""
+    """Return a field's value as JSON, from which the digest is computed; raise TypeError for a value of any other kind."""
     match value:
         case Node():
             return {"node": value.digest}
@@ -241,9 +244,11 @@ def read_statements(kind: type[Any]) -> dict[str, str]:
 
 
 def statements_in_case(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
-    """Return the clauses that hold in a case: all without a condition, and those whose ``case, case: ...`` names it.
+    """Return the statements of a node's class, each without the clauses that do not hold in a case.
 
-    ``parts``: the classes of fields by name; a clause ``{field}`` stands for the statements of that class.
+    Clauses are separated by semicolons. One that begins ``case, case: ...``, with some of the class's ``cases``, holds if one of
+    them is in ``case``; others always hold. ``parts``: the classes of fields by name; a clause ``{field}`` stands for the
+    statements of that class.
     """
     of_parts = {f"{{{name}}}": read_statements(part) for name, part in parts.items()}
 
@@ -270,7 +275,7 @@ def statements_of(node: Node) -> dict[str, str]:
 
 
 def expressions(node: Node) -> list[Expr]:
-    """Return the expressions among a node's parameters, in the order of its fields."""
+    """Return the expressions among a node's parameters, also inside tuples and dataclasses, in the order of its fields."""
     values: list[Any] = [getattr(node, f.name) for f in reversed(dataclasses.fields(node))]
     exprs: list[Expr] = []
     while values:
@@ -325,7 +330,7 @@ def number_sources(root: N) -> tuple[N, dict[str, str]]:
 
 
 def rename_tables(root: N, names: Mapping[str, str]) -> N:
-    """Return the plan with other names for its tables."""
+    """Return the plan with other names for its tables, also in policies; ``names`` has the new name of every table."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if any(a is not b for a, b in zip(node.children, inputs, strict=True)):

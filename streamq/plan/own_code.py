@@ -25,7 +25,7 @@ def package_of(module: str) -> str:
 
 
 def is_own(module: str) -> bool:
-    """True if a module, by its name, is a user's own: a script, a notebook, or a file that is not installed."""
+    """True if a module, by its name, is a user's own: a script, a notebook, or a loaded file that is not installed."""
     package = package_of(module)
     if package == STREAMQ:
         return False
@@ -54,6 +54,7 @@ def _places(package: ModuleType) -> list[str]:
 
 
 def _modules_of(package: str) -> list[ModuleType]:
+    """Return the loaded modules of a package, itself included."""
     below = f"{package}."
     modules = [m for name, m in list(sys.modules.items()) if name == package or name.startswith(below)]
     return [m for m in modules if isinstance(m, ModuleType)]

@@ -70,7 +70,10 @@ def show_keys(keys: Iterable[str]) -> str:
 
 
 def shown_group(group: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a group's keys by the names that users know."""
+    """Return the values of a group's keys by the names that users know; ``group`` has them by the names of columns.
+
+    A key whose flag is true is None.
+    """
     values: dict[str, Any] = {}
     for name, value in group.items():
         carried = _OF_GROUPS.fullmatch(name)

@@ -59,7 +59,7 @@ class MergeableColumns(ABC):
         """Arrow's aggregate by which each column merges; :meth:`merged` merges the columns that are not listed."""
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return its other columns, merged over rows of equal ``number``, for the numbers ``at``."""
+        """Return the columns that ``grouped`` does not list, merged over rows of equal ``number``, for the numbers ``at``."""
         return {}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:

@@ -43,7 +43,7 @@ class RangedMembers:
     final: Mask | None = None
 
     def cut(self, row: Ints, window: Ints) -> tuple[Ints, Ints]:
-        """Return the starts and ends of members, each a row in a window, cut as the clip says."""
+        """Return the starts and ends of members, cut as the clip says; a member is a row and the number of its window."""
         start, end = self.lifetime
         return self.cut_to(start[row], end[row], window)
 
@@ -123,7 +123,7 @@ class RangeReduction(Reduction):
 
     @abstractmethod
     def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """A value a window."""
+        """Return a value for each window, by number."""
 
 
 class MemberReduction(Reduction):
@@ -131,7 +131,7 @@ class MemberReduction(Reduction):
 
     @abstractmethod
     def over_members(self, members: CopiedMembers) -> pa.Array:
-        """A value a window."""
+        """Return a value for each window, by number."""
 
 
 def floats(column: Any) -> tuple[Floats, Mask]:

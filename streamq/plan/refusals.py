@@ -16,6 +16,7 @@ class ValueRefusals:
         return "..."
 
     def _refused(self, wrong: str, hint: str) -> TypeMismatch:
+        """Return the error for an operation: ``wrong`` says what is wrong, ``hint`` what to write instead."""
         return TypeMismatch(sentence("expression", wrong, f"found {self!r}", hint))
 
     def _instead_of(self, name: str, methods: list[str]) -> str:

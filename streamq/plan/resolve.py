@@ -29,6 +29,7 @@ class EventProxy:
         return self[name]
 
     def __getitem__(self, name: str) -> Expr:
+        """Return the payload column of a name, with the plan as its origin; raise UnknownColumn if there is none."""
         if not isinstance(name, str):
             raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
         if name not in self._plan.schema.names:
@@ -43,6 +44,7 @@ class EventProxy:
         return f"an event of {', '.join(self._plan.schema.names)}"
 
     def _refused(self, *operands: object) -> NoReturn:
+        """Raise PlanError for an operator or a call on the event itself, which lacks the name of a column."""
         names = self._plan.schema.names
         hint = f"Write e.{names[0]}." if names else "Its lifetime is sq.start(), sq.end()."
         raise PlanError(
@@ -106,7 +108,10 @@ def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> 
 
 
 def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
-    """Raise PlanError for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes."""
+    """Raise PlanError for ``window_start()`` and ``window_end()`` of events, or of the members that an aggregate takes.
+
+    ``of_events`` as in :func:`resolve`.
+    """
     all_parts = parts(expr)
     if not any(isinstance(p, WindowBound) for p in all_parts):
         return
@@ -149,7 +154,7 @@ def name_columns(
 ) -> Iterator[tuple[str, Given]]:
     """Yield the names and expressions of a ``select``: strings, columns and aliases by their name, then keywords.
 
-    Warns if the text of a keyword is the name of a column.
+    Raises PlanError for a positional argument without a name. Warns if the text of a keyword is the name of a column.
     """
     for argument in positional:
         _check_called(argument, verb)

@@ -87,7 +87,11 @@ class Schema:
 
 
 def check_names(names: Iterable[Any], verb: str) -> None:
-    """Raise AmbiguousColumn or PlanError where payload columns clash with one another or with the lifetime's names."""
+    """Raise AmbiguousColumn for two payload columns of one name, whatever their case, and PlanError for an illegal name.
+
+    Illegal are the lifetime's names, names that begin with two underscores, that of the folders of a late sink, and what is no
+    string.
+    """
     seen: dict[str, str] = {}
     for name in names:
         if not isinstance(name, str):
@@ -131,7 +135,7 @@ def check_names(names: Iterable[Any], verb: str) -> None:
 
 
 def key_types(left: Schema, right: Schema, on: Iterable[tuple[str, str]]) -> list[DataType]:
-    """Return the common type of each pair of key columns; every pair must have one."""
+    """Return the common type of each pair of key columns, of ``left`` and ``right``; the types of a pair must have one."""
     common = [wider(left.type_of(a), right.type_of(b)) for a, b in on]
     assert None not in common
     return [kind for kind in common if kind is not None]

@@ -24,7 +24,10 @@ class ColumnSource(Protocol):
 
 
 def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) -> Column:
-    """Return the Spark Column of an expression, of which only the rows where ``is_there`` holds will be read (None: all)."""
+    """Return the Spark Column of an expression; raise PlanError for an aggregate, which is none of a row.
+
+    Only the rows where ``is_there`` holds will be read (None: all).
+    """
     from pyspark.sql import functions as F
 
     def visit(node: Expr, parts: list[Any]) -> Any:

@@ -31,7 +31,10 @@ _OF_OTHERS: Mapping[str, str] = {
 
 
 def parse_type(to: Any, verb: str = "cast") -> DataType:
-    """Return a DataType from its SQL name, without Spark; raise TypeMismatch, at ``verb``, for a name that does not exist."""
+    """Return a DataType from its SQL name, without Spark; a DataType is returned unchanged.
+
+    Raises TypeMismatch, at ``verb``, for a name that does not exist, with a hint if it is a type of Python, NumPy or pandas.
+    """
     if isinstance(to, DataType):
         return to
     if not isinstance(to, str):
@@ -97,7 +100,7 @@ def _parts(text: str) -> list[str]:
 
 
 def literal_type(value: Any) -> DataType:
-    """Return Spark's type of a Python value."""
+    """Return Spark's type of a Python value, the least that holds it; raise TypeMismatch if Spark has none."""
     match value:
         case None:
             return t.NullType()
@@ -139,7 +142,7 @@ def is_numeric(kind: DataType) -> bool:
 
 
 def wider(a: DataType, b: DataType) -> DataType | None:
-    """Return the common type of two operands; None where Spark must be asked."""
+    """Return the common type of two operands, which NULL does not change; None where Spark must be asked."""
     if a == b:
         return a
     if isinstance(a, t.NullType):
@@ -169,7 +172,10 @@ def comparable(a: DataType, b: DataType) -> bool:
 
 
 def as_decimal(kind: DataType, constant: Any = ...) -> t.DecimalType | None:
-    """Return the decimal type of an operand beside a decimal; an integer constant has as many digits as are written."""
+    """Return the decimal type of an operand beside a decimal; None if it is neither a decimal nor an integer.
+
+    An integer constant has as many digits as are written, a column as many as its type can have.
+    """
     if isinstance(kind, t.DecimalType):
         return kind
     if isinstance(constant, int) and not isinstance(constant, bool):
@@ -188,14 +194,14 @@ def quotient_type(left: t.DecimalType, right: t.DecimalType) -> t.DecimalType:
 
 
 def sum_type(kind: DataType) -> DataType:
-    """Return Spark's type of SUM over a type."""
+    """Return Spark's type of SUM over a type: a wider decimal, bigint for integers, else double."""
     if isinstance(kind, t.DecimalType):
         return t.DecimalType(min(38, kind.precision + 10), kind.scale)
     return t.LongType() if isinstance(kind, INTEGRAL) else t.DoubleType()
 
 
 def avg_type(kind: DataType) -> DataType:
-    """Return Spark's type of AVG over a type."""
+    """Return Spark's type of AVG over a type: a wider decimal with four more digits of fraction, else double."""
     if isinstance(kind, t.DecimalType):
         # DecimalType.bounded: both are capped at 38 on their own
         return t.DecimalType(min(38, kind.precision + 4), min(38, kind.scale + 4))
