@@ -62,6 +62,7 @@ class AlterLifetime(Step):
 
     @property
     def progress(self) -> str:
+        """The CTI rule as explain shows it: c, moved as far as a start may move, and the wait for ends still open."""
         match self.start:
             case Start(anchor="LE", by=0, expr=None):
                 rule = "c"
@@ -85,6 +86,10 @@ class AlterLifetime(Step):
 
     @property
     def reads_open_end(self) -> bool:
+        """True if an end that moves would change more of a row than its end: its start, length or existence.
+
+        A row of fixed length at an event's end moves as a whole, and counts as one that does not read the end.
+        """
         start, length = self.start, self.length
         if length.expr is not None and reads_end(length.expr):
             return True
@@ -108,6 +113,7 @@ class AlterLifetime(Step):
         return self.input.schema.with_shape(POINT if point else INTERVAL)
 
     def _traits(self) -> Traits:
+        """Return the input's traits; lifetimes may be endless if lengths are computed, and never if the length is fixed."""
         traits, kind, at_end = self.input.traits, self.length.kind, self.start.anchor == Anchor.RE
         infinite = kind == LengthKind.GIVEN or (kind == LengthKind.SAME and traits.infinite and not at_end)
         longest = self.length.by if kind == LengthKind.FIXED else None
@@ -133,7 +139,10 @@ class AlterLifetime(Step):
 
     @property
     def progress_map(self) -> ProgressMap:
-        """The function that the moved lifetimes apply to CTI and watermark."""
+        """The function that the moved lifetimes apply to CTI and watermark.
+
+        It is a shift if starts are moved by ticks, or if ``within`` bounds how far they go back; else the start's expression.
+        """
         start, length = self.start, self.length
         if start.expr is not None:
             return (
@@ -149,6 +158,7 @@ class AlterLifetime(Step):
         return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
 
     def map_progress_on_spark(self) -> Column:
+        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite."""
         from pyspark.sql import functions as F
 
         start, progress_map = self.start, self.progress_map

@@ -99,7 +99,10 @@ def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]
 
 
 def check_attempts(exprs: Sequence[Expr], schema: Schema, verb: str) -> None:
-    """Raise PlanError or NeedsSpark for expressions that set events aside and cannot be attempted."""
+    """Raise PlanError or NeedsSpark for expressions that set events aside and cannot be attempted.
+
+    PlanError: ``schema`` is of a window's results, which are no events; NeedsSpark: only Spark can evaluate the expression.
+    """
     for expr in exprs:
         if not (calls := set_aside_by(expr)):
             continue

@@ -69,6 +69,7 @@ def _side(port: PortColumns, node: Node, frame: DataFrame) -> DataFrame:
 
 
 def _bucket(frame: DataFrame, keys: Sequence[Column]) -> Column:
+    """Return the bucket of each row, from the hash of its keys; without keys all rows are in bucket 0."""
     if not keys:
         return F.lit(0).cast("bigint")
     buckets = BUCKETS * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
@@ -89,7 +90,7 @@ def _union(sides: Sequence[DataFrame]) -> DataFrame:
 
 
 def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
-    """Add the bound on windows and pieces of endless lifetimes to the events, if the evaluator reads one."""
+    """Add the column UNTIL: the bound on windows and pieces of endless lifetimes; infinity if the evaluator needs none."""
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
     if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):

@@ -45,6 +45,7 @@ class Clip(EvaluatedOperator):
         return self.input.mixes_windows
 
     def _schema(self) -> Schema:
+        """Return the schema of ``input``; raise for different time axes, and for keys that do not exist or cannot be equal."""
         ours, theirs = self.input.schema, self.by.schema
         if ours.axis != theirs.axis:
             raise PlanError(sentence("clip", "streams on different time axes", f"found {ours.axis} and {theirs.axis}"))
@@ -55,6 +56,7 @@ class Clip(EvaluatedOperator):
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
 
     def _evaluation(self) -> Evaluation:
+        """Return the evaluator that clips; both inputs are hashed by the keys, and of ``by`` only starts are read."""
         keys = KeyColumns.from_pairs(self.input.schema, self.by.schema, self.on)
         ours = PortColumns((*all_columns(self.schema), *keys.left), keys.hashed)
         return Evaluation(
@@ -89,6 +91,10 @@ class Clip(EvaluatedOperator):
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Clip within each group if both inputs carry the keys; a ``by`` from outside clips all groups.
+
+        Raises PlanError if the clipped stream is not of the group.
+        """
         if not is_keyed[0]:
             raise not_of_the_group(self, "one of its inputs")
         on = (*self.on, *((key, key) for key in keys)) if all(is_keyed) else self.on

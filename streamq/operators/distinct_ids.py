@@ -42,6 +42,7 @@ class DistinctIds(EvaluatedOperator):
     title = "distinct_ids"
 
     def _schema(self) -> Schema:
+        """Return the input's schema; raise for an id that does not exist, and for columns that cannot be ordered."""
         for name in self.input.schema.names:
             check_key(self.input.schema.type_of(name), name, "distinct_ids", "order")
         for name in self.ids:

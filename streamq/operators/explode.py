@@ -63,7 +63,7 @@ class Explode(Step):
 
     @property
     def made(self) -> tuple[str, ...]:
-        """The columns that hold the elements or their fields."""
+        """The columns that hold the elements or, with ``flatten``, their fields."""
         kind = self.input.schema.type_of(self.column)
         assert isinstance(kind, t.ArrayType)
         if self.flatten and isinstance(kind.elementType, t.StructType):

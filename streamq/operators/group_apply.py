@@ -46,7 +46,8 @@ class Group(Node):
 def apply_to_groups(result: Node, group: Group) -> Node:
     """Return the plan that applies ``result``, a sub-plan over one ``group``, to every group.
 
-    Its columns are those of ``result``, after the keys that ``result`` does not have.
+    Its columns are those of ``result``, after the keys that ``result`` does not have. Raises PlanError if ``result`` does not
+    read the group.
     """
     source, result, group = group.input, expanded(result), expanded(group)
     parts = nodes(result)

@@ -115,6 +115,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
 
 
 def _check_is_stream(result: object) -> None:
+    """Raise PlanError if the sub-plan of ``apply`` returned anything but a stream."""
     if not isinstance(result, Verbs):
         cure = "End it with .select(...)." if isinstance(result, WindowedStream | GroupedStream) else ""
         raise PlanError(sentence("apply", "the sub-plan gave no stream", f"found {kind_of(result)}", cure))

@@ -108,7 +108,10 @@ def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
 
 
 def _spark_type(field: pa.Field, verb: str) -> pa.DataType:
-    """Return the Arrow type of the Spark type that a column has."""
+    """Return the Arrow type of the Spark type that a column has; a type that only Spark supports is returned unchanged.
+
+    Raises SourceError for a column without a type, or of a type that Spark does not have.
+    """
     import pyarrow as pa
     from pyspark.errors import PySparkTypeError
     from pyspark.sql.pandas.types import from_arrow_type

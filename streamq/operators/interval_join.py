@@ -38,8 +38,8 @@ def bounded_join(
 ) -> DataFrame:
     """Join as :func:`overlap_join` does, if no lifetime lasts longer than ``longest`` ticks: all cells have about that width.
 
-    ``how`` is a join type of Spark's. If it keeps left rows without a partner, the left events must be points, so that each is
-    in one cell.
+    ``keys`` are pairs of a left and a right column. ``how`` is a join type of Spark's. If it keeps left rows without a partner,
+    the left events must be points, so that each is in one cell.
     """
     width = F.lit((longest - 1).bit_length())
 
@@ -136,7 +136,11 @@ def _width(tier: Column) -> Column:
 
 
 def _celled(df: DataFrame, le: str, re: str, places: str, outer: bool) -> DataFrame:
-    """Copy each row into its cells, with columns ``__tier, __tag, __cell``."""
+    """Copy each row into its cells, with columns ``__tier, __tag, __cell``.
+
+    ``places``: the column with the kinds of cells for each tier, which is dropped. ``outer``: a row that meets nobody is kept,
+    with NULLs.
+    """
     explode = F.explode_outer if outer else F.explode
     start, last = F.col(le), F.when(F.col(re) == INFINITY, F.lit(INFINITY)).otherwise(F.col(re)) - 1
     own = _tier(_class(start, F.col(re)))

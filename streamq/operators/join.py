@@ -75,6 +75,7 @@ class Join(Pairing):
         return f"{self.how} join"
 
     def _mixes_windows(self) -> bool:
+        """True if results of overlapping windows live at one instant in the left side or, if its columns are kept, the right."""
         return self.left.mixes_windows or (self.how in (JoinKind.INNER, JoinKind.LEFT) and self.right.mixes_windows)
 
     def _schema(self) -> Schema:
@@ -199,6 +200,10 @@ class Join(Pairing):
         return None if None in sides else max(n for n in sides if n is not None)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Join within each group if both inputs carry the keys; a stream from outside is joined with every group.
+
+        Raises PlanError if the left side is from outside, unless the join is inner.
+        """
         if not is_keyed[0] and self.how != JoinKind.INNER:
             raise not_of_the_group(self, "its left side")
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)

@@ -32,7 +32,10 @@ def pair_fields(
     how: str,
     verb: str,
 ) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
-    """Return a verb's arguments as fields of a node over pairs: the keys, the condition, the left and the right names."""
+    """Return a verb's arguments as fields of a node over pairs: the keys, the condition, the left and the right names.
+
+    The condition is None without ``where``. ``how`` is the kind of join, on which the need for suffixes depends.
+    """
     if not isinstance(other, Verbs):
         not_a_stream(verb, other)
     keys = equality_pairs(on, verb)
@@ -46,7 +49,7 @@ def pair_fields(
 
 
 def equality_pairs(on: On, verb: str) -> Pairs:
-    """Return the key columns of an argument ``on`` as pairs (left, right)."""
+    """Return the key columns of an argument ``on`` as pairs (left, right); raise PlanError for one of another form."""
     if isinstance(on, str):
         return ((on, on),)
     if isinstance(on, Mapping):
@@ -98,7 +101,10 @@ def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
 def result_names(
     left: Node, right: Node, keys: Pairs, suffixes: tuple[str, str] | None, how: str, verb: str
 ) -> tuple[Pairs, Pairs]:
-    """Return, for each side, pairs of a column and its name in the result; keys of one name are one column, the left one."""
+    """Return, for each side, pairs of a column and its name in the result; keys of one name are one column, the left one.
+
+    Names that both sides have get the suffixes. Raises AmbiguousColumn if two columns would have one name.
+    """
     check_suffixes(suffixes, verb)
     check_pairs(keys, left.schema, right.schema, verb)
     shared = {a for a, b in keys if a == b}
@@ -140,7 +146,10 @@ def over_pair(
     keys: Pairs,
     verb: str,
 ) -> Expr:
-    """Return a condition on two events as an expression over the columns of the pair; raise PlanError if it is none."""
+    """Return a condition on two events as an expression over the columns of the pair.
+
+    Raises PlanError if it is none or reads a lifetime, and UnknownColumn for a column that neither side has.
+    """
     ours, theirs = dict(left_names), dict(right_names)
     theirs |= {b: ours[a] for a, b in keys if b not in theirs}
     if callable(where) and not isinstance(where, Expr):

@@ -69,7 +69,10 @@ class JoinTable(Step):
         return rows.join(table, on, self.how == JoinKind.INNER, self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
-        """Number the keys of both sides, sort the table by number, and look up each event's range of table rows."""
+        """Number the keys of both sides, sort the table by number, and look up each event's range of table rows.
+
+        In a left join the events without a match come last, with NULLs.
+        """
         table = rows.tables[self.table]
         mine, others = self._codes(rows, table)
         order = np.argsort(others, kind="stable")

@@ -102,7 +102,10 @@ def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
 
 
 def _check_order(expr: Expr, schema: Schema) -> None:
-    """Raise PlanError if a function of instants decreases between samples: progress could not be mapped by it."""
+    """Raise PlanError if a start's expression decreases between sampled instants: progress could not be mapped by it.
+
+    An expression that only Spark can evaluate is accepted.
+    """
     import pyarrow as pa
 
     from streamq.runtime.arrow_expr import attempt, check_in_process
@@ -188,6 +191,7 @@ def _between(expr: Expr, schema: Schema, verb: str) -> Expr | None:
 
 
 def _positive(duration: Duration, axis: str, verb: str) -> int:
+    """Return a duration in ticks; raise TimeError unless it is positive."""
     length = ticks(duration, axis, verb)
     if length <= 0:
         raise TimeError(sentence(verb, "the duration must be positive", f"found {duration!r}"))

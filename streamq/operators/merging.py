@@ -112,6 +112,7 @@ class _Layout:
 
     @classmethod
     def from_frame(cls, df: DataFrame, keys: Sequence[str], partials: Sequence[SparkPartial]) -> _Layout:
+        """Return the layout of partial results in a frame whose columns have their outer names."""
         types = {field.name: field.dataType for field in df.schema.fields}
         fields = {"__n": ("__n", types["__n"])}
         parts = [_Part(CountAlgebra(), ("__n",))]
@@ -129,17 +130,19 @@ class _Layout:
         return [field for part in self.parts for field in part.fields]
 
     def enter(self, partials: DataFrame) -> DataFrame:
+        """Rename the frame's columns to the internal names."""
         keys = [f"{_quoted(name)} AS {inside}" for inside, name in self.keys.items()]
         fields = [f"{_quoted(name)} AS {inside}" for inside, (name, _) in self.fields.items() if inside != "__n"]
         return partials.selectExpr(*keys, "__lo", "__hi", "__n", *fields)
 
     def leave(self, merged: DataFrame) -> DataFrame:
+        """Rename merged columns back to the outer names, with the types that they had before merging."""
         keys = [f"{inside} AS {_quoted(name)}" for inside, name in self.keys.items()]
         fields = [f"{self.typed(inside, inside)} AS {_quoted(name)}" for inside, (name, _) in self.fields.items()]
         return merged.selectExpr(*keys, "__i", *fields)
 
     def typed(self, field: str, value: str) -> str:
-        """Cast a merged value to the type of its parts: a sum of decimal(p,s) is a wider decimal."""
+        """Cast a merged value to the type of its parts, if that is a decimal: a sum of decimal(p,s) is a wider decimal."""
         type_ = self.fields[field][1] if field in self.fields else None
         return f"CAST({value} AS {type_.simpleString()})" if isinstance(type_, DecimalType) else value
 
@@ -153,6 +156,7 @@ def _named(expressions: Mapping[str, str]) -> list[str]:
 
 
 def _window_clause(by: Sequence[str], order: str = "", rows: str = "") -> str:
+    """Return an OVER clause: partitions ``by`` columns, ordered, up to the row ``rows``; without ``rows`` it has no frame."""
     partition = f"PARTITION BY {', '.join(by)}" if by else ""
     ordered = f"ORDER BY {order}" if order else ""
     frame = f"ROWS BETWEEN UNBOUNDED PRECEDING AND {rows}" if rows else ""

@@ -78,6 +78,7 @@ class Operator(Node, ABC):
     attempts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        """Raise PlanError if an expression sets events aside, unless the operator attempts its expressions."""
         super().__post_init__()
         for expr in () if self.attempts else expressions(self):
             if calls := set_aside_by(expr):
@@ -145,7 +146,10 @@ def set_aside(plan: Node) -> list[QuarantineEvents]:
 
 
 def not_of_the_group(operator: Node, which: str) -> PlanError:
-    """Return the error for an operator in a sub-plan of ``apply`` that reads a stream from outside where it must not."""
+    """Return the error for an operator in a sub-plan of ``apply`` that reads a stream from outside where it must not.
+
+    ``which`` names the input in the message, as "its left side".
+    """
     return PlanError(
         sentence(
             "apply",

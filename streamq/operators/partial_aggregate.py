@@ -46,6 +46,7 @@ class PartialAggregate(PassThrough):
     only_rewritten = True
 
     def _schema(self) -> Schema:
+        """Return the keys, the first and last window of the range, the number of events, and the partial results."""
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
@@ -68,7 +69,10 @@ class PartialAggregate(PassThrough):
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window."""
+        """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window.
+
+        If Spark cannot make some partial result, the events are returned unchanged, because the merge evaluates them itself.
+        """
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)

@@ -69,11 +69,13 @@ class PatternScan(EventOperator):
         return tuple(t.StructField(field.name, field.type) for field in self.columns)
 
     def shown(self, args: Sequence[Expr]) -> str:
+        """Return the operator as explain shows it: ``ATLEAST 2(...) within 10``, and its conditions."""
         conditions = " and ".join(show(c.where) for c in self.conditions)
         scope = f"{self.name}({', '.join(map(str, self.parts))}) within {self.within}"
         return f"{scope}{conditions and f', {conditions}'}"
 
     def calling(self, values: int) -> StepCall:
+        """Return the call that a scan makes for each event: the operator's step, with the state that it begins with."""
         names = tuple(field.name for field in self.columns)
         step = self.step(
             inputs=tuple(tuple(map(names.index, source)) for source in self.sources),

@@ -35,12 +35,14 @@ def reach_frame(inputs: Sequence[Node], run: BatchRun) -> DataFrame | None:
 
 
 def _hands_on_all(node: Node) -> bool:
+    """True if a node hands on every start: a source of inserts that follows no other source, or an operator that keeps events."""
     if isinstance(node, Source):
         return node.insert_only and node.policy.progress.leader is None
     return isinstance(node, Operator) and node.keeps_events
 
 
 def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
+    """Return the reach of a node, a row: of a source its own, else the greatest of its inputs, mapped as its lifetimes are."""
     from pyspark.sql import functions as F
 
     if isinstance(node, Source):
@@ -53,6 +55,7 @@ def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
 
 
 def _furthest(reaches: Sequence[DataFrame]) -> DataFrame:
+    """Return one row with the greatest of several reaches."""
     from pyspark.sql import functions as F
 
     if len(reaches) == 1:

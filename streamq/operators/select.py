@@ -60,6 +60,7 @@ class Select(ExpressionStep):
 
     @property
     def expansion(self) -> Node:
+        """The same projection over an Attempt that computes the expressions which set events aside; itself without any."""
         source, exprs = plan_attempt(self.input, [e for _, e in self.columns])
         return self if source is self.input else Select(source, tuple(zip(self.exprs, exprs, strict=True)))
 

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: BatchForm, df: DataFrame) -> DataFrame:
     """Return one row for each snapshot with members: the keys, the aggregates, ``__wle`` and ``__wre``.
 
-    ``form`` is SWEEP, for exact partial results, or DYADIC, for any partial results that Spark can make and merge.
+    ``df`` has the events, of the schema ``source``; ``split`` has the aggregates as partial results. ``form`` is SWEEP, for exact
+    partial results, or DYADIC, for any partial results that Spark can make and merge.
     """
     quoted = [quote(k) for k in keys]
     df = df.select(*lifetime(source), *(quote(n) for n in source.names))

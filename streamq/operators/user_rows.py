@@ -31,7 +31,10 @@ ROWS = "__rows"
 def rows_of(
     applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: ClipInput, asked_stamp: Stamp | None
 ) -> Node:
-    """Return the plan of an operator's rows over windows; raise PlanError for a stamp that it cannot have."""
+    """Return the plan of an operator's rows over windows; raise PlanError for a stamp that it cannot have.
+
+    ``applied``: the call of the operator. ``asked_stamp``: the user's; None: the operator's default, or else the window's.
+    """
     operator = applied.function
     assert isinstance(operator, UserOperator)
     stamp = asked_stamp or operator.default_stamp or window.default_stamp

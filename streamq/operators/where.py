@@ -42,6 +42,7 @@ class Where(ExpressionStep):
     attempts = True
 
     def _schema(self) -> Schema:
+        """Return the input's schema; raise TypeMismatch for a predicate that is not boolean."""
         check_attempts([self.predicate], self.input.schema, "where")
         kind = infer(self.predicate, self.input.schema, "where")
         if not isinstance(kind, t.BooleanType | t.NullType):
@@ -51,6 +52,7 @@ class Where(ExpressionStep):
 
     @property
     def expansion(self) -> Node:
+        """The same filter over an Attempt that computes the predicate, if it sets events aside; else itself."""
         source, (predicate,) = plan_attempt(self.input, [self.predicate])
         if source is self.input:
             return self

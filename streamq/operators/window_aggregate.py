@@ -72,6 +72,7 @@ class WindowAggregate(MemberOperator):
 
     @property
     def case(self) -> tuple[str, ...]:
+        """The cases that hold: all aggregates merge; one of them reads ends of members that the window does not cut."""
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
         holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive}
@@ -106,6 +107,7 @@ class WindowAggregate(MemberOperator):
         return all(is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
     def _schema(self) -> Schema:
+        """Return the keys and the aggregates; raise for keys, windows or arguments that do not fit the input."""
         source = self.input.schema
         self._check_keys()
         self.window.check(source, f"{self.window.name}_window")
@@ -120,6 +122,7 @@ class WindowAggregate(MemberOperator):
 
     @property
     def module_notes(self) -> tuple[str, ...]:
+        """The notes of the aggregates on how they are computed here, each once, after the aggregate's name."""
         notes = (
             f"{applied.function.name}: {note}"
             for _, applied in self.aggregates
@@ -146,6 +149,10 @@ class WindowAggregate(MemberOperator):
         )
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        """Return the group's keys, which identify a row with its start unless windows may share a start.
+
+        Columns that hold the rows of a user's operator are listed with it.
+        """
         lists = {name: a.function for name, a in self.aggregates if isinstance(a.function, UserOperator)}
         shares_starts = self.window.equal_starts(self.stamp)
         wrong = f"{self.title} windows may share a start" if shares_starts else ""
@@ -300,7 +307,10 @@ class _CallModulesFactory(RecomputeFactory):
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:
-    """Return the reduction of all members to the result column ``name``; ``column`` returns a name for an expression."""
+    """Return the reduction of all members to the result column ``name``.
+
+    ``column`` returns the name of the column that holds an expression, and adds the column if there is none yet.
+    """
     of = application(aggregate, source)
     args, where = aggregate.function.operands(of), None
     if aggregate.where is not None:

@@ -27,6 +27,7 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
     def _in_windows(
         self, window: Callable[[str], Window], verb: str, clip_input: str, stamp: str | None
     ) -> WindowedStream[S]:
+        """Put the groups into windows; ``window`` makes the kind for a time axis, the other arguments are the user's."""
         stream, keys = self._groups()
         kind = window(stream.plan.schema.axis)
         warn_of_neighbours(stream.plan, verb)
@@ -81,6 +82,7 @@ class WindowVerbs(AllWindowVerbs[WindowedStream[S]], Generic[S]):
 
 
 def _slid(stream: Any, duration: Duration) -> Any:
+    """Return a stream whose lifetimes last ``duration`` longer, or of points just that long; raise TimeError unless positive."""
     if ticks(duration, stream.plan.schema.axis, "sliding_window") <= 0:
         raise TimeError(sentence("sliding_window", "the duration must be positive", f"found {duration!r}"))
     return stream.set_duration(duration) if stream.plan.schema.shape == POINT else stream.extend(duration)

@@ -97,6 +97,7 @@ class WindowedStream(Generic[S]):
         outputs: list[tuple[str, Expr]] = []
 
         def stands_for(aggregate: Aggregate, own: str = "") -> Expr:
+            """Return the column of an aggregate's result; equal aggregates share one. ``own``: its name, if it is new."""
             return Col(
                 aggregates.setdefault(aggregate.digest, (own or f"__{aggregate.name}{len(aggregates)}", aggregate))[0]
             )
