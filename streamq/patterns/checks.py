@@ -130,7 +130,10 @@ def _check_negated(part: Part) -> None:
 
 
 def _check_condition(condition: Condition, top: bool) -> None:
-    """Raise Refusal for a condition over all variables inside another one, and for an IN of too many values."""
+    """Raise Refusal for a condition over all variables inside another one, and for an IN of too many values.
+
+    ``top``: the condition is one that AND connects in WHERE, so it may itself be over all variables.
+    """
     waiting: list[tuple[Condition, bool]] = [(condition, top)]
     while waiting:
         match waiting.pop():
@@ -150,6 +153,7 @@ def _check_condition(condition: Condition, top: bool) -> None:
 
 
 def _check_output(definition: Definition) -> None:
+    """Raise Refusal for two output fields of one name, and for a condition over all variables in one."""
     names: set[str] = set()
     for field in definition.output:
         _check_condition(field.expression, top=False)

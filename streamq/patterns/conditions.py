@@ -172,7 +172,11 @@ class Variables:
     # expressions
 
     def read(self, expression: Expression) -> Expr:
-        """Translate an expression to one over the columns of matches, without checking types."""
+        """Translate an expression to one over the columns of matches, without checking types.
+
+        Raises Refusal for an unknown variable, field, function or type, and for arguments that an operator or function does not
+        take.
+        """
         match expression:
             case Literal(value):
                 return Lit(value)
@@ -199,7 +203,10 @@ class Variables:
                 return call([self.read(a) for a in arguments])
 
     def _run_aggregate(self, function: str, of: EventField) -> Expr | None:
-        """Return the column of an aggregate of a repeated variable or of its field; None for any other call."""
+        """Return the column of an aggregate of a repeated variable or of its field; None for any other call.
+
+        Raises Refusal for an aggregate that runs do not have.
+        """
         if of.variable in self.repeated and function.lower() in {*AGGREGATES, *built_in()} - {*OF_RUNS}:
             raise Refusal(of.place, f"{function!r} is no aggregate of a run", "", f"There are: {', '.join(OF_RUNS)}.")
         if function.lower() not in OF_RUNS:
@@ -224,7 +231,7 @@ class Variables:
         return Col(aggregate.name)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
-        """Return the column of a variable's field, or of a built-in one.
+        """Return the column of a variable's field, or of a built-in one; raise Refusal if there is none.
 
         A field of an event hides a built-in one of the same name; a field of a sub-pattern is hidden by it.
         """
@@ -309,7 +316,10 @@ def condition_on(
 def typed_expr(
     expr: Expr, matches: Mapping[str, VariableColumns], schema: Schema, place: Place, *, boolean: bool = False
 ) -> Expr:
-    """Replace the columns of variables by the expressions that compute them; raise Refusal for types that do not fit."""
+    """Replace the columns of variables by the expressions that compute them; raise Refusal for types that do not fit.
+
+    ``matches`` has the columns of each variable; ``boolean``: the expression must be a condition.
+    """
     own = {name: column for named in matches.values() for name, column in named.columns.items()}
     columns = sorted(columns_of(expr))
     kinds = [infer(own[name], schema, "cedr") if name in own else schema.type_of(name) for name in columns]
@@ -332,6 +342,7 @@ def asks_for_ids(conjuncts: Iterable[Conjunct]) -> bool:
 
 
 def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> Refusal:
+    """Return the refusal of an unknown field of a variable, which lists those there are."""
     every = [*fields, *OWN]
     return Refusal(place, f"no field {name!r} of {variable}", f"there are: {', '.join(every)}", nearest(name, every))
 

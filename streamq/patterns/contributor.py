@@ -62,6 +62,7 @@ class Contributor:
         return self._with(consumption=Consumption.CONSUME)
 
     def __getattr__(self, name: str) -> NoReturn:
+        """Raise UnknownVerb with a hint: verbs of patterns and of streams are none of a part."""
         hint = nearest(name, ("first", "last", "consume"))
         if name in ("unless", "without", "cancel_when", "where"):
             hint = f'A pattern has it, and a part alone is one by sq.any_of(stream.alias("x")).{name}(...).'

@@ -50,9 +50,10 @@ def extract_keys(
 ) -> tuple[CorrelationKeys, list[Conjunct]]:
     """Return the keys, and the conditions that remain beside them.
 
-    Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields that equations connect across all variables:
-    ``x.m = y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is skipped for a match
-    without that event. Equations make no key if an operator of the pattern ``whole`` would then choose other events.
+    Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields that equations connect across all variables: ``x.m =
+    y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is skipped for a match without that
+    event. Equations make no key if an operator of the pattern ``whole`` would then choose other events. Raises Refusal for an
+    attribute whose types are never equal.
     """
     types = variables.types
     keys: dict[str, dict[str, str]] = {}
@@ -126,6 +127,7 @@ class _FieldGroups:
         self._group: dict[Owned, list[Owned]] = {}
 
     def connect(self, one: Owned, other: Owned) -> None:
+        """Put two fields, with all that they are connected with, into one group."""
         ours, theirs = (self._group.setdefault(f, [f]) for f in (one, other))
         if ours is theirs:
             return
@@ -134,7 +136,7 @@ class _FieldGroups:
             self._group[owned] = ours
 
     def members(self) -> list[list[Owned]]:
-        """Return the groups."""
+        """Return the groups, each a list of the connected fields."""
         return list({id(g): g for g in self._group.values()}.values())
 
 

@@ -171,7 +171,11 @@ class DefinitionLowering:
     def scanned(
         self, parts: Sequence[Part], scan: type[PatternScan], *, count: int, within: int
     ) -> tuple[list[Matches], Matches]:
-        """Return the matches of each part, and those of the operator, which a scan computes from their events."""
+        """Return the matches of each part, and those of the operator, which a scan computes from their events.
+
+        ``count`` events are in a match, within ``within`` ticks. Parts of one type that share events are not filtered by their
+        conditions here; the scan checks these.
+        """
         shared = {number for numbers in shared_events(parts, scan) for number in numbers}
         matches = [self.matches(part) if number in shared else self.lowered(part) for number, part in enumerate(parts)]
         return matches, PartScan(parts, matches, scan, self.correlation, self.conditions).matched(count, within)
@@ -179,7 +183,11 @@ class DefinitionLowering:
     # negations
 
     def without_between(self, matches: Matches, negated: Matches, start: Expr, reach: int) -> Matches:
-        """Return the matches with no negated event strictly between an instant and their start, ``reach`` ticks at most."""
+        """Return the matches with no negated event strictly between an instant and their start.
+
+        The instant ``start`` lies ``reach`` ticks before the match's start at most; with a tick or less between them all matches
+        stay.
+        """
         pair = self.pair(matches, negated)
         if reach <= 1:
             return matches

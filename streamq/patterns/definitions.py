@@ -273,7 +273,10 @@ def _bound(bound: syntax.Literal, axis: str) -> int | datetime:
 
 
 def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Conjunct]:
-    """Return the expressions of OUTPUT by the names of their columns."""
+    """Return the expressions of OUTPUT by the names of their columns, none without OUTPUT.
+
+    Raises Refusal for a field of a negated event, of a repeated one without an aggregate, and for a name that no column may have.
+    """
     outputs = {}
     for field in definition.output:
         place = field.expression.place

@@ -28,7 +28,10 @@ def count_of(count: Any, verb: str) -> int:
 
 
 def parse_scope(within: Duration, verb: str) -> syntax.Scope:
-    """Return a scope as texts write it; raise TimeError if it is no duration, PlanError if it is not positive."""
+    """Return a scope as texts write it: a text with units, or a number of ticks.
+
+    Raises TimeError if ``within`` is no duration, PlanError if it is not positive.
+    """
     ticks = length(within, verb)
     if ticks <= 0:
         raise PlanError(sentence(verb, "a scope is positive", f"found {within!r}"))

@@ -123,7 +123,7 @@ def keyword_like(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
 
 
 def keywords_of(tokens: Iterable[str]) -> list[str]:
-    """Return the keywords among tokens."""
+    """Return the keywords among tokens; the token of an operator stands for the keywords of all operators."""
     shown = (_SINGLE.get(token, token.removeprefix("_")) for token in tokens)
     words = [w for one in shown for w in (operators() if one == "{operators}" else one.split(", "))]
     return [word for word in words if word.upper() in _spellings()]

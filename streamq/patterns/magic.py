@@ -50,6 +50,7 @@ def _streams(text: str, names: dict[str, Any]) -> dict[str, Stream]:
 
 
 def _stream(kind: Type, text: str, names: dict[str, Any]) -> Stream:
+    """Return the notebook's stream of a type's name; raise CedrError, at the type, if there is none."""
     stream = names.get(kind.name)
     if isinstance(stream, Stream):
         return stream

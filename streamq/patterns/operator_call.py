@@ -84,7 +84,7 @@ class OperatorCall:
         self.ways: tuple[Way, ...] = (self.kind.signature,)
 
     def add(self, argument: Part | Amount, comma: Place) -> None:
-        """Add an argument after a comma; raise Misplaced or Refusal where no argument, or another one, is legal."""
+        """Add an argument after a comma; raise MisplacedToken or Refusal if no argument, or another one, is legal there."""
         if isinstance(argument, Amount) and not self._has_scope and not self.expects_count:
             observed = f"found {argument.scope()!r}"
             raise Refusal(argument.place, f"{self.keyword.upper()} has no scope", observed, self.kind.instead_of_scope)
@@ -110,14 +110,18 @@ class OperatorCall:
         return self.legal == NUMBERS
 
     def legal_behind(self, forms: Collection[ArgumentKind]) -> frozenset[str]:
-        """Return the tokens, of comma and bracket, that may follow an argument of some forms, with or without the scope."""
+        """Return the tokens, comma or bracket, that may follow an argument of one of ``forms``.
+
+        The bracket is legal where only the scope is missing, and the comma in an operator without a scope, so that a missing or
+        surplus scope gets the error that says so.
+        """
         rests = [rest for way in self.ways for expected, rest in _steps(way) if expected.form in forms]
         may_end = any(all(a.is_optional or a.form == ArgumentKind.SCOPE for a in rest) for rest in rests)
         may_go_on = any(rests) or not self._has_scope
         return frozenset({*(["RPAR"] if may_end else []), *(["COMMA"] if may_go_on else [])})
 
     def operator(self, bracket: Place) -> PatternOperator:
-        """Return the operator at its closing bracket; raise Misplaced or Refusal if arguments are missing."""
+        """Return the operator at its closing bracket; raise MisplacedToken or Refusal if arguments are missing."""
         missing = [[a for a in way if not a.is_optional] for way in self.ways]
         if all(missing):
             if missing[0][0].form != ArgumentKind.SCOPE:
@@ -149,9 +153,10 @@ class OperatorCall:
 
 
 def legal_in_call(stack: Sequence[Any], tokens: frozenset[str]) -> tuple[int | None, frozenset[str]]:
-    """Return the tokens, of those that the grammar allows, that the innermost open operator allows as well.
+    """Return an offset or None, and the tokens, of those that the grammar allows, that the innermost open operator allows.
 
-    ``stack`` is that of the parser. The offset is that of a unit behind a number that must have none, else None.
+    ``stack`` is that of the parser. The offset is that of a unit behind a number that must have none. Outside of an operator all
+    ``tokens`` are returned.
     """
     opening = next(
         (n for n in reversed(range(len(stack))) if isinstance(stack[n], OperatorCall) or _is(stack[n], "OPERATOR")),

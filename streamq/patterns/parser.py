@@ -52,6 +52,7 @@ def parse(text: str | bytes | SourceText) -> Program:
 
 @functools.cache
 def _language() -> Lark:
+    """Return the parser of the grammar, with the keywords of all operators; it builds the program while it parses."""
     from lark import Lark
 
     from streamq.patterns.tree_builder import TreeBuilder

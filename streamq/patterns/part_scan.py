@@ -151,7 +151,7 @@ class PartScan:
         return _Input(stream, own, fits)
 
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
-        """Return the value of a key in a part's events."""
+        """Return the value of a key in a part's events; ``same`` are the part's columns as expressions over the input."""
         part = self.parts[number]
         if not isinstance(part.pattern, Type):
             return Col(key_column(name))
@@ -283,6 +283,7 @@ def event_columns(matches: Matches) -> list[str]:
 
 
 def _check_evaluable(where: Expr, schema: Schema, conjunct: Conjunct) -> None:
+    """Raise Refusal for a condition that only Spark can evaluate: the scan evaluates it in-process."""
     try:
         check_in_process(where, schema, "cedr")
     except NeedsSpark as error:

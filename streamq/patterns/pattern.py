@@ -68,7 +68,7 @@ class PatternProgram:
         return self.program.definitions[-1]
 
     def with_last(self, definition: Definition, **more: Any) -> PatternProgram:
-        """Return the same with another last definition."""
+        """Return the same with another last definition, and without a text; ``more`` are other fields to replace."""
         return replace(self, program=Program((*self.program.definitions[:-1], definition)), source=None, **more)
 
     @property
@@ -244,7 +244,11 @@ def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part
 
 
 def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") -> Contributor:
-    """Return a stream as a part that is an event type, and a pattern as a part that is that pattern."""
+    """Return a stream as a part that is an event type, and a pattern as a part that is that pattern.
+
+    A part stays as it is. A pattern with OUTPUT, slices or earlier definitions becomes an event type, as a stream does. Raises
+    PlanError for anything else, and for an event type without a ``name``.
+    """
     if isinstance(stream, Contributor):
         return stream
     if not isinstance(stream, Stream):

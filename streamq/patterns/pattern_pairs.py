@@ -26,7 +26,10 @@ class Pair:
         self.conjuncts = conjuncts
 
     def joined(self, left: Stream, right: Stream, *more: Expr) -> Matches:
-        """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions."""
+        """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions.
+
+        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once.
+        """
         stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right
         return Matches(
@@ -41,7 +44,10 @@ class Pair:
         )
 
     def without(self, left: Stream, right: Stream, *more: Expr) -> Stream:
-        """Return the left matches with no right one that lives at once and fulfils the conditions."""
+        """Return the left matches with no right one that lives at once and fulfils the conditions, and ``more`` conditions.
+
+        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once.
+        """
         return left._derive(self._join(left, right, JoinKind.ANTI, more), right)
 
     def _join(self, left: Stream, right: Stream, how: JoinKind, more: Sequence[Expr]) -> Join:

@@ -105,6 +105,7 @@ def shown_expression(node: Condition) -> str:
 
 
 def _output_field(field: OutputField) -> str:
+    """Return the text of an output field; the name is left out if it is that of the field that the expression reads."""
     text = _expression(field.expression, OR)
     match field.expression:
         case EventField(_, name) if name == field.name:
@@ -167,6 +168,7 @@ def _operation(node: Apply) -> tuple[str, int]:
 
 
 def _comparison(node: Apply, inverse: str) -> str:
+    """Return the text of IN, BETWEEN or LIKE; ``inverse``, "NOT " or "", stands before the keyword."""
     operand, *others = node.arguments
     left = f"{_expression(operand, SUM)} {inverse}{node.function.upper()}"
     if node.function == "in":
@@ -183,6 +185,7 @@ def _is_positive_number(node: Expression) -> bool:
 
 
 def _literal(node: Literal) -> str:
+    """Return the text of a constant."""
     match node.value:
         case None:
             return "NULL"

@@ -107,6 +107,7 @@ class PatternTree(SyntaxNode, ABC):
         return tuple(self._parts(a for a in self.signature if a.is_negated))
 
     def _parts(self, arguments: Iterable[Argument]) -> Iterator[Part]:
+        """Yield the parts that are the values of some arguments, in order."""
         for argument in arguments:
             if argument.form == ArgumentKind.PART:
                 yield getattr(self, argument.field)
@@ -114,7 +115,7 @@ class PatternTree(SyntaxNode, ABC):
                 yield from getattr(self, argument.field)
 
     def consuming(self) -> Self:
-        """Return the same with positive parts that consume."""
+        """Return the same operator whose single positive parts consume; parts of a list of parts stay as they are."""
         single = [a.field for a in self.signature if a.form == ArgumentKind.PART and not a.is_negated]
         parts = {name: replace(getattr(self, name), consumption=Consumption.CONSUME) for name in single}
         return replace(self, **parts)

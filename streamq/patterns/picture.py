@@ -63,6 +63,7 @@ def picture_section(program: Program, text: str) -> Section:
 
 
 def _lines(box: Box, first: str, rest: str) -> Iterator[str]:
+    """Yield the lines of a box and of the parts below it; ``first`` begins its own line, ``rest`` those of its parts."""
     no = "no " if box.negated else ""
     keeps = f"  (keeps {box.keeps})" if box.keeps else ""
     yield f"{first}{no}{box.title}{keeps}"
@@ -75,6 +76,7 @@ def _lines(box: Box, first: str, rest: str) -> Iterator[str]:
 
 
 def _boxes(box: Box) -> str:
+    """Return the HTML of a box, with those of its parts inside."""
     kind = "negated" if box.negated else "pattern" if box.parts else "event"
     no = '<span class="no">no </span>' if box.negated else ""
     arrangement = "parts" if box.is_ordered else "parts alternatives"

@@ -71,6 +71,7 @@ class SourceText:
         return self.error(refusal.place, refusal.wrong, refusal.observed, refusal.hint)
 
     def _excerpt(self, place: Place) -> str:
+        """Return the line of a place, cut to SHOWN_WIDTH, and below it a line with a caret under the place."""
         lines = self.text.split("\n", place.line)
         line = lines[place.line - 1] if place.line <= len(lines) else ""
         caret = place.column - 1
@@ -105,6 +106,7 @@ def _too_long(beginning: str) -> CedrError:
 
 
 def _decoded(text: bytes) -> str:
+    """Return bytes in UTF-8 as text; raise CedrError at the first byte that is none."""
     try:
         return text.decode("utf-8")
     except UnicodeDecodeError as e:

@@ -28,7 +28,7 @@ def token_text(tokens: list[Token]) -> str:
 
 
 def parse_number(tokens: list[Token]) -> int | float:
-    """Return the number that tokens are, with or without a sign."""
+    """Return the number that tokens are, with or without a sign; raise Refusal if it is too long or beyond doubles."""
     digits = tokens[-1]
     if len(digits) > MAX_DIGITS:
         raise Refusal(token_place(tokens[0]), f"a number of more than {MAX_DIGITS} characters")
@@ -39,6 +39,7 @@ def parse_number(tokens: list[Token]) -> int | float:
 
 
 def parse_whole_number(tokens: list[Token], what: str) -> int:
+    """Return the whole number that tokens are; raise Refusal for any other, in which ``what`` names it."""
     value = parse_number(tokens)
     if not isinstance(value, int):
         raise Refusal(token_place(tokens[0]), f"{what} is a whole number", f"found {token_text(tokens)}")

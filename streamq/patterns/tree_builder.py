@@ -66,6 +66,7 @@ class TreeBuilder(Transformer[Token, Program]):
     def part(
         self, pattern: PatternOperator, variable: Token | None, selection: Token | None, consumption: Token | None
     ) -> Part:
+        """Return a part; without their words it selects EACH and consumes nothing."""
         return Part(
             pattern,
             variable and str(variable),
@@ -100,6 +101,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def where(self, condition: Condition) -> tuple[Condition, ...]:
+        """Return the conditions that AND connects at the top of WHERE."""
         match condition:
             case Apply("and", conjuncts):
                 return conjuncts
@@ -138,6 +140,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def negative(self, sign: Token, operand: Expression) -> Expression:
+        """Return the operand with a minus: of a positive constant the negative one."""
         match operand:
             case Literal(int() | float() as value) if not isinstance(value, bool) and math.copysign(1, value) > 0:
                 return Literal(-value, place=token_place(sign))
@@ -154,6 +157,7 @@ class TreeBuilder(Transformer[Token, Program]):
         return function_call(str(name), tuple(a for a in arguments if a is not None), token_place(name))
 
     def case(self, children: list[Any]) -> Apply:
+        """Return a CASE; its children are the keyword, pairs of a condition and a value, and a default or None."""
         keyword, *branches, default = children
         parts = [part for branch in branches for part in branch]
         return function_call("case when", (*parts, *([] if default is None else [default])), token_place(keyword))
@@ -166,6 +170,7 @@ class TreeBuilder(Transformer[Token, Program]):
         return function_call("cast as", (operand, kind), token_place(keyword))
 
     def kind(self, tokens: list[Token | None]) -> Literal:
+        """Return the name of a type in lower case as a constant, ``decimal(10, 2)``."""
         first, *sizes = (token for token in tokens if token is not None)
         name = unquoted(first) if first.type == "STRING" else first
         shown = f"({', '.join(sizes)})" if sizes else ""
@@ -173,6 +178,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def correlation_key(self, keyword: Token, *arguments: Token | None) -> CorrelationKey:
+        """Return a CorrelationKey; raise Refusal if EQUAL or UNIQUE is missing at its end."""
         *attributes, equality = arguments
         if equality is None:
             raise Refusal(token_place(keyword), "CorrelationKey without EQUAL or UNIQUE", "", "Write it last.")
@@ -208,6 +214,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def output_field(self, expression: Expression, name: Token | None) -> OutputField:
+        """Return an output field; without AS it has the name of the field it reads. Raise Refusal for an expression."""
         if name is not None:
             return OutputField(expression, str(name), place=token_place(name))
         if isinstance(expression, EventField):

@@ -81,10 +81,12 @@ class UnorderedOperator(PatternOperator):
         return self.needed == 1
 
     def extent(self, types: Extents) -> Extent:
+        """Return the extent: as many contributors as are needed, within the scope and the longest span below."""
         below = [part.pattern.extent(types) for part in self.several]
         return Extent(self.needed, self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
 
     def advice(self, primitive: Collection[str]) -> Iterator[str]:
+        """Yield a warning for a type in so many parts that its events match in many orders."""
         kinds = Counter(part.pattern.name for part in self.several if isinstance(part.pattern, Type))
         for name, number in kinds.items():
             together = min(self.needed, number)
@@ -134,6 +136,7 @@ class UnorderedOperator(PatternOperator):
         return lowering.holding(lowering.identified_by_place(matches, operator, self.several, parts))
 
     def keeps(self, words: PictureWords) -> str:
+        """Return the parts with the scope for which their events are kept, in words; empty for matches of one event."""
         if self.needed == 1:
             return ""
         begun = ", and what they have begun," if self.needed > 2 and not self.is_scanned else ""
@@ -157,6 +160,7 @@ class AtLeast(UnorderedOperator):
         return self.count
 
     def check(self, types: Extents) -> None:
+        """Raise Refusal unless the count is between 1 and the number of parts."""
         if not 1 <= self.count <= len(self.parts):
             wrong = "the count of ATLEAST is between 1 and the number of its patterns"
             raise Refusal(self.places.get("count", self.place), wrong, f"found {self.count} of {len(self.parts)}")

@@ -46,6 +46,7 @@ class AtMost(PatternOperator):
         return True
 
     def check(self, types: Extents) -> None:
+        """Raise Refusal for a count less than 1."""
         if self.count < 1:
             raise Refusal(
                 self.places.get("count", self.place), "the count of ATMOST is 1 or more", f"found {self.count}"

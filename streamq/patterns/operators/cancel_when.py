@@ -30,6 +30,7 @@ class CancelWhen(PatternOperator):
     signature = (PATTERN, NEGATED)
 
     def advice(self, primitive: Collection[str]) -> Iterator[str]:
+        """Yield a warning for single events: they have no time between root and start in which to be cancelled."""
         pattern = self.pattern.pattern
         if isinstance(pattern, Type) and pattern.name in primitive:
             yield (

@@ -30,6 +30,7 @@ class Not(PatternOperator):
     signature = (NEGATED, PATTERN)
 
     def check(self, types: Extents) -> None:
+        """Raise Refusal unless the pattern has a scope and two contributors, between which to look for negated events."""
         pattern = self.pattern.pattern
         hint = "Write NOT(type, SEQUENCE(...)); ATLEAST and ALL serve as well."
         if not pattern.bounds_negation:

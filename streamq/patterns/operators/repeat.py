@@ -82,6 +82,7 @@ class Repeat(PatternOperator):
     repeats = True
 
     def check(self, types: Extents) -> None:
+        """Raise Refusal for counts that are out of range or in the wrong order, and for a REPEAT inside a REPEAT."""
         if not 1 <= self.count <= MAX_EVENTS:
             place = self.places.get("count", self.place)
             raise Refusal(place, f"the count of REPEAT is between 1 and {MAX_EVENTS}", f"found {self.count}")
@@ -193,6 +194,7 @@ class RunScan(EventOperator):
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
+        """The columns of an occurrence: the number of its run, its own number, its values and, if it has one, the run's ids."""
         own = [t.StructField(field.name, field.type) for field in self.columns]
         ids = [t.StructField(IDS, t.StringType())] if self._has_ids else []
         return (t.StructField(MATCH, t.LongType()), t.StructField(NUMBER, t.LongType()), *own, *ids)
@@ -205,6 +207,7 @@ class RunScan(EventOperator):
         return f"{self.name}({', '.join(map(show, args))}) within {self.within}{' CONSUME' if self.consumes else ''}"
 
     def calling(self, values: int) -> StepCall:
+        """Return the call that a scan makes for each event: the step of runs, with the state that it begins with."""
         names = tuple(field.name for field in self.columns)
         step = RunStep(names, self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
         rows = row_shape(self.fields, TypedRows)

@@ -39,6 +39,7 @@ class Unless(PatternOperator):
     is_ordered = True
 
     def check(self, types: Extents) -> None:
+        """Raise Refusal for an ``nth`` that is not one of the pattern's contributors."""
         available = self.pattern.pattern.extent(types).contributors
         if self.nth is not None and not 1 <= self.nth <= available:
             observed = f"found {self.nth}, and the pattern has {available}"
@@ -73,6 +74,7 @@ class Unless(PatternOperator):
         return f"{words.scope(self.within)}{since}"
 
     def keeps(self, words: PictureWords) -> str:
+        """Return both parts in words, with the time for which their events are kept: the scope, or a longer span below."""
         span = words.extent(self.pattern).span
         reaches_further = self.nth is not None and span > self.scope
         span_in_words = words.amount(span, self.pattern) if reaches_further else words.scope(self.within)
