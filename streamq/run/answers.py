@@ -88,6 +88,7 @@ def as_text(table: pa.Table, n: int) -> str:
 
 
 def _cell(value: Any) -> str:
+    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and without zeros at its end."""
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):

@@ -116,7 +116,10 @@ class Checkpoint:
         write_line(self.spark, self._ended, "ended")
 
     def earlier_runs(self, program: StagedPlan) -> EarlierRuns:
-        """Return the counts and readings in the state of the last micro-batch, read by Spark's state reader."""
+        """Return the counts and readings in the state of the last micro-batch, read by Spark's state reader.
+
+        They are empty if no micro-batch has been committed.
+        """
         from pyspark.sql import functions as F
 
         from streamq.runtime.basket import Baskets
@@ -152,6 +155,7 @@ class Checkpoint:
         return path_exists(self.spark, f"{self.path}/offsets/*")
 
     def _claim_new(self, own: Identity, sinks: Sequence[str]) -> Claim:
+        """Mark the checkpoint as this query's; raise CheckpointError, before that, for a sink that is not empty."""
         for sink in sinks:
             _refuse_used_sink(self.spark, sink)
         write_line(self.spark, self._identity, own.to_json())

@@ -70,6 +70,7 @@ class Answer:
 
 
 def _ended(state: RunState, reason: str) -> Answer | None:
+    """Answer for a run that is over, with the reason; None for any other."""
     match state:
         case RunState.FAILED:
             return Answer(Verdict.FAILED, f"The query has failed: {reason}")
@@ -81,6 +82,7 @@ def _ended(state: RunState, reason: str) -> Answer | None:
 
 
 def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer | None:
+    """Answer for a run whose first micro-batch began at ``since``; None if none is being processed."""
     if since is None:
         return None
     seconds = f"{max(0, (now - since).total_seconds()):.0f} s"
@@ -89,7 +91,7 @@ def _in_first_micro_batch(since: dt.datetime | None, now: dt.datetime) -> Answer
 
 
 def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
-    """Answer for a run into which no event has come, or whose last micro-batch wrote rows."""
+    """Answer for a run into which no event has come, or whose last micro-batch wrote rows; None for any other."""
     last, every = case.history.last, case.sources.statuses.values()
     # without stages, only Spark counts rows, and not by source
     rows = sum(s.events for s in every) if case.program.stages else 0 if last is None else last.rows
@@ -105,7 +107,10 @@ def _no_rows_or_flowing(case: WaitAnalysis) -> Answer | None:
 
 
 def _waiting(case: WaitAnalysis, waits: Sequence[Wait], now: dt.datetime) -> Answer | None:
-    """Answer for a run whose operators hold rows; it names the wait nearest to the result, which depends on the others."""
+    """Answer for a run whose operators hold rows; None if there are no ``waits``.
+
+    It names the last wait, nearest to the result, which depends on the others.
+    """
     if not waits:
         return None
     wait = waits[-1]
@@ -193,7 +198,7 @@ def _all_done(case: WaitAnalysis) -> Answer:
 
 
 def _filtered_at_the_end(case: WaitAnalysis) -> Answer | None:
-    """Answer for a run in which rows reached the last filters, and none passed them."""
+    """Answer for a run in which rows reached the last filters, and none passed them; None for any other."""
     for relation in dict.fromkeys(feed.path.relation for feed in case.program.result_feeds):
         inserted = (case.readings.kernel(relation).inserted or 0) - case.history.inserted_before.get(relation, 0)
         if case.history.last_with_results is None and inserted > 0:

@@ -40,10 +40,11 @@ def is_sparks(error: BaseException) -> bool:
 def spark_errors(
     verb: str, wrong: str = "it ended with an error", hint: str = REPORT, kind: type[StreamqError] = QueryFailed
 ) -> Iterator[None]:
-    """Translate Spark's exceptions to streamq's, as a context manager or a decorator.
+    """Translate Spark's exceptions to streamq's, as a context manager or a decorator; others pass.
 
-    The new error is the one that streamq raised in a worker, if any, else one of this kind and wording. Spark's exception becomes
-    its ``report`` and not its cause, because Python would print a hundred lines of Java above the line that matters.
+    The new error is the one that streamq raised in a worker, if any, else one of the class ``kind``, worded by ``verb``,
+    ``wrong`` and ``hint``. Spark's exception becomes its ``report`` and not its cause, because Python would print a hundred lines
+    of Java above the line that matters.
     """
     try:
         yield

@@ -50,7 +50,10 @@ def ctis_for_silent(
 
 
 def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
-    """Return the relations of the sources that have been silent for at least as long as they may be."""
+    """Return the relations of the sources that have been silent for at least as long as they may be.
+
+    ``allowed`` and ``since`` as in :func:`ctis_for_silent`; a source without an entry in ``allowed`` is never silent.
+    """
     return {
         relation
         for relation, silence in allowed.items()

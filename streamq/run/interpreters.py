@@ -85,7 +85,8 @@ def check_interpreter(
 ) -> list[Finding]:
     """Return one finding for each package that is missing, broken or of a wrong version, else one that lists all packages.
 
-    ``driver_python`` is the driver's version, as PySpark refuses workers of another minor version in the first job.
+    ``who`` names the interpreter in messages. ``driver_python`` is the driver's version, as PySpark refuses workers of another
+    minor version in the first job.
     """
     needs = tuple(needs)
     problems = []

@@ -21,7 +21,10 @@ _INSTALL = (
 
 
 def check_java(environ: Mapping[str, str], seconds: float = SECONDS) -> Finding:
-    """Check the Java that Spark's launcher would start, JAVA_HOME's before PATH's: version 17 or 21, with all modules."""
+    """Check the Java that Spark's launcher would start, JAVA_HOME's before PATH's: version 17 or 21, with all modules.
+
+    The finding names the version or, if something is wrong, the first thing that is. ``seconds`` bounds each start of Java.
+    """
     home = environ.get("JAVA_HOME", "")
     java = shutil.which("java", path=str(Path(home) / "bin") if home else environ.get("PATH", ""))
     if java is None and home:

@@ -40,7 +40,10 @@ def is_local(master: str) -> bool:
 
 
 def cores(master: str) -> int:
-    """Return the number of tasks that run at once on ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``."""
+    """Return the number of tasks that run at once on ``local``, ``local[4]``, ``local[*,3]``, ``local-cluster[2,1,1024]``.
+
+    It is 1 for any other master.
+    """
     cluster = re.match(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)", master)
     if cluster is not None:
         return int(cluster[1]) * int(cluster[2])

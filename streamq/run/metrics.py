@@ -113,7 +113,7 @@ def _stateful_operators(spark: Mapping[str, Any], stages: int) -> Sequence[Mappi
 
 
 def progress_record(program: StagedPlan, history: RunHistory) -> dict[str, Any]:
-    """Return the last micro-batch, and the progress of the sources after it."""
+    """Return the last micro-batch, and the progress of the sources after it; before the first one None and zeros."""
     last, axis = history.last, program.axis
     has_readings = last is not None and bool(last.readings)
     return {

@@ -162,7 +162,10 @@ class _Inputs:
     control: ControlFolder | None
 
     def frames(self, plan: Node, tables: Mapping[str, Any]) -> dict[str, DataFrame]:
-        """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not."""
+        """Return the DataFrames of a plan's sources, which are streaming, and of its static tables, which are not.
+
+        Raises PlanError for a source that is not streaming.
+        """
         from streamq.compiler.streaming import check_streaming
         from streamq.operators import JoinTable, Source
         from streamq.plan.node import nodes

@@ -178,6 +178,7 @@ class Quarantine(Generic[S]):
 
 
 def _check_free(windows: Sequence[str], names: Sequence[str]) -> None:
+    """Raise PlanError if the input has a column with the name of one that its events get here: a bound of the window."""
     for name in windows:
         if name in names:
             hint = "Rename it before the window: .rename({...})."

@@ -49,7 +49,7 @@ def batch_frames(
 ) -> BatchFrames:
     """Return the answer as DataFrames with payload, ``start``, ``end``; ``keeps``: both DataFrames will be read, so persist.
 
-    Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame.
+    ``rules`` rewrite the plan; None: all. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame.
     """
     from functools import reduce
 
@@ -79,7 +79,10 @@ def batch_frames(
 
 
 def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, verb: str) -> pa.Table:
-    """Compute the answer, in-process if possible, and return it as an ordered Arrow table: payload, ``start``, ``end``."""
+    """Compute the answer, in-process if possible, and return it as an ordered Arrow table: payload, ``start``, ``end``.
+
+    Warns, worded for ``verb``, of events that modules have set aside, and of instants that look like the wrong unit of time.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 
@@ -173,7 +176,10 @@ def local_history(plan: Node, tables: Mapping[str, pa.Table], rules: Any = None,
 def local_answer(
     plan: Node, tables: Mapping[str, pa.Table], rules: Any = None, until: int | None = None
 ) -> tuple[pa.Table, pa.Table]:
-    """Compute the answer in-process; return its deltas, and the events that modules set aside, as rows of the late output."""
+    """Compute the answer in-process; return its deltas, and the events that modules set aside, as rows of the late output.
+
+    ``rules`` rewrite the plan; None: all. ``until``, in ticks, bounds the windows of endless lifetimes.
+    """
     from streamq.compiler.local import LocalRun
     from streamq.compiler.options import Options
     from streamq.compiler.results import Results, rewritten

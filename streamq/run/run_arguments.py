@@ -81,6 +81,7 @@ class RunArguments:
         return self.late_sink is not None or self.together
 
     def _check_folders(self) -> None:
+        """Raise PlanError if one folder is used twice, as a sink, the late sink or the checkpoint."""
         paths = [*self.folders, *([] if self.checkpoint is None else [self.checkpoint])]
         names = [folder_name(path) for path in paths]
         shared = sorted({path for path, name in zip(paths, names, strict=True) if names.count(name) > 1})
@@ -89,6 +90,7 @@ class RunArguments:
             raise PlanError(sentence(self.verb, wrong, f"found {shared[0]!r} twice"))
 
     def _check_checkpoint(self) -> None:
+        """Raise PlanError if there is no checkpoint although rows outlast this process."""
         has_lasting_sink = any(sink.is_lasting for sink in self.sinks)
         if self.checkpoint is None and (has_lasting_sink or self.late_sink is not None):
             argument = "sink" if has_lasting_sink else "late_sink"
@@ -96,6 +98,7 @@ class RunArguments:
             raise PlanError(sentence(self.verb, "no checkpoint", reason, "Give checkpoint='a folder'."))
 
     def _check_finish(self) -> None:
+        """Raise PlanError for ``finish=True`` without the trigger "available_now"."""
         if self.finish and self.trigger != AVAILABLE_NOW:
             wrong = "finish=True needs trigger='available_now'"
             hint = "With other triggers call run.finish() when the input has ended."

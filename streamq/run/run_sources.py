@@ -75,7 +75,10 @@ class RunSources:
         return behind if early else {self.follows.get(s, s): t for s, t in behind.items()}
 
     def releases_with_note(self, lacking: Needed, until_final: bool) -> tuple[tuple[str, ...], str]:
-        """Return conditions that release rows, without those of silent sources, and a note on these, "" if there are none."""
+        """Return conditions that release rows, without those of silent sources, and a note on these, "" if there are none.
+
+        ``until_final`` as in :meth:`releases`.
+        """
         silent = [s for s in lacking if s in self.silent]
         names = " and ".join(self.statuses[s].name for s in silent)
         left = {s: t for s, t in lacking.items() if t is None or self.silent_ctis.get(s, self.statuses[s].cti) < t}
@@ -88,7 +91,10 @@ class RunSources:
         return self.releases(speaking, until_final), note
 
     def releases(self, lacking: Needed, until_final: bool) -> tuple[str, ...]:
-        """Return conditions, any one of which gives the sources the progress that they lack."""
+        """Return conditions, any one of which gives the sources the progress that they lack.
+
+        ``until_final``: they lack a CTI, so that all of them must come that far; else a watermark, which any of them can move.
+        """
         rows = [self._row(self.statuses[s], t, until_final) for s, t in lacking.items()]
         # any source's row moves the watermark, unless sources are released together
         ways = [" and ".join(rows)] if until_final or self.level.block != 0 else rows
@@ -110,7 +116,11 @@ class RunSources:
             yield f"run.advance({at}, source={self.statuses[leader].name!r})"
 
     def _row(self, source: SourceStatus, t: int | None, until_final: bool) -> str:
-        """Return a text on the row of a source that gives it the progress ``t``, with the policy that makes it so."""
+        """Return a text on the row of a source that gives it the progress ``t``, with the policy that makes it so.
+
+        ``t`` None: the progress depends on the rows. ``until_final`` as in :meth:`releases`. Where no start gives the progress,
+        the text names a CTI, or a time of day.
+        """
         starts: list[int] = []
         policy = place = by_clock = ""
         if t is not None and not until_final:

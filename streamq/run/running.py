@@ -89,12 +89,14 @@ class Run:
         self._idle = self._idle_watch()
 
     def _earlier_runs(self, claim: Claim) -> EarlierRuns | None:
+        """Return the counts of earlier runs: none on a new checkpoint; None if they are to be read only when asked for."""
         if claim.is_new:
             return EarlierRuns()
         # the progress log reports increments, so the earlier totals must be read before the first micro-batch
         return self._launch.checkpoint.earlier_runs(self._program) if self._launch.arguments.progress_log else None
 
     def _idle_watch(self) -> IdleWatch | None:
+        """Start the watch for silent sources; None if no source has ``idle_after``, or the run takes what is available now."""
         allowed = allowed_silence(self._program)
         if not allowed or self._launch.trigger.available_now:
             return None
@@ -307,6 +309,7 @@ def _refuse_second_run(checkpoint: str) -> None:
 
 
 def _run_is_over(verb: str, reason: str) -> PlanError:
+    """Return the error for a command to a run that is over for this reason."""
     hint = "" if reason == _INPUT_ENDED else "Run the query on its checkpoint again."
     return PlanError(sentence(verb, "the run is over", reason, hint))
 

@@ -136,7 +136,10 @@ def kernels(program: StagedPlan) -> dict[str, HostedKernel]:
 
 
 def progress_of_sources(program: StagedPlan, readings: Readings) -> dict[str, SourceProgress]:
-    """Return the progress of each source as operators see it at the run's level of consistency, by relation."""
+    """Return the progress of each source as operators see it at the run's level of consistency, by relation.
+
+    Without stages it is the source's own.
+    """
     from streamq.runtime.consistency import progress_at_level
 
     own = {}

@@ -45,6 +45,7 @@ def trigger_of(duration: Duration | None) -> Trigger:
 
 
 def _no_trigger(argument: object) -> PlanError:
+    """Return the error for an argument that is no trigger."""
     hint = "Write 'available_now', or a duration as '10 seconds' or '500 ms'."
     if isinstance(argument, str):
         hint = nearest("available_now" if argument == "once" else argument, [AVAILABLE_NOW]) or hint

@@ -93,6 +93,7 @@ class WaitAnalysis:
         return any(self.readings.kernel(kernel).retracted for kernel in self.kernels)
 
     def _held_from(self, hosted: HostedKernel) -> int:
+        """Return the least start of the rows that a kernel holds back."""
         first = self.readings.kernel(hosted.name).held_from
         assert first is not None, "a kernel that holds rows says from which start on"
         return first
@@ -196,6 +197,7 @@ class WaitAnalysis:
         return None if None in holders else holders[0]
 
     def _goes_on(self, onward: HostedKernel | None) -> str:
+        """Return a text that names the kernel to which released rows go; "" if they reach the result."""
         return "" if onward is None else f"what that releases goes on to {self.title(onward)}"
 
     def _least_input(self, hosted: HostedKernel) -> str:
@@ -206,9 +208,11 @@ class WaitAnalysis:
     # the progress that sources need
 
     def _watermark(self, hosted: HostedKernel) -> int:
+        """Return the watermark at a kernel's inputs, the greatest of its channels, after the steps of each."""
         return max(map_progress(self._w(channel.relation), channel.progress_maps) for channel in hosted.channels)
 
     def _w(self, relation: str) -> int:
+        """Return the watermark of a relation: of a source its own, of a kernel that at its inputs."""
         kernel = self.kernels.get(relation)
         return self.sources.progress[relation].watermark if kernel is None else self._watermark(kernel)
 

@@ -67,6 +67,7 @@ class Why:
         }
 
     def _lines(self) -> Iterator[str]:
+        """Yield the answer line by line: the summary, each operator that waits with its lines, and the warnings."""
         yield self.summary
         for wait in self.waits:
             yield wait.operator
@@ -93,6 +94,7 @@ class Why:
             yield wait.proviso
 
     def _stands(self, source: SourceStatus) -> str:
+        """Return a line on a source: its CTI, its greatest start, when the CTI last moved, and the partition furthest behind."""
         if source.cti == MINUS_INFINITY:
             return f"{source.name}: no CTI yet, {source.rows:,} rows"
         moved = ""
@@ -120,6 +122,7 @@ class Why:
 
 
 def _ago(span: dt.timedelta) -> str:
+    """Return a length of time as text, in whole days, hours, minutes or seconds: ``3 minutes ago``."""
     for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if span.total_seconds() >= 2 * unit:
             return f"{span.total_seconds() // unit:.0f} {name} ago"

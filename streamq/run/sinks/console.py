@@ -47,6 +47,7 @@ class MemorySink(DisplaySink):
     format = "memory"
 
     def check(self, verb: str, *, name: str | None, finish: bool) -> None:
+        """Raise PlanError for ``finish=True``, and for a run without a name, which the table would have."""
         if finish:
             reason = "flushing the last windows starts the query again, which Spark does not allow with that sink"
             hint = "Use a path, or leave the trigger out and call run.finish()."

@@ -26,6 +26,10 @@ class DataSourceSink(Sink):
 
     @classmethod
     def from_argument(cls, argument: object) -> Self | None:
+        """Return the sink of a path, or of a mapping of a format and options; the format is Parquet if there is none.
+
+        None for another argument.
+        """
         if isinstance(argument, str):
             return cls("parquet", {"path": argument})
         if isinstance(argument, Mapping):
@@ -49,6 +53,7 @@ class DataSourceSink(Sink):
         return writer.format(self.format).options(**self.options)
 
     def write(self, rows: DataFrame, number: int) -> None:
+        """Write the rows of a micro-batch to its own folder, ``streamq_batch=N`` below the path, replacing its content."""
         options = {name: value for name, value in self.options.items() if name != "path"}
         folder = f"{self.options['path']}/{MICRO_BATCH}={number}"
         rows.write.mode("overwrite").format(self.format).options(**options).save(folder)
