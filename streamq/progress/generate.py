@@ -63,6 +63,7 @@ class GeneratedCtis(ProgressPolicy):
         return None if self.max_ahead is None else now + self.max_ahead
 
     def shown(self, axis: str) -> str:
+        """Return ``generate(...)`` with the policy's columns and lengths, without those that have no effect."""
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0, "max_ahead": self.max_ahead}
         shown = [f"{name}={show_duration(n, axis)}" for name, n in lengths.items() if n]
         shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
@@ -110,9 +111,14 @@ class PartitionCtis(GeneratedCtis):
         return self._cti(start)
 
     def part(self, items: pa.Table) -> str:
+        """Return the greatest start of each partition among the items, encoded as text."""
         return encode_starts(greatest_starts(items, self.per))
 
     def keep(self, state: dict[str, Any], parts: Sequence[str], idle_before: int) -> None:
+        """Begin a round if there are parts, and forget partitions last heard before the round ``idle_before``.
+
+        A state of other columns ``per``, which an earlier run has left, is cleared first.
+        """
         if state.get("per") != [*self.per]:
             # an earlier run may have had other partitions, or none
             state.clear()
@@ -147,6 +153,7 @@ class PartitionCtis(GeneratedCtis):
         return MINUS_INFINITY if state["greatest"] is None else self._cti(state["greatest"])
 
     def readings(self, state: Mapping[str, Any]) -> dict[str, int | str]:
+        """Return the round and, unless all partitions are idle, the one furthest behind, its CTI, and the longest silence."""
         readings = {"round": state["round"]}
         if state["least"] is not None:
             readings |= {name: state[name] for name in ("quiet_round", "straggler")}
