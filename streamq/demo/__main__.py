@@ -33,7 +33,10 @@ SERIES = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; return 0 if batch and streaming agree, 1 if they do not, 2 if there is no log to query."""
+    """Run the demo; return 0 if batch and streaming agree, 1 if they do not, 2 if there is no log to query.
+
+    Returns 130 if it is interrupted, 141 if the reader of its output has ended.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     options = _arguments(arguments)
@@ -91,6 +94,10 @@ def _positive(text: str) -> int:
 
 @contextmanager
 def _folder(keep: Path | None) -> Iterator[Path]:
+    """Make a folder for all that the demo writes: below ``keep``, where it stays; None: a temporary one.
+
+    Raises SourceError if ``keep`` cannot be written to.
+    """
     if keep is None:
         with tempfile.TemporaryDirectory(prefix="streamq-demo-", ignore_cleanup_errors=True) as folder:
             yield Path(folder)
@@ -127,6 +134,7 @@ def _demo(options: argparse.Namespace, folder: Path) -> int:
 
 
 def _own_log(folder: Path) -> Path:
+    """Run a Spark job below ``folder``, with a progress bar, and return the path of its event log."""
     print("Running a Spark job with event logging on (about half a minute) ...")
     logs = folder / "job" / "events"
     with ProgressBar(None, "job") as bar:
@@ -139,6 +147,7 @@ def _written(logs: Path) -> str:
 
 
 def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
+    """Print the log, its application, its numbers of tasks and its disorder; print damage to standard error."""
     application = eventlog.app(log)
     print(f"Log: {log.describe()}")
     print(f"Application: {application.name or '?'} ({application.id or '?'}), Spark {application.spark or '?'}")
@@ -151,6 +160,7 @@ def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
 
 
 def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
+    """Return a label for each stage, by number: the description of its job, or else its name."""
     return {
         number: f"{number} {stage.description or stage.name}".replace("\n", " ")[:40]
         for number, stage in stages.items()
@@ -158,7 +168,11 @@ def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
 
 
 def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
-    """Answer each question in batch and as a stream, print both, and return 0 if they agree, else 1."""
+    """Answer each question in batch and as a stream, print both, and return 0 if they agree, else 1.
+
+    ``ask`` returns the questions over a DataFrame of edges; ``landed``: the folder of their files, of the DDL ``schema``;
+    ``batches``: the number of micro-batches; ``labels``: those of the stages.
+    """
     import streamq as sq
 
     with _child_output_to(folder / "spark.log"):
@@ -226,6 +240,7 @@ def _child_output_to(path: Path) -> Iterator[None]:
 
 
 def _committed(checkpoint: Path) -> int:
+    """Return the number of micro-batches that a checkpoint has committed."""
     return max((int(file.name) + 1 for file in checkpoint.rglob("commits/*") if file.name.isdigit()), default=0)
 
 
@@ -246,6 +261,7 @@ def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> 
 
 
 def _summary(name: str, rows: list[dict[str, Any]], figures: Sequence[str]) -> dict[str, Any]:
+    """Return a series as a row of the table: its name, its number of windows, its first start and last end, and its peaks."""
     values = {figure: [row[figure] for row in rows if isinstance(row[figure], int | float)] for figure in figures}
     peaks = {f"peak {figure}": max(figure_values, default=None) for figure, figure_values in values.items()}
     return {"stage": name, "windows": len(rows), "from": rows[0]["start"], "to": rows[-1]["end"], **peaks}

@@ -44,6 +44,7 @@ def compare_answers(
 
 
 def _plain(value: Any) -> Any:
+    """Return a value in the form in which answers are compared."""
     match value:
         case float() | Decimal():
             return f"{value + 0:.9g}"

@@ -158,6 +158,7 @@ class _Scale:
 
 
 def _ends(begin: str, end: str, width: int, ascii: bool) -> str:
+    """Return the last line of a chart, the two ends of the x axis, at the width of its strips."""
     return f" {begin}{end:>{max(width - len(begin) - 2, len(end) + 1)}}"
 
 
@@ -180,17 +181,20 @@ def _cell(value: Any) -> str:
 
 
 def _clock(value: datetime) -> str:
+    """Return a time of day in UTC, to hundredths of a second; whole seconds without a fraction."""
     value = value.astimezone(UTC) if value.tzinfo else value
     return value.strftime("%H:%M:%S.%f")[:-4].removesuffix(".00")
 
 
 def _number(x: float | datetime) -> float:
+    """Return an x as a number: of a datetime the seconds since 1970."""
     if isinstance(x, datetime):
         return (x if x.tzinfo else x.replace(tzinfo=UTC)).timestamp()
     return float(x)
 
 
 def _axis(series: Mapping[str, Sequence[Point]], x: float) -> str:
+    """Return an end of the x axis as text: a time of day if the series are over datetimes, else the number."""
     if any(isinstance(at, datetime) for line in series.values() for at, _ in line):
         return _clock(datetime.fromtimestamp(x, UTC))
     return f"{x:g}"

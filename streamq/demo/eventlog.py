@@ -58,8 +58,8 @@ class EventLog:
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield the events in log order as dicts; with names (``"SparkListenerTaskEnd"``) only those, which is much faster.
 
-        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError
-        where a file cannot be opened or is compressed with a codec that is not understood.
+        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError where a file cannot be
+        opened or is compressed with a codec that is not understood.
         """
         losses = []
         if self.missing:
@@ -168,10 +168,12 @@ def is_within(value: Any, limit: int) -> TypeGuard[int]:
 
 
 def _instant(milliseconds: Any) -> datetime | None:
+    """Return milliseconds since 1970 as a datetime; None for any other value."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC) if is_within(milliseconds, LAST_MS) else None
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
+    """Return a line as an event; None if it is no JSON object with an event's name."""
     try:
         event = json.loads(line)
     except (ValueError, RecursionError):
@@ -186,6 +188,7 @@ def part_of(event: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def _local(path: str | Path) -> Path:
+    """Return a path, or a ``file:`` URL, as a path on this machine; raise SourceError for an empty one and for other schemes."""
     text = str(path)
     scheme, colon, rest = text.partition("://")
     if not text.strip():
@@ -198,6 +201,7 @@ def _local(path: str | Path) -> Path:
 
 
 def _neighbours(where: Path) -> str:
+    """Return a hint at the log with, or without, the suffix ``.inprogress``; "" if there is none."""
     there = where.with_name(where.name + ".inprogress")
     done = where.with_name(where.name.removesuffix(".inprogress"))
     other = there if there.exists() else done if done != where and done.exists() else None
@@ -253,6 +257,7 @@ def _rolled(folder: Path, children: list[Path]) -> EventLog:
 
 
 def _is_log(path: Path) -> bool:
+    """True if a path is a rolled log, or a file that begins with an event of Spark's; False if it cannot be read."""
     try:
         if path.is_dir():
             return path.name.startswith("eventlog_v2_") or any(_PART.fullmatch(child.name) for child in path.iterdir())
@@ -262,6 +267,7 @@ def _is_log(path: Path) -> bool:
 
 
 def _is_spark(line: bytes) -> bool:
+    """True if a line is an event of a Spark listener."""
     event = _parse(line)
     return event is not None and "SparkListener" in event["Event"]
 
@@ -295,6 +301,7 @@ def _check(log: EventLog) -> None:
 
 
 def _excerpt(line: bytes) -> str:
+    """Return the first 40 bytes of a line, or 12 if they are no text, as Python shows them."""
     text = line[:40].decode("utf-8", "replace")
     shown = repr(text if text.isprintable() else line[:12])
     return shown + (" ..." if len(line) > 40 else "")

@@ -61,6 +61,7 @@ def run_job(folder: Path, each: Callable[[], None] = lambda: None, timeout: floa
 
 
 def _wait(process: subprocess.Popen[bytes], each: Callable[[], None], timeout: float) -> int | None:
+    """Call ``each`` ten times a second until a process ends; return its exit code, None after ``timeout`` seconds."""
     for _ in range(int(timeout * 10)):
         try:
             return process.wait(0.1)
@@ -132,6 +133,7 @@ def _work(spark: SparkSession, size: float) -> None:
 
 
 def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseException]) -> None:
+    """Compute a DataFrame under the description ``name``; an error is added to ``failures`` and not raised."""
     try:
         spark.sparkContext.setJobDescription(name)
         frame.write.format("noop").mode("overwrite").save()

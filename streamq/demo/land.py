@@ -67,6 +67,7 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def _write(rows: pa.Table, path: Path, modified: int) -> Path:
+    """Write rows to a file that gets its name when it is complete, and the modification time ``modified``, in nanoseconds."""
     hidden = path.with_name(f".{path.name}.part")  # Spark ignores names that begin with a dot
     pq.write_table(rows, hidden)
     os.utime(hidden, ns=(modified, modified))

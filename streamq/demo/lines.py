@@ -45,6 +45,10 @@ class Lines:
             self.codec = _codec(path, file.read(16))
 
     def __iter__(self) -> Iterator[bytes]:
+        """Yield the lines without line breaks; a last line without one is kept as ``tail``, too.
+
+        Raises SourceError for a line longer than LONGEST_LINE.
+        """
         begun = bytearray()
         for chunk in self._chunks():
             first, *others = chunk.split(b"\n")
@@ -91,7 +95,10 @@ class Lines:
             raise refusal("a file that cannot be read", f"{self.path} gave: {error.strerror or error}") from error
 
     def _frames(self, file: BinaryIO, new_decoder: Callable[[], Any], damage: type[Exception]) -> Iterator[bytes]:
-        """Decompress frame after frame, fed in pieces so small that a damaged one takes hardly a line with it."""
+        """Decompress frame after frame, fed in pieces so small that a damaged one takes hardly a line with it.
+
+        ``new_decoder`` makes the decoder of a frame, which raises ``damage``; then the rest is skipped and ``broken`` says so.
+        """
         decoder, is_open = new_decoder(), False
         while piece := file.read(PIECE):
             while piece:
@@ -134,6 +141,7 @@ class Lines:
                 return self._break(file, len(header) + len(block))
 
     def _break(self, file: BinaryIO, unread: int) -> None:
+        """Note in ``broken`` that the file is damaged ``unread`` bytes before its place."""
         at, size = file.tell() - unread, self.path.stat().st_size
         self.broken = (
             f"{self.codec} data that is cut off or damaged from about byte {at:,} of {size:,}, the rest skipped"
@@ -156,6 +164,7 @@ def _codec(path: Path, head: bytes) -> str:
 
 
 def _varint(block: bytes) -> int:
+    """Return the integer with which a snappy block begins, its decompressed length; raise ValueError if there is none."""
     value = 0
     for place, byte in enumerate(block[:5]):
         value |= (byte & 0x7F) << (7 * place)
