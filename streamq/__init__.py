@@ -20,6 +20,7 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def __getattr__(name: str) -> Any:
+    """Load a public name from its module; raise AttributeError, with the nearest public name, for an unknown one."""
     try:
         return _load(name)
     except AttributeError:

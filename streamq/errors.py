@@ -168,7 +168,7 @@ class Sentence(str):
 def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sentence:
     """Return the text of an error: *verb: what is wrong; what was observed. Hint.*
 
-    A part longer than LONGEST characters is shortened in its middle.
+    ``observed`` and ``hint`` may be empty. A part longer than LONGEST characters is shortened in its middle.
     """
     verb, wrong, observed, hint = map(shortened_text, (verb, wrong, observed, hint))
     claim = f"{verb}: {wrong}"
@@ -186,7 +186,10 @@ def shortened_text(text: str) -> str:
 
 
 def kind_of(value: object) -> str:
-    """Return the kind of a value, for a message: ``pandas DataFrame``, ``list``, ``a window without a select``."""
+    """Return the kind of a value, for a message: ``pandas DataFrame``, ``list``, ``a window without a select``.
+
+    An object of a class of streamq's is named by the class's attribute ``called``, or else by the name of the class.
+    """
     kind = type(value)
     package = kind.__module__.partition(".")[0]
     if package == __name__.partition(".")[0]:
@@ -195,7 +198,7 @@ def kind_of(value: object) -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return ``Did you mean 'x'?`` for the nearest of some names, or "" if none is near."""
+    """Return ``Did you mean 'x'?`` for the most similar of some names, or one that differs only in case; "" if there is none."""
     existing = list(names)
     close = difflib.get_close_matches(name, existing, n=1, cutoff=0.6) or [
         n for n in existing if n.lower() == name.lower()
@@ -204,7 +207,10 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
-    """Return the columns of a key, which is one name or several; raise PlanError for anything else."""
+    """Return the columns of a key, which is one name or a list of names, maybe empty; raise PlanError for anything else.
+
+    ``what`` is the name of the user's argument, for the message.
+    """
     names = (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):
         raise PlanError(sentence(verb, f"{what} is a column name or a list of them", f"found {key!r}"))
@@ -222,8 +228,8 @@ def unknown_column(
 ) -> NoReturn:
     """Raise UnknownColumn for a column that does not exist; the message lists those that do.
 
-    ``lifetime`` is True for the columns of a stream, whose events have a lifetime. ``consumed`` maps columns that sources have
-    consumed to a hint, as ``"its start: sq.start()"``.
+    Raises PlanError instead if ``name`` is not a string. ``lifetime`` is True for the columns of a stream, whose events have a
+    lifetime. ``consumed`` maps columns that sources have consumed to a hint, as ``"its start: sq.start()"``.
     """
     columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):

@@ -71,7 +71,10 @@ def table_readers(plan: Node) -> dict[str, list[Source | JoinTable]]:
 
 
 def _check_names(names: list[str], read: list[str]) -> None:
-    """Raise PlanError for a table that the query reads and is not passed, and for one that the query does not read."""
+    """Raise PlanError if a table that the query reads is not among ``names``, or one of ``names`` is not among ``read``.
+
+    ``names``: the tables that the caller passes; ``read``: those that the query reads.
+    """
     for name in read:
         if name not in names:
             hint = f"from_json(text, {name}=df)" if name.isidentifier() else f"from_json(text, {{{name!r}: df}})"
@@ -84,7 +87,7 @@ def _check_names(names: list[str], read: list[str]) -> None:
 
 
 def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
-    """Return the plan with sources replaced by the streams' plans, by table."""
+    """Return the plan with each source whose table is a key of ``streams`` replaced by the plan of that stream."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
         if isinstance(node, Source) and node.table in streams:
@@ -96,7 +99,10 @@ def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
 
 
 def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]) -> Stream:
-    """Return the stream that replaces a source; raise PlanError or TypeMismatch if it does not fit."""
+    """Return the stream unchanged if it can replace the sources that read table ``name``.
+
+    Raises TypeMismatch if a source has another payload or time axis, and PlanError if one of ``readers`` is a static table.
+    """
     verb = f"from_json: table {name!r}"
     for reader in readers:
         if isinstance(reader, JoinTable):
@@ -109,7 +115,10 @@ def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]
 
 
 def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> Any:
-    """Return the table as its readers' input; raise UnknownColumn or TypeMismatch if it lacks a column of theirs."""
+    """Return the table's rows, as its readers take them.
+
+    Raises UnknownColumn or TypeMismatch if the table lacks a column of theirs, or has it with another type.
+    """
     verb = f"from_json: table {name!r}"
     is_static = any(isinstance(reader, JoinTable) for reader in readers)
     source = static_table(table, verb) if is_static else input_table(table, verb)

@@ -49,7 +49,11 @@ def cti(time: Time, /) -> Item:
 
 
 def literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
-    """Return the items as a table, and True if it is a physical stream, with columns kind and new_end, not plain intervals."""
+    """Return the items as a table, and True if it is a physical stream, with columns kind and new_end, not plain intervals.
+
+    ``schema`` maps payload columns to Spark's names of types, or is None; the type of any other column follows from its values. A
+    value that an item lacks is NULL. Raises SourceError for rows, values or a schema of another form.
+    """
     import pyarrow as pa
 
     if not isinstance(rows, Iterable) or isinstance(rows, str | bytes | Mapping):
@@ -95,7 +99,10 @@ def _item(row: Any) -> Item:
 
 
 def _time_type(items: Sequence[Item]) -> pa.DataType:
-    """Return the type of starts and ends; raise SourceError unless they are all integers or all datetimes."""
+    """Return the type of starts and ends: timestamps if there is a datetime, else integers.
+
+    Raises SourceError unless all are integers of 64 bits or all are datetimes.
+    """
     import pyarrow as pa
 
     times = [time for i in items for time in (i.start, i.end, i.new_end) if time is not None]
@@ -118,7 +125,10 @@ def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
 
 
 def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.Array:
-    """Return the values of a payload column; raise SourceError if they have several types, or are all NULL without a type."""
+    """Return the values of a payload column as an array of ``spark_type``; None: of the type that follows from the values.
+
+    Raises SourceError if the values do not fit the type or have several types, or if all are NULL and there is no type.
+    """
     import pyarrow as pa
 
     from streamq.runtime.arrow_types import arrow_type

@@ -36,6 +36,10 @@ class Consistency:
     remember: Duration | None = None
 
     def __post_init__(self) -> None:
+        """Raise PlanError for a negative bound, and if ``block`` is longer than ``remember``.
+
+        Raises TimeError if one of two bounds has a unit and the other none.
+        """
         verb = "consistency"
         for name, bound in (("block", self.block), ("remember", self.remember)):
             if bound is not None and length(bound, verb) < 0:
@@ -88,7 +92,10 @@ def level(block: Duration | None, remember: Duration | None = None) -> Consisten
 
 
 def consistency_of(consistency: str | Consistency, axis: str, verb: str) -> Level:
-    """Return the level of a name, or of the result of :func:`weak` or :func:`level`; raise PlanError for anything else."""
+    """Return the level in ticks of an axis; ``consistency`` is a name, or the result of :func:`weak` or :func:`level`.
+
+    Raises PlanError for anything else, and TimeError for durations that do not fit the axis.
+    """
     if isinstance(consistency, str) and consistency in LEVELS:
         consistency = LEVELS[LevelName(consistency)]
     if not isinstance(consistency, Consistency):

@@ -40,9 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def chosen_options(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings from options or else environment variables, with a seed drawn for "random".
+    """Return the settings by name, each from its option or else its environment variable; those without a value are left out.
 
-    Raises UsageError for invalid values.
+    A random number replaces the seed "random". Raises UsageError for invalid values.
     """
     settings = {}
     for name in OPTIONS:

@@ -68,7 +68,10 @@ def read_stream(
 
 
 def _options(options: Any, more: Mapping[str, Any]) -> dict[str, Any]:
-    """Merge Spark's options from a dictionary and from keywords; raise PlanError for an invalid or repeated option."""
+    """Merge Spark's options, those of ``read_stream(options=...)`` and those passed as keywords.
+
+    Raises PlanError for an invalid option, and for one that is passed in both ways, maybe in another case.
+    """
     if not isinstance(options, Mapping):
         raise PlanError(sentence("read_stream", "options is a dictionary", f"found {options!r}"))
     for name, value in (*options.items(), *more.items()):
