@@ -35,7 +35,8 @@ def evaluate_in_buckets(
 ) -> DataFrame:
     """Return an operator's result rows with their lifetimes; ``inputs`` are the results of its input ``nodes``.
 
-    One frame holds the events of all inputs, the columns of each in a struct, so that any number of inputs is possible.
+    Events that modules set aside are added to ``run``. One frame holds the events of all inputs, the columns of each in a struct,
+    so that any number of inputs is possible.
     """
     ports = list(zip(operator.inputs, nodes, inputs, strict=True))
     sides = [_side(port, node, frame) for port, node, frame in ports]

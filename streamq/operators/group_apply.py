@@ -74,7 +74,7 @@ NamedExprs = tuple[tuple[str, Expr], ...]
 
 
 def _key_columns(group: Group, matched: bool, used_names: Collection[str]) -> NamedExprs:
-    """Return the keys under names that ``used_names`` does not contain.
+    """Return the keys under names that ``used_names`` does not contain: their values and, if ``matched``, then their flags.
 
     ``matched``: operators compare keys, and there a NULL equals nothing; but NULLs form a group. So each NULL is replaced by a
     value, and a flag beside it tells the two apart.

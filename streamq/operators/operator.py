@@ -54,7 +54,10 @@ class BatchRun:
     kept: list[DataFrame] = field(default_factory=list)
 
     def without_set_aside(self, rows: DataFrame) -> DataFrame:
-        """Split rows: append those that modules have set aside to ``aside`` and return the others."""
+        """Split rows: append those that modules have set aside to ``aside`` and return the others.
+
+        Where both will be read (``keeps``), the rows are persisted first.
+        """
         from pyspark.sql import functions as F
 
         if self.keeps:

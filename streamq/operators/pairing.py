@@ -53,7 +53,11 @@ class Pairing(EvaluatedOperator):
         return [(f"__k{i}", f"__j{i}") for i in range(len(self.on))]
 
     def pairs_with_keys(self, is_keyed: Sequence[bool], keys: tuple[str, ...]) -> tuple[Pairs, Pairs, Pairs]:
-        """Return ``on`` and both sides' names for inputs of which ``is_keyed`` also have the ``keys`` of a group."""
+        """Return ``on``, the left and the right names for inputs of which ``is_keyed`` also have the ``keys`` of a group.
+
+        If both have them, they must be equal in a pair and are columns of the left side; else they are columns of the side that
+        has them.
+        """
         same = tuple((key, key) for key in keys)
         if all(is_keyed):
             return (*self.on, *same), (*self.left_names, *same), self.right_names

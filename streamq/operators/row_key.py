@@ -23,7 +23,10 @@ class RowKey:
     lists: Mapping[str, UserOperator] = field(default_factory=dict)
 
     def renamed(self, names: Mapping[str, str], schema: tuple[str, ...]) -> RowKey:
-        """Return the key of a projection; ``names`` maps kept columns to their new names, ``schema`` lists all its columns."""
+        """Return the key of a projection; ``names`` maps kept columns to their new names, ``schema`` lists all its columns.
+
+        The key holds only an error if the projection drops one of its columns.
+        """
         if self.wrong:
             return RowKey(wrong=self.wrong, hint=self.hint)
         if missing := [column for column in self.columns if column not in names]:
@@ -32,7 +35,10 @@ class RowKey:
         return RowKey(tuple(names[column] for column in self.columns))
 
     def of_elements(self, column: str) -> RowKey | None:
-        """Return the key of the rows in a column that holds lists of a user's operator; None for any other column."""
+        """Return the key of the rows in a column that holds lists of a user's operator; None for any other column.
+
+        The key holds only an error if the operator may return several rows.
+        """
         operator = self.lists.get(column)
         if operator is None:
             return None
@@ -42,7 +48,10 @@ class RowKey:
         return RowKey(wrong=f"{operator.name} may give several rows a window", hint=hint, rows_of=operator)
 
     def with_own_lifetimes(self) -> RowKey | None:
-        """Return the key of a user's operator whose rows set their lifetimes themselves; None for other rows."""
+        """Return the key of a user's operator whose rows set their lifetimes themselves; None for other rows.
+
+        The key holds only an error, because such rows may start anywhere.
+        """
         if self.rows_of is None or not self.rows_of.gives_one_row:
             return self if self.rows_of is not None else None
         hint = "Say stamp='align' or 'point_at_end'; else use output='changelog'."

@@ -49,7 +49,10 @@ def snapshots(source: Schema, keys: tuple[str, ...], split: Expansion, form: Bat
 def _swept(
     source: Schema, df: DataFrame, split: Expansion, summed: Sequence[SummablePartial], keys: list[str]
 ) -> DataFrame:
-    """Add each event at its start and subtract it at its end: a running sum over the endpoints of a group, O(n log n)."""
+    """Return one row for each snapshot with members: keys, bounds, the number of members, and ``summed``, NULL over no values.
+
+    Each event is added at its start and subtracted at its end: a running sum over the endpoints of a group, O(n log n).
+    """
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
     names = [name for partial in summed for name in partial.columns]
@@ -81,7 +84,10 @@ def _swept(
 def _merged(
     source: Schema, df: DataFrame, split: Expansion, partials: Sequence[SparkPartial], keys: tuple[str, ...]
 ) -> DataFrame:
-    """Merge partial results, one for all events with the same range of snapshots, over dyadic nodes."""
+    """Return one row for each snapshot with members: keys, bounds, the number of members, and ``partials``.
+
+    One partial result, for all events with the same range of snapshots, is merged over dyadic nodes.
+    """
     quoted = [quote(k) for k in keys]
     windows = snapshot_windows(df, quoted)
     events = snapshot_members(df, windows, quoted)
