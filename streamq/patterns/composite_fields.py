@@ -39,7 +39,10 @@ CompositeFields = Mapping[str, CompositeField]
 
 
 def composites_of(whole: Part, types: Mapping[tuple[str, str], t.DataType]) -> dict[str, CompositeFields]:
-    """Return the fields of the named sub-patterns of a part, by variable; ``types`` are those of its events' fields."""
+    """Return the fields of the named sub-patterns of a part, by variable.
+
+    ``types`` are those of the fields of its events, by the event's variable and the field's name.
+    """
     fields: dict[str, dict[str, CompositeField]] = {}
     for (variable, name), kind in types.items():
         fields.setdefault(variable, {})[name] = CompositeField({variable: kind})

@@ -123,7 +123,8 @@ class Variables:
     def conjuncts(self, where: Iterable[Condition]) -> Iterator[Conjunct]:
         """Yield the conditions of WHERE, each condition over all variables as those that it abbreviates.
 
-        CorrelationKey(..., EQUAL) is left out: it makes keys (``correlation``).
+        CorrelationKey(..., EQUAL) is left out: it makes keys (``correlation``). Raises Refusal if an event lacks an attribute,
+        and for CorrelationKey(..., UNIQUE) where events repeat.
         """
         for condition in where:
             match condition:
@@ -153,7 +154,10 @@ class Variables:
         return Conjunct(condition, owners, frozenset(name for owner in owners for name in self.below[owner]), place)
 
     def correlated(self, where: Iterable[Condition]) -> Mapping[str, Place]:
-        """Return the attributes of CorrelationKey(..., EQUAL), each with the place of the condition."""
+        """Return the attributes of CorrelationKey(..., EQUAL), each with the place of the condition.
+
+        Raises Refusal if an event lacks one.
+        """
         keys: dict[str, Place] = {}
         for condition in where:
             if isinstance(condition, CorrelationKey) and condition.equal:

@@ -79,7 +79,10 @@ def variables_of(program: Program, types: Mapping[str, EventType]) -> Variables:
 
 
 def _with_earlier(program: Program, types: Mapping[str, EventType], has_ids: bool) -> dict[str, EventType]:
-    """Return the event types and the definitions before the last one, by name."""
+    """Return the event types and the definitions before the last one, by name.
+
+    The matches of a definition have ids if ``has_ids`` is true, or if it or a later one reads ids.
+    """
     every = dict(types)
     *earlier, _ = program.definitions
     for i, definition in enumerate(earlier):

@@ -97,7 +97,7 @@ class Detect(Node):
         return {}
 
     def _lowered(self, has_ids: bool) -> EventType:
-        """Return the matches as events of a type; the inputs have ids if those of the matches or a condition need them."""
+        """Return the matches as events of a type; inputs have ids if the matches must have some, or a definition reads them."""
         program = self.definitions.program
         is_asked = has_ids or mentions_ids(program, {name: plan.schema.names for name, plan in self.types.items()})
         types = {name: event_type(plan, has_ids=is_asked) for name, plan in self.types.items()}

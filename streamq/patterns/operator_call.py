@@ -186,7 +186,7 @@ Way = tuple[Argument, ...]
 
 
 def _steps(way: Way) -> Iterator[tuple[Argument, Way]]:
-    """Yield each argument that may come next, with the way that remains after it."""
+    """Yield each argument that may come next, with the way that remains after it, in which a list of parts may go on."""
     for number, argument in enumerate(way):
         more = (replace(argument, is_optional=True),) if argument.form == ArgumentKind.PARTS else ()
         yield argument, (*more, *way[number + 1 :])

@@ -66,7 +66,10 @@ SOURCE = "@source"
 
 
 def shared_events(parts: Sequence[Part], scan: type[PatternScan]) -> list[tuple[int, ...]]:
-    """Return the numbers of parts over one type, type by type, if it matters that they share events."""
+    """Return, for each type of several parts, the numbers of these, if it matters that they share events; else nothing.
+
+    It matters if a part consumes, or if the scan counts other events.
+    """
     if not scan.counts_others and all(p.consumption == Consumption.REUSE for p in parts):
         return []
     by_type: dict[str, list[int]] = {}
@@ -247,7 +250,7 @@ class PartScan:
             )
 
     def _requirements(self, matches: Matches) -> Iterator[PartCondition]:
-        """Yield the conditions between parts; raise Refusal for one that only Spark can evaluate."""
+        """Remove the conditions between parts from those pending and yield them; raise Refusal if only Spark can evaluate one."""
         for conjunct in self.conditions.taken(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
             where = on_matches(conjunct, matches)

@@ -129,7 +129,7 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Turn a refusal into the error that users see."""
+        """Turn a refusal into a CedrError at its place in the text, or into a PlanError for a pattern of verbs."""
         try:
             yield
         except Refusal as refusal:
@@ -262,7 +262,10 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 
 
 def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Pattern:
-    """Return the pattern of a tree, with the event types and the conditions of its parts."""
+    """Return the pattern of a tree, with the event types and the conditions of its parts.
+
+    Raises PlanError if two parts have event types of one name.
+    """
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()
     functions: tuple[Function, ...] = ()
@@ -278,7 +281,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
 
 
 def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
-    """Yield the conditions of a pattern that becomes a part: those over all variables name its own variables only."""
+    """Yield the conditions of a pattern that becomes a part; those over all variables are written out for its own variables."""
     names = variables_below(part)
     for condition in where:
         match condition:

@@ -47,7 +47,10 @@ def parse_whole_number(tokens: list[Token], what: str) -> int:
 
 
 def parse_duration(tokens: list[Token]) -> Scope:
-    """Return a duration in normal form: a number of ticks, or a string in lower case with single blanks."""
+    """Return a duration in normal form: a number of ticks, or a string in lower case with single blanks.
+
+    Raises Refusal if it is too long, or a number without a unit that is not whole.
+    """
     if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
         raise Refusal(token_place(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")
     if tokens[0].type == "STRING":

@@ -237,7 +237,11 @@ def _any_of(parts: Sequence[Matches]) -> Matches:
 
 
 def _with_another(lowering: DefinitionLowering, matches: Stream, one: Matches, parts: Sequence[Matches]) -> Stream:
-    """Extend each match by one event of a part that it does not contain yet."""
+    """Extend each match by one event of a part that it does not contain yet.
+
+    ``matches`` has the matches so far, with the lifetimes in which another event may follow; ``one`` has the events of all
+    ``parts``.
+    """
     keys = lowering.keys
     names = [n for n in one.schema.names if n not in keys]
 

@@ -244,7 +244,10 @@ class RunStep:
         return MINUS_INFINITY, 0, ()
 
     def step(self, state: RunScanState, start: int, *values: Any) -> tuple[RunScanState, list[dict[str, Any]]]:
-        """Return the state after an event, and the occurrences of its run if that is a match."""
+        """Return the state after an event, and the occurrences of the run that ends with it if these are a match, else none.
+
+        A run has all events less than ``within`` before; after a match that consumes, it begins anew.
+        """
         last, ended, before = state
         number = ended + 1 if start == last else 0
         run = (*(one for one in before if one[0] > start - self.within), (start, values))
