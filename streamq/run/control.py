@@ -63,7 +63,10 @@ class ControlFolder:
 
 
 def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) -> OutsideCti:
-    """Return the CTI that a user sends by ``advance``; raise PlanError for a wrong source, TimeError for a wrong instant."""
+    """Return the CTI that a user sends by ``advance``; ``source`` None: for every source.
+
+    Raises PlanError for a source that does not exist or follows another, TimeError for a wrong instant.
+    """
     cti = instant_ticks(to, program.axis, "advance")
     if cti is None:
         hint = "To end the input, call run.finish()."

@@ -32,7 +32,7 @@ def ctis_for_silent(
     now: int,
     followers: Collection[str] = (),
 ) -> dict[str, int]:
-    """Return the CTIs that silent sources get, by relation.
+    """Return the CTIs that silent sources get, by relation, where they are greater than the sources' own.
 
     ``allowed`` is how long each source may be silent, in microseconds; ``since`` is when the run began, before which nobody
     listened; ``since`` and ``now`` are in milliseconds since 1970. A silent source gets the least CTI of those that are not.

@@ -9,7 +9,7 @@ from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP, show_ticks
 
 
 def instant_text(t: int, axis: str) -> str:
-    """Return an instant as text, without a fraction of a second that is zero."""
+    """Return an instant as text, without a fraction of a second that is zero; infinities are "its end" and "no CTI"."""
     if t == INFINITY:
         return "its end"
     if t == MINUS_INFINITY:

@@ -68,7 +68,10 @@ class PreparedStream:
 
     @cached_property
     def rows(self) -> DataFrame:
-        """The rows of results, late rows and totals, as ``build_frame`` returns them; a run may start them twice."""
+        """The rows of results, late rows and totals, as ``build_frame`` returns them; a run may start them twice.
+
+        Creates the control folder, if there is to be one.
+        """
         from streamq.compiler.spark_paths import StreamLowering
         from streamq.compiler.streaming import build_frame
         from streamq.plan.lowering import in_utc

@@ -33,7 +33,10 @@ class RunSources:
         self.silent, self.silent_ctis = self._passed_over(int(now.timestamp() * 1_000))
 
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
-        """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that."""
+        """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.
+
+        Both are empty unless the run goes on.
+        """
         if self.state != RunState.RUNNING:
             return set(), {}
         # for a source that has brought nothing, the time since which it is silent is not known here
@@ -65,7 +68,8 @@ class RunSources:
     def unmet_needs(self, needed: Needed, early: bool) -> Needed:
         """Return the sources that lack the needed progress, by the relation of the source that makes it.
 
-        If ``early``, return all needed sources, as any of them can move the watermark.
+        If ``early``, return all needed sources, as any of them can move the watermark. At a level that blocks, every source needs
+        the greatest of the goals, because rows are released together.
         """
         goals = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(goals) == len(needed):

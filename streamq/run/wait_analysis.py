@@ -60,7 +60,7 @@ class WaitAnalysis:
         return self.readings.kernel(hosted.name).due
 
     def _blocked(self, hosted: HostedKernel, held: int) -> Wait:
-        """Return the wait for rows that the level of consistency holds until all sources have progressed far enough."""
+        """Return the wait for ``held`` rows that the level of consistency holds until all sources have progressed far enough."""
         first = self._held_from(hosted)
         lag = max(self.sources.statuses[s].progress.lag for s in self.sources.leaders())
         sooner = self.sources.level.block is not None and self.sources.level.block < lag
