@@ -178,7 +178,7 @@ def sentence(verb: str, wrong: str, observed: str = "", hint: str = "") -> Sente
 
 
 def shortened_text(text: str) -> str:
-    """Return a text of more than LONGEST characters without its middle."""
+    """Return a text of more than LONGEST characters with its middle replaced by the number of characters left out."""
     if len(text) <= LONGEST:
         return text
     half = LONGEST // 2

@@ -205,7 +205,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
 
 
 def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
-    """Replay the log through a query and return the rows it wrote."""
+    """Replay the log through a query, with a progress bar, and return the rows it wrote."""
     sink, checkpoint = folder / "rows", folder / "checkpoint"
     done = threading.Event()
 

@@ -78,7 +78,10 @@ def disorder(edges: pa.Table) -> int:
 
 
 def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
-    """Append an edge to the columns; values of the wrong type become None."""
+    """Append an edge to the columns; values of the wrong type become None.
+
+    ``info`` is the part of the event on the task, ``edge`` "start" or "end", ``ts`` its instant in microseconds.
+    """
     row: dict[str, Any] = {
         "ts": ts,
         "edge": edge,

@@ -17,7 +17,7 @@ Rule = Callable[..., DataType | None]
 
 
 def typed_by(rule: Rule) -> Result:
-    """Return a rule that is applied only where the types of all operands are known."""
+    """Return the result of ``rule`` where the types of all operands are known; None where one is not, or without operands."""
 
     def result(operands: Sequence[Operand]) -> DataType | None:
         kinds = [o.kind for o in operands]
@@ -27,7 +27,10 @@ def typed_by(rule: Rule) -> Result:
 
 
 def compared_type(operands: Sequence[Operand]) -> DataType:
-    """Return BOOLEAN for operands that can each be compared with the first; raise UnfitOperands for others."""
+    """Return BOOLEAN for operands that can each be compared with the first; raise UnfitOperands for others.
+
+    An operand of an unknown type is accepted.
+    """
     first, *others = operands
     for other in others:
         if first.kind is not None and other.kind is not None and not comparable(first.kind, other.kind):
@@ -37,7 +40,10 @@ def compared_type(operands: Sequence[Operand]) -> DataType:
 
 
 def logical_type(name: str) -> Result:
-    """Return a rule with BOOLEAN for booleans; it raises UnfitOperands for others."""
+    """Return a rule with BOOLEAN for booleans, NULL and unknown types; it raises UnfitOperands for others.
+
+    ``name`` is the operator in the error.
+    """
 
     def result(operands: Sequence[Operand]) -> DataType:
         for kind in (o.kind for o in operands):

@@ -62,7 +62,7 @@ def _listed(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _compacted(operands: Sequence[Value], kind: DataType) -> pa.Array:
-    """Return the lists without their NULLs."""
+    """Return the lists without their NULLs; NULL for a list that is NULL."""
     lists = operands[0].array
     values = pc.list_flatten(lists)
     row = pc.list_parent_indices(lists).to_numpy()

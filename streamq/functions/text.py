@@ -30,7 +30,10 @@ def _by_row(function: Callable[..., Any]) -> Compute:
 
 
 def _cased(ascii_only: Callable[[pa.Array], pa.Array], python: Callable[[str], str]) -> Compute:
-    """Return the Arrow form of upper or lower; it leaves letters that Python's Unicode tables lack (55 in 3.11), unlike Spark."""
+    """Return the Arrow form of upper or lower; it leaves letters that Python's Unicode tables lack (55 in 3.11), unlike Spark.
+
+    ``ascii_only``, a function of Arrow, takes a column of ASCII texts, ``python`` any other, row by row.
+    """
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
         array = cast_operand(operands[0], kind)

@@ -72,7 +72,10 @@ _WRITE = {
 
 
 def for_method(name: str, argument: str, methods: list[str]) -> str:
-    """Return what to write instead of ``expression.name``; ``argument`` is the expression as code."""
+    """Return what to write instead of ``expression.name``; ``argument`` is the expression as code.
+
+    ``methods``: those of expressions, among which the nearest is suggested.
+    """
     if name in _WRITE:
         return _WRITE[name]
     wanted = _OF_OTHER_NAMES.get(name, name)
@@ -110,7 +113,7 @@ _VERBS = {
 
 
 def for_verb(name: str, verbs: Sequence[str]) -> str:
-    """Return what to write instead of ``stream.name``, which is none of ``verbs``."""
+    """Return what to write instead of ``stream.name``, which is none of ``verbs``; "" if nothing is like it."""
     if name in _VERBS:
         return _VERBS[name]
     aggregate = "count" if name == "agg" else OURS.get(_OF_OTHER_NAMES.get(name, name))
@@ -145,7 +148,7 @@ def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> s
 
 
 def _named_aggregate(value: object) -> tuple[str, str]:
-    """Return the name of the aggregate that a value stands for, in lower case, and its argument, if it has one."""
+    """Return the name of the aggregate that a value stands for, in lower case, and its argument; "" for what it lacks."""
     match value:
         case str():
             called = re.fullmatch(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", value)

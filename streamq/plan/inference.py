@@ -149,7 +149,10 @@ class _FrameColumns:
 
 
 def _ask_spark(expr: Expr, schema: Schema, verb: str) -> DataType:
-    """Return the type that Spark's analyser gives an expression; raise TypeMismatch, with a hint, where Spark refuses it."""
+    """Return the type that Spark's analyser gives an expression; raise TypeMismatch, with a hint, where Spark refuses it.
+
+    Raises NeedsSpark if no session is active.
+    """
     from pyspark.errors import AnalysisException
     from pyspark.sql import SparkSession
 

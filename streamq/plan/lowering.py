@@ -107,7 +107,10 @@ def floor_div(x: Column, by: int) -> Column:
 
 
 def as_key(column: Column, kind: DataType) -> Column:
-    """Normalise a key before it is hashed: -0.0 becomes 0.0 and every NaN the same NaN, inside arrays and structs too."""
+    """Normalise a key before it is hashed: -0.0 becomes 0.0 and every NaN the same NaN, inside arrays and structs too.
+
+    A column without floats is returned unchanged.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 
@@ -136,7 +139,10 @@ def _has_float(kind: DataType) -> bool:
 
 
 def orderable(column: Column, kind: DataType) -> Column:
-    """Return a value that Spark can compare and order in place of a column: maps become their sorted entries."""
+    """Return a value that Spark can compare and order in place of a column: maps become their sorted entries.
+
+    A column without maps is returned unchanged.
+    """
     from pyspark.sql import functions as F
     from pyspark.sql import types as t
 

@@ -228,7 +228,7 @@ STATED = ("CTI", "Final", "State", "Cost")
 def read_statements(kind: type[Any]) -> dict[str, str]:
     """Return the statements on progress, finality, state and cost in the docstring of a node's class, or of a part's.
 
-    A statement ends at the next, or at a blank line.
+    A statement ends at the next, or at a blank line; one that is missing is "".
     """
     statements: dict[str, list[str]] = {name: [] for name in STATED}
     current: list[str] | None = None

@@ -53,7 +53,10 @@ def accepts_placeholders(function: F) -> F:
 
 
 def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
-    """Return the tables behind the sources of some streams; raise PlanError if two sources of one name have different tables."""
+    """Return the tables behind the sources of some streams, by name.
+
+    Raises PlanError if two sources of one name have different tables.
+    """
     tables: dict[str, Any] = {}
     for stream in streams:
         for name, table in stream.tables.items():
