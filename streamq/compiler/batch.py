@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 
 def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
-    """Return the plan's events as ``__le``, ``__re`` (ticks) and payload; the observer receives the DataFrames of each node."""
+    """Return the plan's events as ``__le``, ``__re`` (ticks) and payload; the observer receives the DataFrames of each node.
+
+    ``run`` keeps the sources by table and the DataFrame of each node by digest.
+    """
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
 

@@ -134,6 +134,7 @@ def _decoded(value: Any) -> Any:
 
 
 def _read_zone(zone: Any) -> dt.tzinfo:
+    """Return the time zone that :func:`_zone` wrote; raise ValueError, or what the zone raises, for anything else."""
     match zone:
         case int(micros):
             return dt.timezone(micros * _MICROSECOND)
@@ -157,7 +158,7 @@ def _integer(value: Any) -> Any:
 
 
 def _word(words: type[Word], value: Any) -> Word:
-    """Return the member of an enumeration of words that a string names."""
+    """Return the member of an enumeration of words that a string names; raise WrongTypeError if there is none."""
     try:
         return words(value)
     except ValueError as error:

@@ -67,6 +67,7 @@ def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
 
 
 def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
+    """Return the columns that identify a row of a node, from those of its inputs."""
     return node.row_key(inputs) if isinstance(node, Operator) else no_row_key(node.title)
 
 

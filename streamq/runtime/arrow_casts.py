@@ -58,17 +58,17 @@ def cast(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
         return array, []
     if isinstance(kind, t.NullType):
         return pa.nulls(len(array), arrow_type(to)), []
-    convert = _cast(kind, to)
+    convert = _cast_function(kind, to)
     assert convert is not None, (kind, to)
     return convert(array, kind, to)
 
 
 def can_cast(kind: DataType, to: DataType) -> bool:
     """Return True if a cast here gives Spark's answer."""
-    return kind == to or isinstance(kind, t.NullType) or _cast(kind, to) is not None
+    return kind == to or isinstance(kind, t.NullType) or _cast_function(kind, to) is not None
 
 
-def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
+def _cast_function(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataType], Outcome] | None:
     """Return the function that casts one type to another; None if Spark is needed."""
     plain = t.StringType()
     match kind, to:
@@ -116,11 +116,12 @@ def _cast(kind: DataType, to: DataType) -> Callable[[pa.Array, DataType, DataTyp
 
 
 def _text(text: str, to: DataType) -> str:
+    """Return the message of a fault, a template, with the type that a value was cast to."""
     return text.format(to=to.simpleString())
 
 
 def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    """Cast an integral type to another; values beyond its range are faults."""
+    """Cast an integral type to another; values beyond its range are faults and NULL."""
     values, empty, limit = to_numpy(array), is_null(array), 1 << BITS[type(to)] - 1
     if BITS[type(kind)] <= BITS[type(to)]:
         return array.cast(arrow_type(to)), []
@@ -131,7 +132,7 @@ def _narrow(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def saturated(values: Any, bits: int) -> Any:
-    """Convert doubles to integrals as Java does: truncated, NaN to 0, values beyond the range to its limit."""
+    """Convert doubles to integers of so many bits as Java does: truncated, NaN to 0, values beyond the range to its limit."""
     limit = 2.0 ** (bits - 1)
     with np.errstate(invalid="ignore"):
         inside = np.where(np.abs(values) < limit, values, 0.0).astype(np.int64)
@@ -139,7 +140,7 @@ def saturated(values: Any, bits: int) -> Any:
 
 
 def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
-    """Cast floats to an integral type as Spark does, truncated; values beyond its range are faults."""
+    """Cast floats to an integral type as Spark does, truncated; NaN and values beyond its range are faults and NULL."""
     values, empty, bits = to_numpy(array).astype(np.float64), is_null(array), BITS[type(to)]
     # As Spark compares: the greatest bigint as a double is 2**63, so 2**63 itself passes and becomes that bigint.
     low, high = float(-(1 << bits - 1)), float((1 << bits - 1) - 1)
@@ -151,6 +152,7 @@ def _truncate(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """Cast integers, which count seconds, to timestamps; those beyond the range become its limits, without a fault."""
     seconds, limit = to_numpy(array).astype(np.int64), (2**63 - 1) // SECOND
     ticks = np.clip(seconds, -limit, limit) * SECOND
     ticks = np.where(seconds > limit, 2**63 - 1, np.where(seconds < -limit, -(2**63), ticks))
@@ -158,6 +160,10 @@ def _seconds(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
 
 
 def _fraction(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """Cast doubles, which count seconds, to timestamps, truncated to ticks.
+
+    Infinity, NaN and values beyond the range are faults and NULL.
+    """
     values, empty = to_numpy(array), is_null(array)
     broken = ~np.isfinite(values) & ~empty
     with np.errstate(all="ignore"):
@@ -246,12 +252,13 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
 
 
 def _dates(array: pa.Array, kind: DataType, to: DataType) -> Outcome:
+    """Cast strings to dates; texts that are no dates are faults."""
     days, faults = rowwise(_days, t.IntegerType(), _text(INVALID, to), array)
     return days.view(pa.date32()), faults
 
 
 def _real(text: str) -> float:
-    """Return the float of a text as Java parses it; RowError if it is none."""
+    """Return the float of a text as Java parses it, or as Spark spells infinity and NaN; RowError if it is none."""
     stripped = text.strip(_BLANK[:33])
     if match := _HEX.fullmatch(stripped):
         try:
@@ -266,7 +273,10 @@ def _real(text: str) -> float:
 
 
 def _days(text: str) -> int:
-    """Return the days since 1970 of a date as Spark parses it; RowError if it is none."""
+    """Return the days since 1970 of a date as Spark parses it; RowError if it is none.
+
+    A missing month or day is the first; text behind a day and a blank or ``T`` is ignored.
+    """
     match = _DATE.fullmatch(text.strip(_BLANK))
     if not match:
         raise RowError
@@ -290,6 +300,7 @@ def days_of(year: int, month: int, day: int) -> int:
 
 
 def _show_date(days: int) -> str:
+    """Return a date as Spark shows it, ``2020-01-31``, from its days since 1970; years beyond 0 to 9999 have a sign."""
     date = np.datetime64(days, "D")
     year = int(date.astype("datetime64[Y]").astype(int)) + 1970
     month = int(date.astype("datetime64[M]").astype(int)) % 12 + 1
@@ -299,6 +310,7 @@ def _show_date(days: int) -> str:
 
 
 def _show_timestamp(ticks: int) -> str:
+    """Return an instant in UTC as Spark shows it, from its ticks; a fraction of a second without the zeros at its end."""
     days, rest = divmod(ticks, DAY)
     seconds, micros = divmod(rest, SECOND)
     shown = f"{_show_date(days)} {seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"

@@ -93,7 +93,11 @@ def attempt(
 
 
 def lifetime_part(part: str, starts: pa.Array, ends: pa.Array, axis: pa.DataType) -> pa.Array:
-    """Return the starts, ends or durations of events, as expressions read them, from their ticks."""
+    """Return the starts, ends or durations of events, as expressions read them, from their ticks.
+
+    ``axis`` is the type of starts and ends; durations are ticks. The end and the duration of an endless event are NULL; a
+    duration that overflows is INFINITY.
+    """
     if part == "start":
         return starts.cast(axis)
     is_endless = pc.equal(ends, INFINITY)
@@ -105,12 +109,12 @@ def lifetime_part(part: str, starts: pa.Array, ends: pa.Array, axis: pa.DataType
 
 
 def check_in_process(expr: Expr, schema: Schema, verb: str) -> None:
-    """Raise NeedsSpark for an expression that cannot be evaluated here with Spark's answer."""
+    """Raise NeedsSpark, in the name of ``verb``, for an expression that cannot be evaluated here with Spark's answer."""
     _checked(expr, schema, verb)
 
 
 def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
-    """Return the type of every node; raise NeedsSpark if one cannot be evaluated here."""
+    """Return the type of every node, by its digest; raise NeedsSpark if one cannot be evaluated here."""
     inferred = types(expr, schema, verb)
     checked: dict[str, DataType] = {}
 
@@ -133,7 +137,10 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
 
 
 def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[str, str] | None:
-    """Return the part of a node that needs Spark, and what to write instead; None if it can be evaluated here."""
+    """Return the part of a node that needs Spark, and what to write instead; None if it can be evaluated here.
+
+    ``parts`` are the types of its children, ``kind`` is its own, None if only Spark knows it. What to write may be empty.
+    """
     match node:
         case Call(function=function):
             arrow = function.arrow
@@ -155,11 +162,15 @@ def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[
 
 
 def _sample(kind: DataType) -> Value:
+    """Return a value of a type, without rows, to ask a function if it accepts the type."""
     return Value(pa.nulls(0), kind)
 
 
 def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
-    """Return the arguments in order, plain Python values as constants; those omitted at the end (None) are missing."""
+    """Return the arguments of a call in order, plain Python values as constants; those omitted at the end (None) are missing.
+
+    ``parts`` are the values of its children.
+    """
     operands = []
     for argument, value in zip(given_arguments(node), node.arguments(parts), strict=False):
         if not isinstance(argument, Expr):
@@ -173,7 +184,7 @@ def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
 
 
 def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, rows: int) -> Value:
-    """Return the value of a call, with the faults of the operands on the rows that it evaluates."""
+    """Return the value of a call, with its own faults and those of the operands on the rows where it evaluates them."""
     operands = _operands(node, parts, rows)
     faults: list[Fault] = []
     if any(o.faults for o in operands):
@@ -185,7 +196,10 @@ def _call(node: Call, arrow: ArrowForm, parts: Sequence[Value], kind: DataType, 
 
 
 def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
-    """Return the value of a CASE, with the faults of each part on the rows that evaluate it."""
+    """Return the value of a CASE, with the faults of each part on the rows that evaluate it.
+
+    ``parts`` are a condition and a value for each branch, then the value of ELSE.
+    """
     faults: list[Fault] = []
     rest = np.ones(rows, dtype=bool)
     branches: list[tuple[Mask, Value]] = []
@@ -204,7 +218,7 @@ def _case(parts: Sequence[Value], kind: DataType, rows: int) -> Value:
 
 
 def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
-    """Return the faults on the rows that are evaluated at all."""
+    """Return the faults on the rows that are evaluated at all: those of ``reached``, or all rows if it is None."""
     if reached is None:
         return list(faults)
     restricted = (replace(f, rows=f.rows & reached) for f in faults)

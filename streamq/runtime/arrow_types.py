@@ -94,7 +94,10 @@ def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
 
 
 def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa.Array) -> Outcome:
-    """Apply a function of Python values row by row; NULL if an operand is NULL, a fault where it raises RowError."""
+    """Apply a function of Python values row by row; NULL if an operand is NULL, a fault where it raises RowError.
+
+    ``kind`` is the type of its results, ``text`` the message of the fault.
+    """
     out: list[Any] = []
     bad: list[int] = []
     for row in zip(*(a.to_pylist() for a in arrays), strict=True):
@@ -117,7 +120,7 @@ def fault_list(rows: Mask, text: str) -> list[Fault]:
 
 
 def constant_array(value: Any, kind: DataType, rows: int) -> pa.Array:
-    """Return a constant as an array; a datetime without a zone is UTC."""
+    """Return an array that has a constant in so many rows; a datetime without a zone is UTC."""
     if value is None:
         return pa.nulls(rows, arrow_type(kind))
     if isinstance(value, dt.datetime) and value.tzinfo is None:

@@ -31,6 +31,10 @@ class _BareCodePickler(CloudPickler):
     """
 
     def reducer_override(self, obj: Any) -> Any:
+        """Return the reduction of an object: cloudpickle's, but without streamq's parts for readers.
+
+        A module by value, a user's file, is reduced without streamq's objects among its names.
+        """
         if isinstance(obj, ModuleType):
             reduction: Any = self.dispatch_table[ModuleType](obj)
             make, (name, *held) = reduction
@@ -56,18 +60,19 @@ def _without_streamq(names: dict[str, Any]) -> dict[str, Any]:
 
 
 def _without_docstring(function: FunctionType) -> Any:
+    """Return a function's code with None in the place of the docstring; the code itself if there is none."""
     code = function.__code__
     if function.__doc__ is None or code.co_consts[:1] != (function.__doc__,):
         return code
     return code.replace(co_consts=(None, *code.co_consts[1:]))
 
 
-def _fields_of_its_own(fields: dict[str, Any], code: Any, names: dict[str, Any]) -> dict[str, Any]:
+def _fields_of_its_own(fields: dict[str, Any], code: Any, module_names: dict[str, Any]) -> dict[str, Any]:
     """Return a function's fields without docstring, annotations and those that follow from its code."""
     defaults = {
         "__name__": code.co_name,
         "__qualname__": code.co_qualname,
-        "__module__": names.get("__name__"),
+        "__module__": module_names.get("__name__"),
         "__defaults__": None,
         "__kwdefaults__": None,
     }

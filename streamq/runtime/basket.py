@@ -23,7 +23,7 @@ CHUNK_BYTES = 1 << 20
 
 
 def grain(least: int, most: int, bins: int) -> int:
-    """Return log2 of the width of so many bins over a span."""
+    """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
     return int(np.log2(max(1.0, (most - least) / bins)))
 
 
@@ -91,7 +91,7 @@ class Baskets:
         return list(self._bins.get(basket, {}))
 
     def append(self, basket: str, bin: str, table: pa.Table) -> None:
-        """Add rows to a bin."""
+        """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none."""
         if table.num_rows == 0:
             return
         filled = self._bins.setdefault(basket, {}).setdefault(bin, Bin())
@@ -113,7 +113,7 @@ class Baskets:
         return sum(b.rows for b in every), sum(b.bytes for b in every)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
-        """Return the rows of a bin."""
+        """Return the rows of a bin; None if it is empty."""
         chunks = []
         for seq in range(self.chunks(basket, bin)):
             body = self.store.get(f"{basket}/{bin}/{seq}")
@@ -123,7 +123,7 @@ class Baskets:
         return concat(chunks) if chunks else None
 
     def drop(self, basket: str, bin: str) -> None:
-        """Remove a bin."""
+        """Remove a bin with its chunks, if it exists."""
         for seq in range(self._bins.get(basket, {}).pop(bin, Bin()).chunks):
             self.store.remove(f"{basket}/{bin}/{seq}")
         if not self._bins.get(basket, True):
@@ -148,7 +148,7 @@ class KernelBaskets:
         self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
 
     def size(self, basket: str = "") -> tuple[int, int]:
-        """Return rows and bytes of a basket, or of all."""
+        """Return rows and bytes of the baskets whose names begin with ``basket``; by default of all."""
         return self.baskets.size(f"{self.prefix}.{basket}")
 
     def bins(self, basket: str) -> list[str]:
@@ -168,7 +168,7 @@ class KernelBaskets:
         self.baskets.replace(f"{self.prefix}.{basket}", bin, table)
 
     def read(self, basket: str, bin: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
-        """Return the rows of a bin; if it has many chunks, rewrite it by ``compact``."""
+        """Return the rows of a bin, None if it is empty; if it has many chunks, rewrite it by ``compact``."""
         name = f"{self.prefix}.{basket}"
         table = self.baskets.read(name, bin)
         if table is not None and compact is not None and self.crowded(basket, bin, table, COMPACT_AT - 1):
@@ -181,10 +181,13 @@ class KernelBaskets:
         return self.baskets.chunks(f"{self.prefix}.{basket}", bin)
 
     def crowded(self, basket: str, bin: str, table: pa.Table, most: int) -> bool:
-        """Return True if a bin has more than ``most`` chunks, and enough more than its rows need for rewriting to pay."""
+        """Return True if a bin has more than ``most`` chunks, and enough more than its rows need for rewriting to pay.
+
+        ``table`` holds the rows of the bin.
+        """
         return self.chunks(basket, bin) > most + 3 * (table.nbytes // CHUNK_BYTES)
 
     def read_all(self, basket: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
-        """Return the rows of all bins of a basket."""
+        """Return the rows of all bins of a basket, None if it is empty; bins with many chunks are rewritten by ``compact``."""
         tables = [t for b in self.bins(basket) if (t := self.read(basket, b, compact)) is not None]
         return concat(tables) if tables else None

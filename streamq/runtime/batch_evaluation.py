@@ -39,7 +39,10 @@ class BatchEvaluation:
     sets_aside: bool = False
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """Return the result over the events of one bucket, which have ``__port`` and ``__until``."""
+        """Return the result over the events of one bucket, which have ``__port`` and ``__until``.
+
+        Events set aside follow as rows in which only ``__aside`` is not NULL.
+        """
         histories = [self._history(events, number) for number in range(len(self.inputs))]
         until = events.column(UNTIL)[0].as_py()
         if not self.sets_aside:
@@ -53,6 +56,7 @@ class BatchEvaluation:
         return pa.concat_tables([rows, structs], promote_options="default")
 
     def _history(self, events: pa.Table, number: int) -> pa.Table:
+        """Return the events of an input as its evaluator reads them: lifetimes, and the columns of the input's struct."""
         alone = len(self.inputs) == 1
         mine = events if alone else events.filter(pc.equal(events.column(PORT), number))
         columns = mine.column(port_column(number)).combine_chunks()

@@ -69,7 +69,7 @@ def in_bins(starts: Ints, widths: Ints) -> Iterator[tuple[str, Mask]]:
 
 
 def forget(state: KernelBaskets, basket: str, c: int) -> None:
-    """Drop the bins in which all events have ended before ``c``."""
+    """Drop the bins in which all events have ended before ``c``; all bins if it is INFINITY."""
     for bin in state.bins(basket):
         if c == INFINITY or bin_reach(bin)[1] < c:
             state.drop(basket, bin)

@@ -72,7 +72,10 @@ _OFFSETS = {pa.string(): np.int32, pa.binary(): np.int32, pa.large_string(): np.
 
 
 def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
-    """Return the hashes of runs of bytes, read eight at a time in little-endian order on every machine."""
+    """Return the hashes of runs of bytes, read eight at a time in little-endian order on every machine.
+
+    Run ``i`` is the bytes from ``offsets[i]`` to ``offsets[i + 1]`` of ``body``.
+    """
     first, last = (int(offsets[0]), int(offsets[-1])) if len(offsets) else (0, 0)
     if first == last:
         return np.zeros(max(len(offsets) - 1, 0), np.uint64)
@@ -89,7 +92,7 @@ def _bytes_hashes(body: Any, offsets: Ints) -> Hashes:
 
 
 def _in_places(items: Hashes, offsets: Ints) -> Hashes:
-    """Return the hashes of lists of items."""
+    """Return the hashes of lists, from the hashes of their items and the offset of each list; the order of items counts."""
     place, _ = _places(np.diff(offsets))
     return _summed(_placed(items, place), offsets)
 
@@ -101,17 +104,21 @@ def _places(count: Ints) -> tuple[Ints, Ints]:
 
 
 def _placed(items: Hashes, place: Ints) -> Hashes:
+    """Return the hashes of items mixed with their places, so that the order of items counts."""
     return _mixed(items + (place + 1).view(np.uint64) * NOTHING)
 
 
 def _summed(items: Hashes, offsets: Ints) -> Hashes:
-    """Return the sum of each run's hashes and its length, modulo 2^64."""
+    """Return, for each run of items, the sum of their hashes plus their number, modulo 2^64.
+
+    Run ``i`` is the items from ``offsets[i]`` to ``offsets[i + 1]``.
+    """
     total = np.concatenate([np.zeros(1, np.uint64), np.cumsum(items)])
     return total[offsets[1:]] - total[offsets[:-1]] + np.diff(offsets).view(np.uint64)
 
 
 def combine_hashes(parts: Sequence[Hashes]) -> Hashes:
-    """Return the hashes of tuples of values from the hashes of their parts."""
+    """Return the hashes of tuples of values from the hashes of their parts, an array a place of the tuple."""
     combined = np.zeros(len(parts[0]), np.uint64)
     for part in parts:
         combined = _mixed(combined * np.uint64(31) + part)
@@ -119,7 +126,7 @@ def combine_hashes(parts: Sequence[Hashes]) -> Hashes:
 
 
 def _mixed(x: Hashes) -> Hashes:
-    # the finalizer of MurmurHash3: every bit of the input moves every bit of the result
+    """Return hashes whose every bit depends on every bit of the input, by MurmurHash3's finalizer."""
     for by in (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53):
         x = (x ^ (x >> np.uint64(33))) * np.uint64(by)
     return x ^ (x >> np.uint64(33))

@@ -109,7 +109,7 @@ class PartialSum(SummablePartial):
         return {self.name: self.many}
 
     def of_events(self, table: pa.Table) -> Values:
-        """Return the value, and 1 or 0, times the weight."""
+        """Return the value, and 1 or 0 as the number of values, which is times the weight if sums are exact."""
         if self.exact:
             return {
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
@@ -127,7 +127,7 @@ class PartialSum(SummablePartial):
         return {**columns, self.name: values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with values times their weights."""
+        """Return the table with values times their weights; exact values are unchanged, because their signs are right."""
         if self.exact:
             return table
         values = alive_rows(table, self.name)
@@ -183,7 +183,7 @@ class _Extreme(SparkPartial):
         return {self.name: sortable(values) if self.stands_in else values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with the values of events that are there, whatever their weight."""
+        """Return the table with the values of weights above 0, as numbers if these stand in; other rows get NULL."""
         values = alive_rows(table, self.name)
         return with_column(table, self.name, sortable(values) if self.stands_in else values)
 
@@ -251,7 +251,10 @@ class _Deviations(MergeableColumns):
         return {}
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the merged parts, computed from distances to one of the means."""
+        """Return the parts merged over rows of equal ``number``, for the numbers ``at``.
+
+        They are computed from distances to one of the means.
+        """
         n = ints(table, self.part("n")).astype(np.float64)
         parts: dict[str, Any] = {}
         with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
@@ -273,6 +276,7 @@ class _Deviations(MergeableColumns):
 
 
 def _totals(number: Ints, values: Floats) -> Floats:
+    """Return the sum of the values of each number, as floats."""
     # bincount gives integers if there are no values
     return np.bincount(number, values).astype(np.float64)
 
@@ -293,7 +297,7 @@ class PartialMoments(_Deviations, SparkPartial):
         return self._single(table.column(self.arg), rows_present(table, self.arg))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with each value counted as often as it is there."""
+        """Return the table with the parts of each value, counted as often as its weight says, or not at all below 1."""
         values = alive_rows(table, self.name)
         many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
         table = table.drop_columns([self.name])

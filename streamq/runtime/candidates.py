@@ -27,7 +27,7 @@ class Binding(NamedTuple):
     events: tuple[Candidate | None, ...]
 
     def before(self, part: int, event: Candidate) -> Binding:
-        """Return the binding with one more event, which comes before the others."""
+        """Return the binding with one more event, for the part of this number, which comes before the others."""
         return Binding(event[0], (*self.events[:part], event, *self.events[part + 1 :]))
 
 
@@ -144,7 +144,10 @@ class PatternStep:
         return ((),) * len(self.inputs)
 
     def needed_until(self, state: ScanState) -> int:
-        """Return the last start of an event for which the state makes a difference."""
+        """Return the last start of an event for which the state makes a difference.
+
+        MINUS_INFINITY if it has no candidates.
+        """
         last = max((candidates[-1][0] for candidates in state if candidates), default=MINUS_INFINITY)
         return last if last == MINUS_INFINITY else min(last + self.within, INFINITY)
 

@@ -32,6 +32,7 @@ def decode(body: bytes) -> pa.Table:
 
 
 def _written(table: pa.Table) -> pa.Buffer:
+    """Return a table as an Arrow IPC stream in one buffer."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())
@@ -56,7 +57,10 @@ def decode_small(body: bytes) -> pa.Table:
 
 
 def _planes(table: pa.Table, shape: tuple[int, int]) -> pa.Table:
-    """Return a table with the bytes of its 8-byte columns transposed; ``shape`` is (-1, 8) to split, (8, -1) to join."""
+    """Return a table with the bytes of its 8-byte columns transposed; ``shape`` is (-1, 8) to split, (8, -1) to join.
+
+    Columns with NULLs are unchanged.
+    """
     columns = []
     for column in table.columns:
         array = column.combine_chunks()
@@ -162,7 +166,10 @@ def negate(values: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return a dense group number per row, and the first row of each group; equal ``by`` columns share a number."""
+    """Return a dense group number per row, and the first row of each group; equal ``by`` columns share a number.
+
+    Without columns all rows are one group.
+    """
     if not by:
         return np.zeros(table.num_rows, np.int64), np.zeros(min(1, table.num_rows), np.int64)
     number, bound = combine_numbers([number_values(table.column(name)) for name in by])
@@ -245,7 +252,10 @@ def _remaining_weights(number: Ints, weight: Ints) -> Ints:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables with the same columns, in the order of the first table."""
+    """Return the rows of tables with the same columns, in the order of columns of the first table.
+
+    Sums that are decimals of different width are cast to the widest.
+    """
     if len(tables) == 1:
         return tables[0]
     tables = [t.select(tables[0].column_names) for t in tables]

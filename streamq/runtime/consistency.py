@@ -87,8 +87,8 @@ def align(
 ) -> pa.Table | None:
     """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
-    A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row
-    that is held cancels it. ``key``: the key columns of edges.
+    A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row that
+    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []

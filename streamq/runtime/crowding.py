@@ -37,14 +37,14 @@ class CrowdStep(PatternStep):
         return tuple(candidates), rows
 
     def _bound(self, source: int, event: Candidate) -> Iterator[tuple[int, Binding]]:
-        """Yield the parts that an event fits, each with a binding of this event alone."""
+        """Yield the number of each part that an event of the input ``source`` fits, with a binding of this event alone."""
         nothing = Binding(event[0], (None,) * len(self.parts))
         for number, part in enumerate(self.parts):
             if part.source == source and part.fitting([event]):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Return True if at most ``count`` of the candidates crowd the event bound to a part."""
+        """Return True if at most ``count`` of the candidates crowd the event that is bound to the part ``number``."""
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
             fitting = part.fitting(candidates[part.source])

@@ -14,17 +14,17 @@ from streamq.runtime.event import LE, RE, WEIGHT
 
 
 def with_ends(deltas: pa.Table) -> pa.Table:
-    """Return the deltas with their ends."""
+    """Return the deltas with their ends; without ``__re`` they are points."""
     return deltas if RE in deltas.column_names else with_column(deltas, RE, ints(deltas, LE) + 1)
 
 
 def with_weights(deltas: pa.Table) -> pa.Table:
-    """Return the deltas with their weights."""
+    """Return the deltas with their weights; without ``__w`` they are inserts."""
     return deltas if WEIGHT in deltas.column_names else weighted(deltas, 1)
 
 
 def as_points(rows: pa.Table) -> pa.Table:
-    """Return the rows as points at their starts."""
+    """Return the rows as points at their starts; their ends are replaced."""
     return with_ends(rows.select([name for name in rows.column_names if name != RE]))
 
 
@@ -39,7 +39,7 @@ def taken_back(deltas: pa.Table) -> pa.Table:
 
 
 def unit_weights(deltas: pa.Table) -> pa.Table:
-    """Return the same deltas, each of weight +1 or -1."""
+    """Return the same deltas, each of weight +1 or -1: a delta of weight n becomes n rows."""
     weight = ints(with_weights(deltas), WEIGHT)
     if (np.abs(weight) == 1).all():
         return deltas

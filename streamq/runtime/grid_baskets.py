@@ -47,7 +47,7 @@ class PartialsBasket:
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
-        """Put partial results into bins by their last windows."""
+        """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own."""
         spans = BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
@@ -96,9 +96,11 @@ class PartialsBasket:
         return table.drop_columns([LO]) if self.low_is_known else table
 
     def _unpacked(self, table: pa.Table) -> pa.Table:
+        """Return a stored table with the first windows of its ranges."""
         return with_column(table, LO, ints(table, HI) - (self.grid.n - 1)) if self.low_is_known else table
 
     def _compacted(self, table: pa.Table) -> pa.Table:
+        """Return a stored table with its rows merged, again in the form to store."""
         return self._packed(self.merged(self._unpacked(table)))
 
 
@@ -125,12 +127,12 @@ class ReportedBasket:
             state.append(REPORTED, str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
 
     def between(self, state: KernelBaskets, first: int, last: int) -> list[pa.Table]:
-        """Return the bins that hold the windows ``first..last``."""
+        """Return the rows of the bins that hold the windows ``first..last``, a table a bin; other windows may be among them."""
         bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
         return [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
 
     def behind(self, state: KernelBaskets, last: int) -> list[pa.Table]:
-        """Return the keys and numbers of the windows after ``last``."""
+        """Return the keys and numbers of the windows after ``last``, a table for each bin that has some."""
         bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
         rows = [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
         behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]

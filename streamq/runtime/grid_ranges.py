@@ -44,7 +44,10 @@ def window_range(grid: Grid, le: Number, re: Number | None, arithmetic: Arithmet
 
 
 def grid_range(grid: Grid, table: pa.Table, since: int, upto: int) -> tuple[Ints, Ints]:
-    """Return each event's first and last window among those that end after ``since`` and start before ``upto``."""
+    """Return each event's first and last window among those that end after ``since`` and start before ``upto``.
+
+    An event without such a window has a last below the first, as has an endless one if there is no bound.
+    """
     low, high = window_range(grid, ints(table, LE), ints(table, RE), ARRAYS)
     low = np.maximum(low, grid.first_ending_after(since))
     high = np.minimum(high, grid.last_starting_before(upto))

@@ -82,7 +82,7 @@ def check_state(baskets: Baskets, own: Identity) -> None:
 
 
 def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> None:
-    """Raise CheckpointError if the identity of a checkpoint is not that of the query now."""
+    """Raise CheckpointError, in the name of ``verb``, if the identity of a checkpoint is not that of the query now."""
     differences = identity_differences(stored, own)
     if not differences:
         return
@@ -95,7 +95,10 @@ def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> No
 
 
 def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[str]:
-    """Return, in words, the differences between a stored identity and that of the query now."""
+    """Return, in words, the differences between a stored identity and that of the query now; none if they agree.
+
+    If the layout of state differs, it is the only one.
+    """
     if isinstance(stored, OtherLayout) or stored.version != own.version:
         older = "an older version" if stored.version is None else f"version {stored.version}"
         return [f"the layout of state ({older}, now {own.version})"]
@@ -123,12 +126,13 @@ def _listed(folders: Sequence[str]) -> str:
 
 
 def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
-    """Return the lines of each plan that the other lacks: ``a; b, now c``."""
+    """Return the lines that only the plan before has, and those that only the plan now has: ``a; b, now c``."""
     lines = list(difflib.ndiff(before, now))
     gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
     return f"{_first_lines(gone)}, now {_first_lines(new)}" if gone or new else "in what its plan does not show"
 
 
 def _first_lines(lines: Sequence[str]) -> str:
+    """Return the first lines, ``; `` between them, and the number of the others; ``nothing`` for no lines."""
     more = [f"{len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
     return "; ".join([*lines[:SHOWN], *more]) or "nothing"

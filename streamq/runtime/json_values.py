@@ -16,7 +16,10 @@ _INSTANT = re.compile(r"([+-]?\d+)-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:\.(\d
 
 
 def from_json_value(value: Any, kind: pa.DataType) -> Any:
-    """Return a value from a payload's JSON in the form ``pyarrow.array`` takes for the type; instants and days as ticks."""
+    """Return a value from a payload's JSON in the form ``pyarrow.array`` takes for the type.
+
+    Instants become microseconds and dates days, both since 1970.
+    """
     if value is None:
         return None
     if pa.types.is_struct(kind):

@@ -149,7 +149,7 @@ class Kernel(Protocol):
         """Return the endpoints of these deltas that every bucket must know, on the map side; None: there are none to know."""
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Process one micro-batch of one bucket."""
+        """Process one micro-batch of one bucket: update ``state``, and return what the kernel sends."""
 
 
 class UncombinedKernel:
@@ -188,10 +188,12 @@ def refuse_invalid(source: str, reason: str, row: dict[str, Any], axis: str = IN
 
 
 def _own(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the columns of a row that are its source's."""
     return {name: value for name, value in row.items() if not name.startswith("__")}
 
 
 def _lifetime(row: dict[str, Any], axis: str) -> str:
+    """Return a row's start and end as text in parentheses, ``NULL`` for none; empty if it has no such columns."""
     shown = [
         f"{name} {'NULL' if row[column] in (None, INFINITY) else show_ticks(row[column], axis)}"
         for name, column in (("start", LE), ("end", RE))
@@ -201,7 +203,10 @@ def _lifetime(row: dict[str, Any], axis: str) -> str:
 
 
 def remembered_judge(state: KernelBaskets, arrivals: Sequence[Arrival]) -> Judge:
-    """Return the source's policy, from this micro-batch or an earlier one: a bucket may run without an item of its own."""
+    """Return the source's policies, from this micro-batch or an earlier one: a bucket may run without an item of its own.
+
+    They are kept in ``state``. Before the first item they are those by default, of a source without a name.
+    """
     judge = next((a.judge for a in arrivals if a.judge is not None), None)
     if judge is not None:
         state.values["judge"] = {**vars(judge), "late": judge.late.name}

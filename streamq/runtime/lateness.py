@@ -55,7 +55,10 @@ for rows of a source these three are NULL.
 
 
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
-    """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON."""
+    """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON.
+
+    ``c`` is the CTI that rows are behind; None for rows that are not late.
+    """
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
     by: Any = pa.nulls(n, pa.int64())
@@ -235,6 +238,7 @@ class QuarantineRows:
 
 
 def _plain(value: Any) -> Any:
+    """Return a value that JSON lacks in another form: an interval as microseconds, bytes as base64, all others as text."""
     if isinstance(value, dt.timedelta):
         return value // dt.timedelta(microseconds=1)
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)

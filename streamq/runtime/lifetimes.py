@@ -12,7 +12,10 @@ Ticks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def saturating(base: Ticks, by: Ticks | int) -> Ticks:
-    """Return ``base + by`` of int64 ticks; INFINITY stays, and results are kept on the axis."""
+    """Return ``base + by`` of int64 ticks, kept on the axis: at least MINUS_INFINITY + 1, at most INFINITY.
+
+    INFINITY on either side stays.
+    """
     base = np.asarray(base, np.int64)
     by = np.broadcast_to(np.asarray(by, np.int64), base.shape)
     with np.errstate(over="ignore"):

@@ -57,6 +57,7 @@ class SumAlgebra(SubtractableAlgebra):
         return [f"coalesce({a} + {b}, {a}, {b})"]
 
     def entered_less_left(self, column: str, so_far: str) -> str:
+        """Return the running sum of values that have entered less those that have left; bigints as the sums of two halves."""
         if not self.wide:
             return super().entered_less_left(column, so_far)
         high, low = _signed(f"shiftright({column}, 32)", so_far), _signed(f"({column} & {_LOW}L)", so_far)
@@ -64,6 +65,7 @@ class SumAlgebra(SubtractableAlgebra):
 
 
 def _signed(value: str, so_far: str) -> str:
+    """Return the running sum of a value, subtracted for rows that leave (not ``__enters``); 0 over no rows."""
     return f"coalesce(sum(CASE WHEN __enters THEN {value} ELSE -({value}) END) {so_far}, 0)"
 
 
@@ -82,6 +84,7 @@ class MomentsAlgebra(Algebra):
     """The algebra of a number of values, their mean, and the sum of their squared deviations from it."""
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        """Return number, mean and squared deviations of two parts together; a part without values has no effect."""
         (n1, mean1, dev1), (n2, mean2, dev2) = left, right
         n = f"({n1} + {n2})"
         which = f"CASE WHEN {n1} > 0 AND {n2} > 0 THEN {{}} WHEN {n2} > 0 THEN {{}} WHEN {n1} > 0 THEN {{}} END"
@@ -91,6 +94,7 @@ class MomentsAlgebra(Algebra):
         return [both, which.format(mean, mean2, mean1), which.format(deviations, dev2, dev1)]
 
     def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
+        """Return the mean of the group, which each row needs first, and the three columns merged over the group."""
         n, mean, deviations = columns
         some, common = f"CASE WHEN {n} > 0 THEN", f"mean{n}"
         apart = f"({mean} - {common})"
@@ -103,6 +107,7 @@ class MomentsAlgebra(Algebra):
         return first, merged
 
     def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
+        """Return number and sum of the values in the rows before, then the three columns, merged over the rows so far."""
         n, mean, deviations = columns
         seen, total = f"seen{n}", f"total{n}"
         sums = {

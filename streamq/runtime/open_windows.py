@@ -84,6 +84,9 @@ class BinSpans:
         del self.state[bin]
 
     def due(self, window: Grid, first: int) -> int | None:
-        """Return the end of the next window, from ``first`` on, that had members; all of them may have been retracted."""
+        """Return the end of the next window, from ``first`` on, that had members; all of them may have been retracted.
+
+        None if there is no such window.
+        """
         ends = (window.end(max(span["first"], first)) for span in self.state.values() if span["last"] >= first)
         return min(ends, default=None)

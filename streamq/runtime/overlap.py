@@ -15,7 +15,10 @@ from streamq.time import INFINITY
 
 
 def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]) -> tuple[Ints, Ints]:
-    """Return group numbers of the rows of two tables by key columns: equal keys share one, a row with a NULL key has -1."""
+    """Return group numbers of the rows of two tables by key columns: equal keys share one, a row with a NULL key has -1.
+
+    ``by`` pairs the columns, left and right; without columns all rows have number 0.
+    """
     if not by:
         return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
     names = [f"k{i}" for i in range(len(by))]
@@ -36,7 +39,10 @@ def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
 
 
 def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
-    """Return instants as ranks among all of them, the instant of each rank, and m: ``group * m + rank`` is sortable."""
+    """Return instants as ranks among all of them, an array per argument; the instant of each rank; and ``m``.
+
+    ``m`` is greater than any rank, so ``group * m + rank`` sorts by group, then by instant.
+    """
     every = np.unique(np.concatenate(times))
     return [np.searchsorted(every, t) for t in times], every, len(every) + 1
 
@@ -62,7 +68,10 @@ def overlapping_pairs(
 
 
 def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints, Ints]:
-    """Return the pairs of a range ``low..high`` and a start within it."""
+    """Return the pairs of a range ``low..high`` and a start within it, as places in these arrays.
+
+    ``high`` is not in the range; ``low`` is, if ``side`` is left, and is not if it is right.
+    """
     order = np.argsort(starts, kind="stable")
     ordered = starts[order]
     which, place = expand_ranges(np.searchsorted(ordered, low, side), np.searchsorted(ordered, high, "left") - 1)
@@ -70,7 +79,10 @@ def _starts_within(low: Ints, high: Ints, starts: Ints, side: Any) -> tuple[Ints
 
 
 def union_of_pieces(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order."""
+    """Return the union of pieces per owner ``of``, as maximal intervals (owner, start, end), in order.
+
+    Pieces that touch become one interval.
+    """
     if not len(of):
         return of, le, re
     (start, end), every, m = rank_instants(le, re)
@@ -85,7 +97,10 @@ def union_of_pieces(of: Ints, le: Ints, re: Ints) -> tuple[Ints, Ints, Ints]:
 
 
 def remaining_pieces(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tuple[Ints, Ints, Ints]:
-    """Return the parts of the owners' lifetimes ``[le, re)`` outside of the intervals of :func:`union_of_pieces`."""
+    """Return the parts of the owners' lifetimes outside of some intervals, as (owner, start, end).
+
+    ``le`` and ``re`` are a lifetime per owner; ``of``, ``start`` and ``end`` are the intervals of :func:`union_of_pieces`.
+    """
     n = len(le)
     # add an empty piece at each owner's end: the gaps lie before each piece
     owners = np.concatenate([of, np.arange(n)])
@@ -103,7 +118,10 @@ def remaining_pieces(le: Ints, re: Ints, of: Ints, start: Ints, end: Ints) -> tu
 
 
 def next_after(group: Ints, le: Ints, other: Ints, other_le: Ints) -> Ints:
-    """Return, per row, the least ``other_le`` of its group that is greater than its ``le``; INFINITY if there is none."""
+    """Return, per row, the least ``other_le`` of its group that is greater than its ``le``; INFINITY if there is none.
+
+    ``other`` are the groups of the other instants. Group -1 has no next instant.
+    """
     if not len(le) or not len(other_le):
         return np.full(len(le), INFINITY)
     (a, b), every, m = rank_instants(le, other_le)

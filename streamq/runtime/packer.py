@@ -82,7 +82,10 @@ class Packer:
         return envelopes
 
     def read_source(self, batches: Iterable[pa.Table]) -> tuple[list[pa.Table], Message | None, list[Envelope]]:
-        """Return a source's rows that are events, a message about its progress, and envelopes for its invalid rows."""
+        """Return a source's rows that are events, a message about its progress, and envelopes for its invalid rows.
+
+        No rows give no message. Without a late output there are no envelopes, and invalid rows are only counted in the message.
+        """
         assert self.source is not None
         events: list[pa.Table] = []
         late: list[pa.Table] = []
@@ -116,7 +119,10 @@ class Packer:
         return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
-        """Count invalid rows in ``message``; return them as rows of the late output, if there is one."""
+        """Count invalid rows in ``message``; return them as rows of the late output, if there is one.
+
+        Raise InvalidEvent if the source's policy is ``fail``.
+        """
         assert self.source is not None
         if self.source.invalid == Invalid.FAIL:
             first = rows.drop_columns([n for n in rows.column_names if n.startswith("__")]).slice(0, 1)

@@ -27,7 +27,10 @@ def greatest_starts(items: pa.Table, per: Sequence[str]) -> pa.Table:
 
 
 def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
-    """Return the partitions kept so far, updated by those in ``starts``, which had rows in the round."""
+    """Return the partitions kept so far together with those in ``starts``, which had rows in the round.
+
+    Each has its greatest start and, in ``__round``, its last round.
+    """
     heard = [with_column(table, ROUND, pa.array([round] * table.num_rows, pa.int64())) for table in starts]
     # a session of another time zone has other types of instants
     together = concat([*heard, *(table.cast(heard[0].schema) for table in kept)])
@@ -47,7 +50,7 @@ def furthest_behind(starts: pa.Table, per: Sequence[str]) -> str:
 
 
 def encode_starts(starts: pa.Table) -> str:
-    """Return a table as text."""
+    """Return a table of partitions as text, for messages and state."""
     return b64encode(encode_small(starts)).decode("ascii")
 
 

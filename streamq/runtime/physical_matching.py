@@ -90,7 +90,10 @@ class Matching:
             open_moves = unmatched
 
     def _move(self, i: int, number: int, new: int, batch: SourceBatch) -> None:
-        """Move a live row's end as the source says; the lifetime sent follows as far as c allows."""
+        """Move the end of the live row ``i`` to ``new``; the lifetime sent follows as far as c allows.
+
+        ``number`` is the retraction's: it is added to the dropped or adjusted ones if it is late.
+        """
         row, c = self.rows[i], batch.c
         old, row[RE] = row[RE], new
         if self.has_ids and new != INFINITY:

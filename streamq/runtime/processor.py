@@ -105,7 +105,10 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark, on one bucket's envelopes and on state of that identity."""
+    """Return the function that runs a stage in Spark, on one bucket's envelopes and on state of that identity.
+
+    It raises CheckpointError if the state is another query's.
+    """
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -142,7 +145,10 @@ def envelope_batches(envelopes: list[Envelope]) -> Iterator[pa.RecordBatch]:
 
 
 class WideRowLayout:
-    """The layout of wide rows, which hold several channels' columns: under their own names, or inside a struct."""
+    """The layout of wide rows, which hold several channels' columns: under their own names, or inside a struct.
+
+    ``columns`` are, by channel number, the struct's name (None: no struct) and the columns that the channel takes.
+    """
 
     def __init__(self, columns: dict[int, tuple[str | None, tuple[str, ...]]]):
         self.columns = columns
@@ -164,7 +170,10 @@ class WideRowLayout:
 def source_packer(
     packer: Packer, lanes: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the map side over a source's rows, for ``mapInArrow``."""
+    """Return the map side over a source's rows, for ``mapInArrow``; ``lanes`` finds the columns of each channel in a row.
+
+    It combines and sends rows whenever it has read FLUSH_ROWS of them, and the rest at the end of the task.
+    """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         combined: dict[int, list[pa.Table]] = {}
@@ -229,9 +238,10 @@ def control_packer(
 def clock_packer(
     policies: Mapping[str, ProgressPolicy], buckets: int
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Clock rows ``now bigint``, in microseconds since 1970, as progress for every bucket: the greatest is the time of day.
+    """Return the function that turns clock rows into progress for every bucket.
 
-    ``policies`` are those of the sources that follow the clock, by relation.
+    Its rows are ``now bigint``, in microseconds since 1970; the greatest is the time of day. ``policies`` are those of the
+    sources that follow the clock, by relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -255,8 +265,9 @@ def opener(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
-    A relation's columns lie under a struct if the stage has several relations. ``schema`` is the wide row: an envelope's columns,
-    then the relations' columns.
+    ``relations`` are, by the number of the kernel, the struct (None: no struct, as the stage has only one) and the columns that
+    its output gets; outputs of other kernels are dropped. ``schema`` is the wide row: an envelope's columns, then the relations'
+    columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -330,7 +341,9 @@ def result_opener(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens the last stage's envelopes: results, late rows and totals.
 
-    ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__total_key``, ``__total``, then the relations' columns.
+    ``relations`` are as for :func:`opener`. ``passed`` are the channels that lead to a result without a kernel in the last stage;
+    the relation of such a channel has the number ``-1 - channel``. ``schema`` is the wide row: ``__channel``, ``__late``
+    (struct), ``__total_key``, ``__total``, then the relations' columns. All other envelopes are dropped.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

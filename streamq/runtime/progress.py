@@ -70,7 +70,10 @@ class Message:
 
 
 def merge_messages(a: Message, b: Message) -> Message:
-    """Return one message for two messages about one source, from two tasks or from two parts of a task's rows."""
+    """Return one message for two messages about one source, from two tasks or from two parts of a task's rows.
+
+    Its instants are the greater ones, its counts the sums, its notes and parts those of both.
+    """
     return Message(
         relation=a.relation,
         c=max(a.c, b.c),
@@ -160,7 +163,10 @@ class RelationClock:
         return None if pace is None else LevelProgress(**pace)
 
     def hear(self, message: Message) -> None:
-        """Update the clock by a message."""
+        """Update the clock by a message; one that carries only notes changes nothing.
+
+        A source's c rises at once, a stage's c when all its buckets have sent one.
+        """
         if message.sender == NOTES_ONLY:
             return
         if message.until is not None:
@@ -180,7 +186,10 @@ class RelationClock:
             self.held["c"] = max(self.held["c"], min(by.values()))
 
     def take_promise(self) -> None:
-        """Update c by the state of the source's policy, once all messages of a micro-batch have arrived."""
+        """Update c by the state of the source's policy, once all messages of a micro-batch have arrived.
+
+        A policy without columns has no state.
+        """
         assert self.policy is not None
         if self.policy.columns:
             state = self.held.setdefault("parts", {})

@@ -47,7 +47,10 @@ def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Me
 def row_windows(
     intervals: Callable[[pa.Table], tuple[Ints, Ints]], groups: Callable[[pa.Table], pa.Table]
 ) -> Callable[[pa.Table], RowWindow]:
-    """Return a function that gives errors the window and group of a row, for rows of windows."""
+    """Return a function that gives errors the window and group of a row, for rows of windows.
+
+    ``intervals`` returns the starts and ends of such rows in ticks, ``groups`` their columns of the group.
+    """
 
     def of_rows(windows: pa.Table) -> RowWindow:
         def window_of_row(row: int) -> tuple[tuple[int, int], dict[str, Any]]:

@@ -35,6 +35,7 @@ def python_values(column: pa.Array | pa.ChunkedArray) -> list[Any]:
 
 
 def _has_times(kind: pa.DataType) -> bool:
+    """Return True if a type has instants or days, at any depth."""
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
         return True
     if pa.types.is_dictionary(kind):

@@ -102,7 +102,7 @@ def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
 def folding(
     rows: Callable[[pa.Table], pa.Table],
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that applies ``rows`` to all rows of a task, for ``mapInArrow``."""
+    """Return the function that applies ``rows`` to all rows of a task together, for ``mapInArrow``; no rows give no batch."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         tables = [pa.Table.from_batches([batch]) for batch in batches if batch.num_rows]
@@ -116,7 +116,10 @@ def folding(
 
 
 def _folded(deltas: pa.Table) -> tuple[Ints, Ints, Ints, Any]:
-    """Return for each item a row of the deltas, its end, its new end, and a mask of retractions."""
+    """Return, for each insert or retraction that is left, a row of the deltas, its end, its new end, and a mask of retractions.
+
+    The new end of an insert is its end, that of a retraction of the whole event its start. Inserts come first.
+    """
     le, re, weight = ints(deltas, LE), ints(deltas, RE), ints(deltas, WEIGHT)
     near = _among(le, le[weight < 0])
     alone = np.repeat(np.flatnonzero(~near), weight[~near])
@@ -151,14 +154,17 @@ def _net(deltas: pa.Table, places: Numbered) -> tuple[Ints, Ints]:
 
 
 def _among(values: Ints, some: Ints) -> Any:
+    """Mark the values that occur among others."""
     return pc.is_in(pa.array(values), value_set=pa.array(some)).to_numpy(zero_copy_only=False)
 
 
 def _open(new_end: Ints, is_retraction: Any) -> Any:
+    """Mark the new ends that are NULL for users: those of inserts, and infinite ones."""
     return ~is_retraction | (new_end == INFINITY)
 
 
 def _finite(end: Ints) -> pa.Array:
+    """Return ends with NULL for infinite ones."""
     return pa.array(end, mask=end == INFINITY)
 
 
@@ -166,7 +172,7 @@ def _finite(end: Ints) -> pa.Array:
 
 
 def _times(ticks: Ints) -> Numbered:
-    """Return numbers in the order of time."""
+    """Return numbers in the order of time, and a bound above them all."""
     finite = ticks != INFINITY
     low, high = (
         int(bound) for bound in (ticks.min(where=finite, initial=INFINITY), ticks.max(where=finite, initial=0))

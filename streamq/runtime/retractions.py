@@ -48,10 +48,10 @@ def destination(move: EventRow) -> RowPlace:
     return (move[EVENT], move[NEW_END])
 
 
-def chains_by_event(
+def numbered_event_rows(
     tables: Sequence[pa.Table], names: Sequence[str], technical: frozenset[str]
 ) -> list[list[EventRow]]:
-    """Return the rows of tables as dictionaries, with an event number; rows of equal ``names`` are one event.
+    """Return the rows of each table as dictionaries, with an event number; rows of equal ``names`` are one event in all tables.
 
     A dictionary has the columns in ``technical``, and none of the payload.
     """

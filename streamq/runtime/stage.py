@@ -212,7 +212,10 @@ class Stage:
         return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
 
     def _arrival(self, hosted: HostedKernel, channel: Channel, run: _BucketRun, totals: Totals) -> Arrival | None:
-        """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel."""
+        """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel.
+
+        None if there are none. The counts of late rows go into ``totals``.
+        """
         before, now = run.before[channel.relation], run.now[channel.relation]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
@@ -305,7 +308,7 @@ def _clock(hosted: HostedKernel, run: _BucketRun, notes: tuple[Announcement, ...
 
 
 def _by_port(hosted: HostedKernel, paces: Mapping[str, LevelProgress]) -> tuple[int, ...]:
-    """Return the least CTI of each port's channels."""
+    """Return the least CTI of each port's channels, in the order of the ports."""
     least: dict[int, int] = {}
     for channel in hosted.channels:
         c = map_progress(paces[channel.relation].c, channel.progress_maps)

@@ -147,6 +147,7 @@ def unsortable(values: pa.Array | pa.ChunkedArray, kind: pa.DataType) -> pa.Arra
 
 
 def _floats(array: pa.Array) -> tuple[Any, Any]:
+    """Return an array as doubles with 0 for NULL, a copy that may be changed, and the mask of NULLs; None if there are none."""
     array = array.cast(pa.float64())
     missing = array.is_null().to_numpy(zero_copy_only=False) if array.null_count else None
     return array.fill_null(0.0).to_numpy(zero_copy_only=False).copy(), missing

@@ -63,7 +63,7 @@ class AttemptEvaluator:
         return rows
 
     def attempted(self, events: pa.Table, *, is_taken: bool) -> tuple[pa.Table, pa.Table]:
-        """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``.
+        """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``, but without the columns.
 
         Raises the errors of expressions, and ModuleFailed unless ``is_taken``: something takes the events that fail.
         """

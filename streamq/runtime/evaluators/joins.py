@@ -70,7 +70,11 @@ class JoinEvaluator(SettledProgress):
         return min(ours, int(np.maximum(ints(left, LE)[ints(left, RE) > c], c).min(initial=ours)))
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Find the pairs in sorted starts, and the covered parts as their union per left event."""
+        """Return pairs (inner, left), and parts of left lifetimes with a partner (semi) or without one (left, anti).
+
+        Pairs are found in sorted starts, the covered parts as their union per left event. A part of a left join has NULL in the
+        right columns.
+        """
         left, right = inputs
         at, of = self.pairs(left, right)
         if self.how == JoinKind.INNER:
@@ -126,7 +130,10 @@ class JoinEvaluator(SettledProgress):
 def pair_rows(
     left: pa.Table, right: pa.Table, ours: Sequence[str], theirs: Sequence[str], at: Ints, of: Ints
 ) -> pa.Table:
-    """Return the columns of rows of two tables, side by side."""
+    """Return the columns ``ours`` of the rows ``at`` of the left table beside ``theirs`` of the rows ``of`` of the right one.
+
+    If these are no columns, a technical one has the number of rows.
+    """
     one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
     pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
     # a table without columns has no rows: a technical one keeps their number
@@ -144,7 +151,10 @@ class WindowedJoinEvaluator:
     right: tuple[str, ...]
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Copy members into their windows, then pair by window and keys."""
+        """Return the pairs of the windows that end after ``since``, each with its window as lifetime.
+
+        Members are copied into their windows, then paired by window and keys.
+        """
         codes = matched_codes(inputs[0], inputs[1], self.on)
         sides: list[tuple[Ints, Ints, Ints]] = []
         for table, code in zip(inputs, codes, strict=True):
@@ -213,7 +223,10 @@ class ExceptEvaluator(SettledProgress):
         return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Sweep the endpoints of each payload: the level is ``max(0, l - r)``, and a unit lives while it is below the level."""
+        """Return a row for each unit of a payload and each of its intervals.
+
+        The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level.
+        """
         both = concat([t.select([*self.names, LE, RE]) for t in inputs])
         n = both.num_rows
         sign = np.where(np.arange(n) < inputs[0].num_rows, 1, -1)
@@ -275,7 +288,10 @@ class ClipEvaluator(SettledProgress):
         return replace(SETTLED, endless=EndlessRow.A_CUT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Search the sorted starts once per event."""
+        """Return the left events, each ended by the first later start with equal keys on the other side.
+
+        An event that ends before that, or has no such start, is unchanged.
+        """
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
         has_key = theirs >= 0

@@ -43,7 +43,7 @@ def find_places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
 
 
 def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
-    """Return the first and last place of each group among ordered places."""
+    """Return the first and last place of each group among ordered places; a group without places has a last below its first."""
     return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
 
 

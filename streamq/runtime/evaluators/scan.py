@@ -173,7 +173,7 @@ class _ScanWalk:
             return pickle.loads(before), []
 
     def _set_aside(self, error: BaseException, at: int) -> None:
-        """Set aside an event whose step has failed."""
+        """Set aside the event at a place of the order, whose step has failed."""
         assert self.aside is not None
         event = self.events.slice(int(self.order[at]), 1)
         if self.scan.open_ends:
@@ -191,6 +191,7 @@ class _ScanWalk:
             yield at, (self.values[at:until],)
 
     def _keep(self, first: int, state: Any) -> None:
+        """Collect the state of a group after its last event before c; ``first`` is the place of the group's first event."""
         self.heads.append(first)
         self.bodies.append(pickled(state))
         if self.scan.calling.needed_until is not None:

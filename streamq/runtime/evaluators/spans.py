@@ -41,7 +41,7 @@ class SignalEvaluator(SettledProgress):
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Search the sorted starts once per event."""
+        """Return the events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored."""
         table = inputs[0]
         group, le = grouped_codes(table, self.keys), ints(table, LE)
         return with_column(table, RE, next_after(group, le, group, le))
@@ -68,7 +68,10 @@ class ChopEvaluator(SettledProgress):
         return ((LE,),)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Copy each event into its cells, and cut its lifetime to each."""
+        """Return a piece of each event for every cell in which it lies.
+
+        An endless event has the pieces that start before ``upto``.
+        """
         table = inputs[0]
         le, re = ints(table, LE), ints(table, RE)
         low, high = grid_range(self.cells, table, since, upto)
@@ -99,7 +102,7 @@ class DistinctIdsEvaluator(SettledProgress):
         return (self.ids,)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Sort by id and (LE, RE, payload), and compare neighbours."""
+        """Return the events that repeat none: sorted by id and (LE, RE, payload), each is compared with the one before it."""
         table = inputs[0]
         if not table.num_rows:
             return table
@@ -122,4 +125,5 @@ class DistinctIdsEvaluator(SettledProgress):
 
 
 def _less(x: Ints, by: int) -> Ints:
+    """Return instants moved back by a number of ticks, at least MINUS_INFINITY."""
     return np.where(x < MINUS_INFINITY + by, MINUS_INFINITY, x - by)

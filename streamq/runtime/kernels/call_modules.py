@@ -74,6 +74,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         return rows
 
     def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
+        """Return the difference that ``recompute`` sends, after a check that a time_bound operator keeps its promise."""
         delta = super()._difference(state, reported, c_before)
         if self.time_bound_by and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)

@@ -73,7 +73,7 @@ class CtisKernel(UncombinedKernel):
         return pa.table(columns, schema=wanted)
 
     def _cti(self, state: KernelBaskets, fresh: list[pa.Table], c: int) -> int:
-        """Return the least start of a row whose end is read and may still move, at most c."""
+        """Return the least start of a row whose end is read and may still move, at most c; keep such rows in ``state``."""
         held = state.read_all("open")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]
         if not every:

@@ -94,7 +94,10 @@ class EdgesKernel(UncombinedKernel):
         return Output(deltas if deltas.num_rows else None, cti, totals)
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
-        """Sort edges by key, time, ends before starts, edges in state before new ones, and payload; also number their keys."""
+        """Return edges in order, with the mask of those in state and the number of each edge's key.
+
+        The order is by key, time, ends before starts, edges in state before new ones, and payload.
+        """
         number, _ = codes(edges, self.key)
         rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
         opens = edges.column(OPENS).to_numpy()

@@ -65,13 +65,16 @@ class InnerJoinKernel(UncombinedKernel):
         return Output(table if table is not None and table.num_rows else None, clock.c, totals)
 
     def _new_deltas(self, arrivals: Sequence[Arrival], port: int, totals: Totals) -> pa.Table | None:
-        """Return a port's new deltas, without those dropped as late."""
+        """Return a port's new deltas, without those dropped as late; None if there are none."""
         columns = [*self.inputs[port].names, LE, RE, WEIGHT]
         tables = [t.select(columns) for a in arrivals if a.port == port and (t := weighted_events(a, totals)).num_rows]
         return concat(tables) if tables else None
 
     def _pairs(self, left: pa.Table, right: pa.Table) -> list[pa.Table]:
-        """Return the deltas of the pairs of two sides; a pair's weight is the product of its events' weights."""
+        """Return the deltas of the pairs of two sides, as one table or, without pairs, none.
+
+        A pair's weight is the product of its events' weights.
+        """
         at, of = self.evaluator.pairs(left, right)
         if not len(at):
             return []
@@ -80,7 +83,10 @@ class InnerJoinKernel(UncombinedKernel):
         return [with_column(pairs.select([*self.result, LE, RE]), WEIGHT, weight)]
 
     def _overlapping(self, state: KernelBaskets, port: int, fresh: pa.Table | None) -> pa.Table | None:
-        """Return the events that a side holds in the bins that a new event of the other side can overlap."""
+        """Return the events that a side holds in the bins that a new event of the other side can overlap.
+
+        ``fresh`` are the new events of the other side. None if there are no such events.
+        """
         if fresh is None:
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)

@@ -82,7 +82,7 @@ class InsertIngressKernel(UncombinedKernel):
         return new
 
     def _held(self, state: KernelBaskets, table: pa.Table) -> pa.Table | None:
-        """Return the held rows that start at the start of one of these rows."""
+        """Return the held rows that start at the start of one of these rows; None if no bin can have such rows."""
         le = np.unique(ints(table, LE))
         tables = []
         for bin in state.bins(ROWS):

@@ -36,9 +36,9 @@ from streamq.runtime.retractions import (
     EventRow,
     Lifetimes,
     Moves,
-    chains_by_event,
     is_cut_off,
     lifetimes_without,
+    numbered_event_rows,
     with_lateness,
     without_cycles,
 )
@@ -147,7 +147,10 @@ class PhysicalKernel(UncombinedKernel):
     def _retract(
         self, state: KernelBaskets, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: SourceBatch
     ) -> None:
-        """Move ends; the first ``waited`` moves have waited in state, the others are new."""
+        """Apply retractions to the events in state and to the new ones in ``fresh``, and put what is left of these into state.
+
+        The first ``waited`` moves have waited in state, the others are new. Moves that match no event are judged, or wait.
+        """
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
         (rows,) = self._rows_by_event(moves)
@@ -166,7 +169,10 @@ class PhysicalKernel(UncombinedKernel):
     def _apply_moves(
         self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
     ) -> tuple[list[pa.Table], Moves]:
-        """Return the live rows with their ends moved, and the moves that match none."""
+        """Return the live rows with their ends moved, and the moves that match none.
+
+        The change of the lifetimes is sent; dropped, adjusted and repeated moves are counted. ``every``: tables of live rows.
+        """
         live = concat(every)
         near = is_matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
@@ -189,7 +195,10 @@ class PhysicalKernel(UncombinedKernel):
         return [rest, left] if live_places else [rest], open_moves
 
     def _without_repeated_moves(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
-        """Return the moves that do not repeat a move applied to their event, now or earlier."""
+        """Return the moves that do not repeat a move applied to their event, now or earlier.
+
+        The moves applied now are added to the state, the repeated ones to ``matched``.
+        """
         assert self.id is not None
         names = [self.id, RE, NEW_END]
         moves = matched.moves
@@ -206,10 +215,10 @@ class PhysicalKernel(UncombinedKernel):
 
     def _rows_by_event(self, *tables: pa.Table) -> list[list[EventRow]]:
         """Return each table's rows without payload, with the number of their event: by its id, or by start and payload."""
-        return chains_by_event(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
+        return numbered_event_rows(tables, [self.id] if self.id is not None else [LE, *self.payload], _TECHNICAL)
 
     def _emit(self, candidates: pa.Table, before: list[Lifetimes], after: list[Lifetimes], out: list[pa.Table]) -> None:
-        """Send the difference between the lifetimes sent before and those of now."""
+        """Send the difference between the lifetimes sent before and those of now, as deltas of the events in ``candidates``."""
         for weight, old, new in ((-1, before, after), (1, after, before)):
             changed = lifetimes_without(old, new)
             if changed:

@@ -237,7 +237,10 @@ class WindowAggregateKernel:
     # windows
 
     def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials."""
+        """Return the results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials.
+
+        None if no window has.
+        """
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         inside = low <= high
         if not inside.any():
@@ -259,11 +262,16 @@ class WindowAggregateKernel:
         return row_windows(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
     def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
+        """Return the windows ``first..last`` that have members as inserts, in one table; an empty list if there are none."""
         windows = self._windows(partials, first, last) if first <= last else None
         return [] if windows is None else [weighted(windows, 1)]
 
     def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the reported, not yet final windows that new partials change: keys and ``__i``."""
+        """Return the reported, not yet final windows that new partials change: keys and ``__i``; None if there are none.
+
+        ``first`` is the first window that is not final, ``last`` the last that has been reported. If windows are reported at
+        once, ``last`` is the last of endless lifetimes, and bounds no others.
+        """
         low, high = ints(new, LO), ints(new, HI)
         low = np.maximum(low, first)
         high = np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last)
@@ -329,7 +337,11 @@ class WindowAggregateKernel:
         open_before: int,
         report_to: int,
     ) -> list[pa.Table]:
-        """Return the rows of windows that were not final before and are now."""
+        """Return the rows of windows, up to ``report_to``, that were not final before and are now.
+
+        ``before`` and ``opened`` are the windows that wait for members at the CTI before and at the CTI now; None: none does.
+        ``open_before`` is the first window that had not ended at the CTI before.
+        """
         rows = self._rows(partials, least_open(before, open_before), report_to)
         if not rows:
             return []
@@ -339,15 +351,18 @@ class WindowAggregateKernel:
         return [table.filter(pa.array(final))] if final.any() else []
 
     def _forget(self, state: KernelBaskets, least: int) -> None:
+        """Drop the state of windows before ``least``."""
         self._held.forget(state, least)
         self._reported.forget(state, least)
 
     # results
 
     def _start(self, index: int) -> int:
+        """Return the start of a window by its number; infinite numbers stay as they are."""
         return index if index in (INFINITY, MINUS_INFINITY) else self.window.start(index)
 
     def _deltas(self, out: list[pa.Table]) -> pa.Table | None:
+        """Return rows of windows as deltas, with the lifetimes of their windows; None if there are none."""
         if not out:
             return None
         table = self._reported.rows(out)
