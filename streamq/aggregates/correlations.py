@@ -40,7 +40,7 @@ class PairReduction(RangeReduction):
         return True
 
     def comoments(self, members: RangedMembers) -> Comoments:
-        """Return the co-moments of each window, merged over the ranges."""
+        """Return the co-moments of each window, merged over the ranges; a member without one of both values does not count."""
         (x, x_there), (y, y_there) = (floats(members.rows.column(name)) for name in self.column.args)
         is_there = x_there & y_there
         x, y = np.where(is_there, x, 0.0), np.where(is_there, y, 0.0)
@@ -61,6 +61,7 @@ class CovarianceReduction(PairReduction):
     is_sample: bool
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the covariance of each window; NULL over no pair, and of a sample over one."""
         of = self.comoments(members)
         with np.errstate(all="ignore"):
             return pa.array(of.xy / (of.n - 1 if self.is_sample else of.n), mask=of.n < (2 if self.is_sample else 1))
@@ -71,6 +72,7 @@ class CorrelationReduction(PairReduction):
     """Pearson's correlation: co-moment over the root of the product of both sums of squares; NULL if either is 0."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the correlation of each window; NULL over fewer than two pairs, and where a side has no deviation."""
         of = self.comoments(members)
         with np.errstate(all="ignore"):
             value = of.xy / np.sqrt(of.xx * of.yy)

@@ -45,6 +45,7 @@ class CountAggregate(AggregateFunction):
         return LongType()
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the number of members, or of values: a count that a partial result of the argument lends, or one of its own."""
         if not of.args:
             return Col(MEMBERS)
         (arg,) = of.args

@@ -43,6 +43,7 @@ class Extreme(AggregateFunction):
     )
 
     def result(self, of: Application) -> DataType:
+        """Return the argument's type; raise TypeMismatch for a type without an order."""
         (kind,) = of.types
         if isinstance(kind, ArrayType | MapType | StructType | VariantType):
             raise TypeMismatch(sentence(self.name, f"no order on {kind.simpleString()}", f"found {of.shown}"))

@@ -36,6 +36,7 @@ class FirstOrLastReduction(RangeReduction):
     is_first: bool
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the value of each window's first or last member among those that pass the filter; NULL if none does."""
         assert members.place is not None
         kind = PartialMin if self.is_first else PartialMax
         at = pa.array(members.place, mask=~self.passes(members.rows))

@@ -23,6 +23,7 @@ class ListReduction(MemberReduction):
     """The values that are not NULL, in order."""
 
     def over_members(self, members: CopiedMembers) -> pa.Array:
+        """Return the list of the values of each window, in the order of the members; an empty list for none."""
         values = members.rows.column(self.column.args[0]).combine_chunks()
         is_there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
         order = members.order[(self.passes(members.rows) & is_there)[members.order]]
@@ -47,6 +48,7 @@ class Collect(AggregateFunction):
         return ListReduction(column)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
+        """Return the values, sorted in Spark by the order of the members."""
         from pyspark.sql import functions as F
 
         (value,) = members.values

@@ -39,6 +39,10 @@ class MeanReduction(RangeReduction):
     """The exact mean of decimals, rounded half up to the digits of the result."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the mean of each window, NULL over no value.
+
+        Raise StreamqError if a mean does not fit the result's type.
+        """
         values = members.rows.column(self.column.args[0])
         total = PartialSum("p", "v", DecimalType(38, values.type.scale))
         table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
@@ -65,6 +69,7 @@ class Avg(AggregateFunction):
         return avg_type(of.types[0])
 
     def restated(self, of: Application) -> Expr | None:
+        """Return a sum divided by a count, NULL over no value; None for decimals of more than MOST_DIGITS."""
         (arg,), (kind,) = of.args, of.types
         if not isinstance(kind, DecimalType):
             values = as_doubles(of)

@@ -28,6 +28,7 @@ class PercentileReduction(RangeReduction):
     """Spark's linear interpolation between the two values around the requested rank."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
+        """Return the percentile of each window, NULL over no value."""
         values, is_there = floats(members.rows.column(self.column.args[0]))
         first, last = members.first[is_there], members.last[is_there]
         change = np.bincount(first, minlength=members.n + 1) - np.bincount(last + 1, minlength=members.n + 1)
@@ -46,7 +47,10 @@ class PercentileReduction(RangeReduction):
 
 
 def _ranked(rank: Ints, first: Ints, last: Ints, place: Ints, top: int) -> Ints:
-    """Return for each window the rank of its member at ``place`` in ascending order, found bit by bit: zeros are counted."""
+    """Return for each window the rank of its member at ``place`` in ascending order, found bit by bit: zeros are counted.
+
+    ``rank``, ``first`` and ``last`` are a member's rank and its range of windows; ranks are below ``top``.
+    """
     window, prefix = np.arange(len(place)), np.zeros(len(place), np.int64)
     wide = len(place) + 1
     for bit in range(max(top - 1, 0).bit_length() - 1, -1, -1):

@@ -38,6 +38,7 @@ class Sum(AggregateFunction):
         return sum_type(of.types[0])
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the column of a partial sum, which lends the number of its argument's values to other aggregates."""
         (arg,), (kind,) = of.args, of.types
         wide = sum_type(kind)
         total = partials.partial(PartialSum, arg if kind == wide else Cast(arg, wide), wide)

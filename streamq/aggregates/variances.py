@@ -31,6 +31,7 @@ class Variance(AggregateFunction):
         return DoubleType()
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the variance over partial moments; NULL over no value, and of a sample over one."""
         moments = partials.partial(PartialMoments, as_doubles(of)[0], DoubleType())
         n, deviations = Col(moments.part("n")), Col(moments.part("m2"))
         variance = deviations / Cast(n - 1 if self.is_sample else n, DoubleType())

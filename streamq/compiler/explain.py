@@ -78,7 +78,7 @@ def explain(
 
 
 def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Section]:
-    """Return the parts of an explanation, in the order of MODES."""
+    """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
     done = rewrite(plan)
     makers: dict[str, Callable[[], Section]] = {
@@ -96,6 +96,7 @@ def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Opt
 
 
 def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Notes]) -> Section:
+    """Return the part that shows a plan as a tree, with the notes that ``notes`` returns below each node."""
     # the root over a single plan is not shown
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
@@ -125,6 +126,7 @@ def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
 
 
 def _lines(line: PlanLine) -> Iterator[str]:
+    """Yield the text of a node: its line in the tree, then its notes."""
     yield line.prefix + (line.label if line.again else f"{line.label + ' ' if line.label else ''}{line.text}")
     below = line.prefix.replace("├", "│").replace("└", " ") + ("│     " if len(line.node.children) > 1 else "      ")
     for name, note in line.notes.items():
@@ -198,6 +200,7 @@ def _rules_part(done: RewriteResult) -> Section:
 
 
 def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
+    """Yield the lines on a rule that fired: its law, its first firings, and the number of the others."""
     yield f"{rule.name}: {rule.law}"
     for firing in firings[:SHOWN]:
         yield f"      {firing.before}"

@@ -63,7 +63,10 @@ class FlaggedRows(SparkRows):
         return self._over(frame.withColumnsRenamed({"__start": LE, "__end": RE}), schema)
 
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> FlaggedRows:
-        """Join kept rows with a static table; ``inner``: rows without a match are flagged as dropped."""
+        """Join kept rows with a static table; ``inner``: rows without a match are flagged as dropped.
+
+        ``on``: pairs of a column of the rows and one of the table. The table's other columns are added, NULL without a match.
+        """
         from pyspark.sql import functions as F
 
         # only kept rows are looked up in the table; each of the others stays one row
@@ -75,7 +78,10 @@ class FlaggedRows(SparkRows):
         return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
 
     def explode(self, column: str, flatten: bool, schema: Schema) -> FlaggedRows:
-        """Return a row for each element of an array; a row without elements stays, flagged as dropped."""
+        """Return a row for each element of an array; a row without elements stays, flagged as dropped.
+
+        ``flatten``: the element's fields become columns; otherwise the element takes the array's place.
+        """
         from pyspark.sql import functions as F
 
         # a row without elements stays one row, and is no longer kept

@@ -66,6 +66,7 @@ def _holds_code(owner: Any) -> bool:
 
 
 def _subclasses(cls: type[Any]) -> Iterator[type[Any]]:
+    """Yield the subclasses of a class, and theirs, at any depth."""
     for subclass in cls.__subclasses__():
         yield subclass
         yield from _subclasses(subclass)

@@ -78,8 +78,9 @@ class LocalRun:
     ) -> pa.Table:
         """Run one micro-batch and return the deltas of the first result.
 
-        Returns the deltas of the first result. ``now`` is the time of day, in microseconds since 1970; None: there is no clock
-        that a source could follow. ``idle_before``: by table the round before which its idle parts were last heard of.
+        ``rows``: the rows that sources bring, by table. ``ctis``: CTIs from outside, each for a table, or for all sources (None).
+        ``until`` bounds windows of endless lifetimes. ``now`` is the time of day, in microseconds since 1970; None: there is no
+        clock that a source could follow. ``idle_before``: by table the round before which its idle parts were last heard of.
         """
         from_clock = [] if now is None else clock_messages(self.program.clock_policies, now)
         envelopes: list[Envelope] = []
@@ -128,10 +129,11 @@ class LocalRun:
         return deltas
 
     def finish(self, until: int | None = None) -> pa.Table:
-        """End every input by ``cti(inf)`` and return the deltas; ``until`` bounds windows of endless lifetimes."""
+        """End every input by ``cti(inf)``; return the deltas of the first result. ``until``: see :meth:`batch`."""
         return self.batch({}, [(None, INFINITY)], until)
 
     def _late(self, envelopes: Iterable[Envelope]) -> None:
+        """Add the late rows that some envelopes hold to ``late``."""
         self.late += [decode(body) for _, number, body in envelopes if number == LATE]
 
     def _between(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
@@ -167,7 +169,10 @@ class LocalRun:
         progress: Message | None,
         result: dict[int, list[pa.Table]],
     ) -> list[Envelope]:
-        """Apply the paths of relations to their rows and pack them into envelopes; rows of results go to ``result``."""
+        """Apply the paths of relations to their rows and pack them into envelopes; rows of results go to ``result``.
+
+        ``spoken`` are the messages of kernels, ``progress`` is that of a source.
+        """
         lanes: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
@@ -193,7 +198,10 @@ def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
 def apply_steps_in_arrow(
     feed: Feed, schema: Schema, table: pa.Table, tables: Mapping[str, pa.Table], observer: Observer = NOBODY
 ) -> pa.Table:
-    """Apply the steps of a feed's path to a relation's rows; return the columns that the feed's port takes."""
+    """Apply the steps of a feed's path to a relation's rows; return the columns that the feed's port takes.
+
+    Floats that choose a row's bucket are normalized. ``tables`` are the static tables by name.
+    """
     rows = ArrowRows.from_table(table, schema, tables)
     for step in feed.path.steps:
         observer.rows_in(step, 0, rows.table)

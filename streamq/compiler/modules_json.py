@@ -33,6 +33,7 @@ def module_to_json(module: UserModule) -> dict[str, Any]:
 
 
 def _option(module: UserModule, name: str) -> Any:
+    """Return an option of a module as JSON; raise PlanError, which names the option, if it cannot be written."""
     value = module.options[name]
     try:
         return encoded_option(value)
@@ -76,6 +77,7 @@ def module_from_json(entry: Mapping[str, Any]) -> UserModule:
 
 
 def _how_to_get(registered_in: str, package: str) -> str:
+    """Return, for an error, the advice on how to get a module that the repository lacks."""
     if place_of(registered_in) == SCRIPT:
         return "Define it first."
     return f"Import {registered_in} first{f', or install {package}' if package else ''}."

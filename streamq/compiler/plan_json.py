@@ -70,7 +70,7 @@ class _PlanWriter:
         self._modules: dict[str, Any] = {}
 
     def entry(self, item: Any, classes: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a node, expression or value as JSON: the name of its class and its fields."""
+        """Return a node, expression or value as JSON: its class's name and its fields; raise PlanError if it cannot be."""
         if isinstance(item, Opaque):
             hint = "Write it with sq.col, sq.when and sq.functions."
             raise PlanError(sentence(_WRITE, "a pyspark Column cannot be written", f"found {item.text}", hint))

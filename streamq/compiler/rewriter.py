@@ -42,6 +42,7 @@ class Firing:
 
     @cached_property
     def _sketches(self) -> tuple[str, str]:
+        """The sketches before and after, both down to the nodes that the two sides have in common."""
         before = _near(self.left)[1:] if self.left.children else []
         common = {n.digest for n in before} & {n.digest for n in _near(self.right)}
         return sketch(self.left, common), sketch(self.right, common)
@@ -126,11 +127,13 @@ class _Phase:
         return [*skipped, *(s for s in self.refused.values() if s.node.digest in digests and s.rule in rules)]
 
     def _set_normal(self, node: Node, normal: Node) -> None:
+        """Set the normal form of a node; it counts as shared if the node does."""
         self.normal[node.digest] = normal
         if node.digest in self.shared:
             self.shared.add(normal.digest)
 
     def _over_normal_inputs(self, node: Node) -> Node:
+        """Return a node over the normal forms of its inputs; the node itself if they are its inputs."""
         inputs = [self.normal[c.digest] for c in node.children]
         same = all(a.digest == b.digest for a, b in zip(inputs, node.children, strict=True))
         return node if same else node.with_children(inputs)
@@ -148,17 +151,21 @@ class _Phase:
             if len(self.firings) > self.budget:
                 last = ", ".join(dict.fromkeys(f.rule.name for f in self.firings[-20:]))
                 raise RewriteError(sentence("rewrite", f"no end after {self.budget} firings", f"the last were {last}"))
-            self._part(node, result)
+            self._share_bypassed_inputs(node, result)
             return result
         return None
 
     def _shares_window_below(self, node: Node) -> bool:
+        """Return True if a node that is read more than once lies below, with at most filters, selects and explodes between.
+
+        Those rules that recompute what lies below rewrite windows, so that node is a window.
+        """
         below = node.children[0]
         while isinstance(below, Where | Select | Explode) and below.digest not in self.shared:
             below = below.input
         return below.digest in self.shared
 
-    def _part(self, node: Node, result: Node) -> None:
+    def _share_bypassed_inputs(self, node: Node, result: Node) -> None:
         """Mark the inputs of a shared node that a rule bypassed as shared: its other readers and the result read them now."""
         todo = list(node.children)
         if not any(below.digest in self.shared for below in todo):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamq.compiler.flagged_rows import FlaggedRows, guarded
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
@@ -17,6 +17,8 @@ from streamq.runtime.event import KEEP, LE, RE, WEIGHT
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
+
+    from streamq.runtime.processor import WideRowLayout
 
 IS_EVENT = "__is_event"
 """The column that says of a source's row whether it is an event, and not a CTI or a row to be refused."""
@@ -52,12 +54,12 @@ def apply_paths(
     df: DataFrame,
     beside: ExtraColumns = ENVELOPE_COLUMNS,
     is_delta: Column | None = None,
-) -> tuple[DataFrame, Any]:
-    """Return the relations' rows at the ends of their paths: each channel's columns in a struct; those of a single one plain.
+) -> tuple[DataFrame, WideRowLayout]:
+    """Return the relations' rows at the ends of their paths, and the layout that finds each channel's columns in them.
 
-    ``is_delta``: of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows
-    were moved, for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a
-    plain column.
+    Each channel's columns are in a struct; those of a single one are plain. ``beside``: the other columns to keep. ``is_delta``:
+    of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows were moved,
+    for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a plain column.
     """
     from pyspark.sql import functions as F
 
@@ -102,10 +104,10 @@ def apply_paths(
 def copy_for_paths(
     df: DataFrame, feeds: Sequence[tuple[Relation, Feed]], keeps: Mapping[int, Column]
 ) -> tuple[DataFrame, list[Column]]:
-    """Copy rows so that no path reads rows that another one has made; return which rows each feed takes.
+    """Copy rows so that no path reads rows that another one has made; return them, and a condition for the rows of each feed.
 
-    Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation
-    share one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
+    Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation share
+    one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
     """
     from pyspark.sql import functions as F
 
@@ -125,6 +127,7 @@ def copy_for_paths(
 
 
 def _is_plain(feed: Feed) -> bool:
+    """Return True if the columns of a single channel can be plain: no step moves its rows, and no name has a dot."""
     is_moved = any(step.progress_map is not None for step in feed.path.steps)
     return not is_moved and not any("." in name for name in feed.channel.columns)
 
@@ -143,7 +146,10 @@ def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, sc
 
 
 def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -> list[Column]:
-    """Return what a port takes: its columns, lifetimes, and (unless it does ``always``) whether the row passed."""
+    """Return the columns that a port takes: payload, lifetimes, and, unless it takes every row (``always``), ``__keep``.
+
+    ``outside``: names of other columns, which come first.
+    """
     from pyspark.sql import functions as F
 
     schema = feed.path.schema
@@ -165,15 +171,17 @@ def _port(feed: Feed, df: DataFrame, outside: list[str], always: bool = False) -
 
 
 def raw_channel(relation: Relation) -> int:
-    """The channel of the envelopes that bring a relation's rows: of a kernel's output, or (``streaming``) into a result."""
+    """Return the channel of envelopes with a relation's rows: of a kernel's output, or (``streaming``) into a result."""
     return -100 - relation.number if relation.number >= 0 else -1 - relation.number
 
 
 def struct_column(relation: Relation) -> str:
+    """Return the name of the column that holds a relation's rows if there are several relations."""
     return f"__r{relation.number}"
 
 
 def relation_columns(relation: Relation) -> list[str]:
+    """Return the names of the columns of a relation's rows: lifetime, weight, payload."""
     return [LE, RE, WEIGHT, *relation.schema.names]
 
 

@@ -229,7 +229,10 @@ class StagedPlan:
         return sorted({aside.module for aside in set_aside(self.plan)})
 
     def packer(self, relations: Sequence[Relation]) -> Packer:
-        """Return the packer that sends the rows of some relations to the kernels of the next stage."""
+        """Return the packer that sends the rows of some relations to the kernels of the next stage.
+
+        The relations are one source, or all that a stage makes; if there are none, the next stage is behind the last.
+        """
         feeds = [feed for relation in relations for feed in self.feeds_of(relation)]
         kernels = {f.channel.reader: f.kernel for f in feeds if f.kernel is not None}
         source = relations[0].source if len(relations) == 1 else None

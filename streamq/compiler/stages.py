@@ -298,6 +298,7 @@ class _Placeholder(Node):
 
     @staticmethod
     def with_schema(schema: Schema) -> Node:
+        """Return a leaf with this schema, and traits as of events that all end and are never retracted."""
         placeholder = _Placeholder()
         placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
         placeholder.children = ()

@@ -60,6 +60,7 @@ def choose(plan: Node, options: Options) -> Strategy:
 
 
 def _run_by(node: Node) -> ExecutionMethod | None:
+    """Return the method that runs an operator with state; None for other nodes."""
     if isinstance(node, Operator) and node.grid_windows() is not None:
         return ExecutionMethod.MERGED_WINDOWS
     if isinstance(node, EvaluatedOperator):
@@ -68,6 +69,7 @@ def _run_by(node: Node) -> ExecutionMethod | None:
 
 
 def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> JudgeChoice:
+    """Return the place at which a source's lateness is judged; ``ways`` lead to the operators that read it first."""
     if source.ingress is not None:
         return JudgeChoice(at=JudgePlace.OWN_KERNEL)
     way = ways[0] if len(ways) == 1 else None

@@ -126,6 +126,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
 
 
 def _arrow_columns(relation: Relation) -> Any:
+    """Return the Arrow schema of a relation's rows."""
     import pyarrow as pa
 
     from streamq.runtime.arrow_types import arrow_type
@@ -155,12 +156,14 @@ def _wide_schema(
 
 
 def _spark_schema(schema: Any) -> Any:
+    """Return an Arrow schema as one of Spark."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(schema)
 
 
 def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
+    """Return envelopes with the outputs of these relations opened into columns; other envelopes are unchanged."""
     import pyarrow as pa
 
     from streamq.runtime.processor import opener
@@ -235,6 +238,7 @@ def _passing(program: StagedPlan, feed: Feed) -> Relation:
 
 
 def _result_names(program: StagedPlan, feed: Feed) -> list[str]:
+    """Return the names of the columns of a feed's result: lifetime, weight, payload."""
     assert feed.result is not None
     return [LE, RE, WEIGHT, *program.results[feed.result].plan.schema.names]
 
@@ -253,6 +257,7 @@ def _result_struct(program: StagedPlan, feed: Feed) -> Column:
 
 
 def _result_type(schema: Schema) -> StructType:
+    """Return the type of a struct that holds a row of a result."""
     from pyspark.sql import types as t
 
     times = [t.StructField(name, t.LongType()) for name in (LE, RE, WEIGHT)]

@@ -55,7 +55,10 @@ def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
 
 
 def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
-    """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL."""
+    """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL.
+
+    Of its other columns it keeps ``names``.
+    """
     renamed = right.select(*(F.col(k).alias(f"__key{i}") for i, k in enumerate(keys)), *names)
     on = F.lit(True)
     for i, k in enumerate(keys):
@@ -64,7 +67,10 @@ def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[st
 
 
 def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
-    """Copy events into their windows ``__lo .. __hi``, and add the windows' intervals."""
+    """Copy events into their windows ``__lo .. __hi``, and add the windows' intervals.
+
+    ``windows`` has the keys, the number and the interval of each window; a number without a window gives no row.
+    """
     copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
     intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
     members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))

@@ -97,6 +97,10 @@ class Calendar(Window):
         return CalendarAssigner(self.n, self.unit, self.zone, skipped_days(self.zone) if self._is_daily else ())
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into the windows that they overlap, and the columns of the interval.
+
+        If there is a bound, windows start before it.
+        """
         from pyspark.sql import functions as F
 
         df, last = events.with_lifetimes(), F.col(RE)
@@ -185,6 +189,10 @@ class CalendarAssigner(Assigner):
     skipped: tuple[int, ...] = ()
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return each event's windows that end after ``since``, by number; an event without an end has none without a bound.
+
+        A range is cut in two where the zone skipped a day.
+        """
         le, re = ints(table, LE), ints(table, RE)
         last = np.minimum(re, upto)
         # a lifetime without an end, and no bound: its last window is unknown
@@ -242,7 +250,7 @@ class CalendarAssigner(Assigner):
 
 
 def _midnight(day: int, zone: str) -> int:
-    """Return the midnight of a day, counted from 1970-01-01, in ticks; beyond the time axis, the end of the axis."""
+    """Return the midnight with which a day, counted from 1970-01-01, begins in a zone, in ticks, kept on the axis."""
     epoch, last = date(1970, 1, 1).toordinal(), date(9998, 12, 31).toordinal()
     ordinal = day + epoch
     # outside of Python's calendar by the rules of the years 1 to 400, and of the 400 before the last

@@ -76,6 +76,7 @@ class Count(Window):
         return CountAssigner(self.n, self.by)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into the windows that contain their instant, and the columns of the interval."""
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 
@@ -138,9 +139,15 @@ class CountAssigner(Assigner):
         return MissingRows(self.n, self.by, grouped)
 
     def _instants(self, table: pa.Table) -> Ints:
+        """Return the starts or the ends of events, as the windows count them."""
         return ints(table, LE if self.by == "start" else RE)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return each event's windows that end after ``since``; ``upto`` bounds nothing.
+
+        A window's number is the place of its first instant among those of all groups. An event without an end is in no window of
+        ends.
+        """
         mine = self._instants(table)
         finite = np.flatnonzero(mine < INFINITY)
         g, mine = g[finite], mine[finite]
@@ -152,12 +159,17 @@ class CountAssigner(Assigner):
         return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        """Mark the events from the n-th greatest instant of their group on, where instants after c - 2 count as c - 2."""
         mine = self._instants(table)
         group, at = distinct_pairs(g, np.minimum(mine, c - 2))
         _, last = group_bounds(group, g)
         return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
 
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        """Return the (n-1)-th greatest instant before c of a group, or its first if it has fewer: the least of any group.
+
+        It is at most c, and c if n is 1 or no instant lies before c.
+        """
         mine = self._instants(table)
         past = mine < c
         if self.n == 1 or not past.any():

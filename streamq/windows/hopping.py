@@ -70,6 +70,7 @@ class Hopping(Window):
         return HoppingAssigner(self.grid)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into their windows, and the columns of the interval, or the number if nothing reads it."""
         from streamq.windows.grid_columns import INDEX, in_windows, window_lifetime
 
         df = in_windows(events, self.grid)

@@ -84,6 +84,10 @@ class Landmark(Window):
         return LandmarkAssigner(self.hop, self.start, self.period)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into the windows that they overlap, and the columns of the interval.
+
+        The last hop of a window starts before the bound of the input.
+        """
         from pyspark.sql import functions as F
 
         from streamq.plan.lowering import floor_div, move_ticks
@@ -169,6 +173,10 @@ class LandmarkAssigner(Assigner):
         return Cti.LANDMARK
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return each event's windows that end after ``since`` and whose last hop starts before ``upto``.
+
+        An owner is a landmark of a group; its windows are numbered from 1 on.
+        """
         hop, at, period = self.hop, self.start, self.period
         le, re = ints(table, LE), ints(table, RE)
         if period is None:
@@ -199,7 +207,7 @@ class LandmarkAssigner(Assigner):
         return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
 
     def _mark(self, t: int) -> int | None:
-        """Return the last landmark at or before t."""
+        """Return the last landmark at or before t; None if t lies before the only one."""
         at, period = self.start, self.period
         if t < at and period is None:
             return None

@@ -77,6 +77,10 @@ class Rows(Window):
         return RowsAssigner(self.n, self.step, self.order(names))
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into their windows, and the columns of number and interval.
+
+        Windows are distinguished by their numbers, because two may have one interval.
+        """
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 
@@ -158,6 +162,10 @@ class RowsAssigner(Assigner):
         return order, np.arange(len(order)) - first
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return each event's windows that end after ``since``; ``upto`` bounds nothing.
+
+        An owner is a group, by the place of its first event among all events in order; its windows are numbered from 0 on.
+        """
         order, number = self._ordered(g, table)
         g, le, n, step = g[order], ints(table, LE)[order], self.n, self.step
         first, last = group_bounds(g, g)
@@ -172,6 +180,7 @@ class RowsAssigner(Assigner):
         return Ranges(order, first, low, high, where)
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        """Mark the events from the first row of the earliest window that ends at or after c - 1, rounded down to whole steps."""
         order, number = self._ordered(g, table)
         first, last = group_bounds(g[order], g[order])
         le = ints(table, LE)[order]
@@ -186,6 +195,10 @@ class RowsAssigner(Assigner):
         return is_needed
 
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        """Return the least start of the first row of a group's earliest incomplete window; at most c.
+
+        Groups where no event has come for that window do not count.
+        """
         order, _ = self._ordered(g, table)
         if not len(order):
             return c

@@ -62,6 +62,7 @@ class Session(Window):
         return SessionAssigner(self.gap)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return each event with the interval of its session, and the columns of the interval."""
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 
@@ -116,7 +117,10 @@ class SessionAssigner(Assigner):
         return Cti.SESSION
 
     def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the events in the order of group and LE, the session of each, and the sessions' intervals."""
+        """Return the row numbers of events in the order of group and LE, the session of each, and the sessions' starts and ends.
+
+        Sessions of all groups are numbered together, from 0 on.
+        """
         le, re = ints(table, LE), ints(table, RE)
         order = np.lexsort((le, g))
         g, le, re = g[order], le[order], re[order]
@@ -133,17 +137,20 @@ class SessionAssigner(Assigner):
         return order, number, le[first], saturating(alive[last], self.gap - 1)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return the session of each event, or an empty range if it has ended by ``since``; ``upto`` bounds nothing."""
         order, number, start, end = self._sessions(g, table)
         low = np.where(end[number] > since, number, number + 1) if len(order) else number
         return Ranges(order, np.zeros_like(g), low, number, lambda _, index: (start[index], end[index]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        """Mark the events of sessions that end at or after c - 1."""
         order, number, _, end = self._sessions(g, table)
         is_needed = np.zeros(len(order), bool)
         is_needed[order] = end[number] >= c - 1
         return is_needed
 
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+        """Return the least start of a session that ends after c; at most c."""
         _, _, start, end = self._sessions(g, table)
         return min(c, int(start[end > c].min(initial=c)))
 

@@ -50,6 +50,7 @@ class Snapshot(Window):
         return SnapshotAssigner()
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
+        """Return the events copied into the windows in which they live, and the columns of the interval."""
         df, keys = events.with_lifetimes(), [quote(k) for k in events.keys]
         windows = snapshot_windows(df, keys)
         return ranged(keys, snapshot_members(df, windows, keys), windows), [STARTS, ENDS]
@@ -84,6 +85,10 @@ class SnapshotAssigner(Assigner):
     is_piecewise = True
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
+        """Return each event's windows that end after ``since``: from the one that starts at LE to the one that ends at RE.
+
+        Windows of all groups are numbered together. ``upto`` bounds nothing.
+        """
         le, re = ints(table, LE), ints(table, RE)
         group, at = distinct_pairs(np.concatenate([g, g]), np.concatenate([le, re]))
         low, high = find_places(group, at, g, le), find_places(group, at, g, re) - 1
@@ -94,6 +99,10 @@ class SnapshotAssigner(Assigner):
         return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
+        """Mark the events that end at or after the start of their group's window that contains c - 1.
+
+        In a group without an event there, the events that end at or after c - 1.
+        """
         le, re = ints(table, LE), ints(table, RE)
         # the window that contains c - 1 starts at the last endpoint before it, if an event is alive there
         c = c - 1

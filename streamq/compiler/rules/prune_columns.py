@@ -44,7 +44,10 @@ def why_not(node: Node) -> str | None:
 
 
 def filters_below(node: Node) -> tuple[list[Where], Node]:
-    """Return the filters directly below a select or window, top down, and the node that they filter; for others the node."""
+    """Return the filters directly below a select or window, top down, and the node that they filter.
+
+    For any other node these are no filters, and the node itself.
+    """
     if not isinstance(node, Select | WindowAggregate | PartialAggregate):
         return [], node
     wheres: list[Where] = []
@@ -76,10 +79,12 @@ def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
 
 
 def _read(node: Node, wheres: list[Where]) -> frozenset[str] | None:
+    """Return the columns that a select or window and the filters below it read; None if they may read any, or for other nodes."""
     return columns_read(node, wheres) if isinstance(node, Select | WindowAggregate | PartialAggregate) else None
 
 
 def _expressions(node: Node) -> list[Expr]:
+    """Return the expressions that a select or window computes; none for other nodes."""
     match node:
         case Select(columns=columns):
             return [e for _, e in columns]

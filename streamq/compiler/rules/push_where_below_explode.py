@@ -40,6 +40,7 @@ def why_not(node: Node) -> str | None:
 
 
 def _obstacle(explode: Explode, part: Expr) -> str | None:
+    """Return the reason why a part of the filter cannot be pushed; None if it can."""
     if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
     if elements := sorted(columns(part) & set(explode.made)):

@@ -46,6 +46,7 @@ def _prunes(select: Select) -> bool:
 
 
 def _split(select: Select, p: Expr) -> tuple[list[Expr], list[Expr]]:
+    """Return the parts of a conjunction that can be pushed below a select, and those that stay, both in their order."""
     pushed: list[Expr] = []
     rest: list[Expr] = []
     for part in conjuncts(p):

@@ -117,4 +117,5 @@ def inline(expr: Expr, by: Mapping[str, Expr]) -> Expr:
 
 
 def _typed(expr: Expr) -> Expr:
+    """Return a constant without a type with the type of its value; any other expression unchanged."""
     return Lit(expr.value, literal_type(expr.value)) if isinstance(expr, Lit) and expr.type is None else expr

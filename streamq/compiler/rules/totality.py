@@ -43,6 +43,7 @@ def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
 
 
 def _widens(kind: DataType | None, to: DataType) -> bool:
+    """Return True if every value of a type can be cast to another; ``kind`` None: the type is not known, so it cannot."""
     if kind is None:
         return False
     if type(kind) in _WIDENING and type(to) in _WIDENING:
