@@ -51,7 +51,7 @@ class LocalRun:
     observer: Observer = NOBODY
 
     def restart(self) -> LocalRun:
-        """Return the same query as if restarted from a checkpoint: everything else is forgotten."""
+        """Return the query as if restarted from a checkpoint: with its state, late rows, counts and CTIs, and nothing else."""
         stores = {k: dict(v) for k, v in self.stores.items()}
         return LocalRun(
             program=self.program,

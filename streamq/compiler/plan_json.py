@@ -266,7 +266,10 @@ class _PlanReader:
 
 
 def _aggregate(value: Any) -> AggregateFunction:
-    """Return the built-in aggregate of a name; an aggregate, which a module may be, is returned as it is."""
+    """Return the built-in aggregate of a name; an aggregate, which a module may be, is returned as it is.
+
+    Raises PlanError for a name that no aggregate has, WrongTypeError for any other value.
+    """
     if isinstance(value, AggregateFunction):
         return value
     if not isinstance(value, str):
@@ -284,7 +287,10 @@ def _late_policy(value: Any) -> LatePolicy:
 
 
 def _function(value: Any) -> Function:
-    """Return the function of a name; a function, which a module may be, is returned as it is."""
+    """Return the function of a name; a function, which a module may be, is returned as it is.
+
+    Raises PlanError for a name that no function has, WrongTypeError for any other value.
+    """
     if isinstance(value, Function):
         return value
     if not isinstance(value, str):

@@ -139,7 +139,10 @@ class _Phase:
         return node if same else node.with_children(inputs)
 
     def _fire(self, node: Node) -> Node | None:
-        """Return the result of the first rule that applies to a node; None if none does."""
+        """Return the result of the first rule that applies to a node, and record the firing; None if none does.
+
+        A rule that would compute a shared window twice does not count; it is noted in ``refused``.
+        """
         for rule in self.rules:
             result = self._apply(rule, node)
             if result is None:
@@ -245,7 +248,7 @@ def clip_text(text: str) -> str:
 
 
 def _near(node: Node) -> list[Node]:
-    """Return a node and the first few below it, breadth first."""
+    """Return a node and those below it, breadth first, NEAR of them at most."""
     near, position = [node], 0
     while position < len(near) and len(near) < NEAR:
         near += near[position].children

@@ -51,8 +51,8 @@ def evaluate(
 ) -> pa.Array:
     """Return the values of an expression on ``rows`` events, in the Arrow type of ``infer(expr, schema)``.
 
-    ``columns`` are the payload's arrays by name; ``lifetime`` returns the array of start, end or duration. Raises StreamqError
-    where Spark raises on one of the rows, NeedsSpark for an expression that :func:`check_in_process` refuses.
+    ``columns`` are the payload's arrays by name; ``lifetime`` returns the array of start, end or duration. Raises the error of
+    the first row on which Spark raises, and NeedsSpark for an expression that :func:`check_in_process` refuses.
     """
     value = attempt(expr, schema, columns, lifetime, rows)
     if value.faults:

@@ -85,7 +85,7 @@ def to_numpy(array: pa.Array) -> Any:
 
 
 def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
-    """Reverse :func:`to_numpy`, with NULL where ``empty``."""
+    """Return an array of a Spark type from numbers, ticks or days, as :func:`to_numpy` returns them; NULL where ``empty``."""
     to = arrow_type(kind)
     if pa.types.is_temporal(to):
         plain = pa.int32() if pa.types.is_date32(to) else pa.int64()

@@ -46,7 +46,7 @@ def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -
 
 
 def bin_reach(bin: str) -> tuple[int, int]:
-    """Return the least start and (exclusive) greatest end of the events a bin can hold."""
+    """Return the least start and (exclusive) greatest end of the events a bin can hold: the whole axis for endless events."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY
     start, width = int(bin.partition(".")[2]) << _class(bin), 1 << _class(bin)
@@ -54,7 +54,7 @@ def bin_reach(bin: str) -> tuple[int, int]:
 
 
 def bin_starts(bin: str) -> tuple[int, int]:
-    """Return the least and the (exclusive) greatest start of the events a bin can hold."""
+    """Return the least and (exclusive) greatest start of the events a bin can hold: the whole axis for endless events."""
     if bin == ENDLESS:
         return MINUS_INFINITY, INFINITY
     start = int(bin.partition(".")[2]) << _class(bin)

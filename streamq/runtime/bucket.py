@@ -21,7 +21,10 @@ NOTHING = np.uint64(0x9E3779B97F4A7C15)
 
 
 def buckets_of(table: pa.Table, hashed: Sequence[str], buckets: int) -> Ints:
-    """Return the bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one."""
+    """Return the bucket of each row; equal values of the columns ``hashed`` (NULL, NaN and both zeros too) share one.
+
+    Without columns every row is in bucket 0.
+    """
     if not hashed or buckets == 1:
         return np.zeros(table.num_rows, np.int64)
     row_hashes = combine_hashes([hashes(table.column(name)) for name in hashed])

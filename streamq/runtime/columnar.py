@@ -199,7 +199,7 @@ def expand_ranges(
 
 
 def split_by(table: pa.Table, values: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, pa.Table]]:
-    """Yield the rows of each value of ``values`` (one per row), in ascending order."""
+    """Yield each value of ``values`` (one per row), in ascending order, with its rows; nothing for an empty table."""
     if table.num_rows == 0:
         return
     if (values[0] == values).all():
@@ -235,7 +235,10 @@ def net_deltas(table: pa.Table) -> pa.Table:
 
 
 def _remaining_weights(number: Ints, weight: Ints) -> Ints:
-    """Return the weights that remain when, within each number, negative weights cancel positive ones."""
+    """Return the weight of each row that remains when, within each number, negative weights cancel positive ones.
+
+    The first rows of a number are cancelled first.
+    """
     left = np.zeros(len(weight), np.int64)
     if not len(weight):
         return left
@@ -265,7 +268,7 @@ def concat(tables: Sequence[pa.Table]) -> pa.Table:
 
 
 def _widened(tables: Sequence[pa.Table]) -> Sequence[pa.Table]:
-    """Return tables with their sums cast to the widest type among them."""
+    """Return tables of which a column that holds decimals of several types has the widest of these."""
     for i, name in enumerate(tables[0].column_names):
         kinds = {t.schema.field(i).type for t in tables}
         decimals = [kind for kind in kinds if pa.types.is_decimal(kind)]

@@ -51,7 +51,7 @@ def endpoint(le: Number, re: Number, arithmetic: Arithmetic) -> Number:
 
 
 def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -> Number:
-    """Return the instant before which windows start; INFINITY: there is none.
+    """Return the instant before which windows start by the rule ``bound``; INFINITY: there is none.
 
     ``last`` is the last instant, ``is_endless`` is true if some lifetime has no end.
     """
@@ -66,8 +66,8 @@ def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -
 def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
     """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
 
-    On a ``grid`` it is the number of the last such window. The endpoints that the map side has announced are added to ``values``,
-    except those of lifetimes that the source drops as late.
+    It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window. The
+    endpoints that the map side has announced are added to ``values``, except those of lifetimes that the source drops as late.
     """
 
     def place(instant: int) -> int:

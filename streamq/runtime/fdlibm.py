@@ -30,7 +30,7 @@ def _with_high(x: Doubles, high: NDArray[np.int64]) -> Doubles:
 
 
 def log(x: Doubles) -> Doubles:
-    """Return the natural logarithm (e_log.c)."""
+    """Return the natural logarithm (e_log.c): -inf of 0, NaN of negative numbers."""
     with np.errstate(all="ignore"):
         tiny = x < 2.0**-1022
         y = np.where(tiny, x * TWO_54, x)
@@ -66,7 +66,7 @@ def log(x: Doubles) -> Doubles:
 
 
 def log10(x: Doubles) -> Doubles:
-    """Return the logarithm to base 10 (e_log10.c)."""
+    """Return the logarithm to base 10 (e_log10.c): -inf of 0, NaN of negative numbers."""
     with np.errstate(all="ignore"):
         tiny = x < 2.0**-1022
         y = np.where(tiny, x * TWO_54, x)

@@ -165,7 +165,10 @@ class UncombinedKernel:
 
 
 def late_error(judge: Judge, n: int, c: int, row: dict[str, Any] | None = None) -> LateEvent:
-    """Return the error for late items, showing the first of them; ``row`` None: the items are partial results of windows."""
+    """Return the error for ``n`` late items behind the CTI ``c``, which shows ``row``, the first of them.
+
+    ``row`` None: the items are partial results of windows, and none is shown.
+    """
     return LateEvent(
         sentence(
             f"source {judge.source}",

@@ -77,7 +77,10 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
 
 
 def _kinds(table: pa.Table) -> Any:
-    """Return the kinds of rows of a source that may retract, in the words that the source reads by default."""
+    """Return the kinds of rows of a source that may retract, in the words that the source reads by default.
+
+    They are NULL for other sources.
+    """
     if KIND in table.column_names:
         return table.column(KIND)
     if OPENS in table.column_names:
@@ -154,7 +157,10 @@ def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c
 
 
 def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
-    """Return a source's inserts that are on time, and those behind c that the policy adjusts to ``[c, RE)``."""
+    """Return a source's inserts that are on time, and those behind c that the policy adjusts to ``[c, RE)``.
+
+    The late ones are counted in ``totals``, as dropped or adjusted. Raises LateEvent if the policy is to fail.
+    """
     start, end = ints(table, LE), ints(table, RE)
     verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))
     if not verdict.is_late.any():
@@ -167,7 +173,10 @@ def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals:
 
 
 def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
-    """Return an arrival's deltas with ends and weights, without those dropped as late if the arrival is judged."""
+    """Return an arrival's deltas with ends and weights.
+
+    If the arrival is judged, late ones are dropped, adjusted or an error, as in :func:`judged_inserts`.
+    """
     table = with_ends(arrival.table)
     if arrival.judge is not None:
         table = judged_inserts(table, arrival.judge, arrival.c, arrival.promised, totals)
@@ -175,7 +184,7 @@ def weighted_events(arrival: Arrival, totals: Totals) -> pa.Table:
 
 
 def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> None:
-    """Count rows that are no events; raise InvalidEvent if the source's policy is ``fail``."""
+    """Count rows that are no events, and add them to the late output; raise InvalidEvent if the policy is ``fail``."""
     if not rows.num_rows:
         return
     if judge.invalid == Invalid.FAIL:
@@ -185,7 +194,7 @@ def count_invalid(rows: pa.Table, judge: Judge, reason: str, totals: Totals) -> 
 
 
 def count_duplicates(rows: pa.Table, judge: Judge, totals: Totals) -> None:
-    """Count rows that repeat others; at-least-once sources deliver such rows, so no policy applies."""
+    """Count rows that repeat others, and add them to the late output; no policy applies, as sources may repeat rows."""
     if not rows.num_rows:
         return
     totals.add(judge.source, CountReason.DUPLICATES, rows.num_rows)
@@ -212,7 +221,10 @@ class QuarantineRows:
         window: tuple[int, int] | None = None,
         group: Mapping[str, Any],
     ) -> None:
-        """Set aside the events of a call that failed: payload columns, and ``__le`` and ``__re``."""
+        """Set aside the events of a call that failed: payload columns, and ``__le`` and ``__re``.
+
+        ``window``: start and end of the window that the call was for, in ticks; None: it was for no window.
+        """
         rows = late_rows(module, reason, events, None)
         start, end = window or (None, None)
         one = {

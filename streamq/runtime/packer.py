@@ -58,7 +58,7 @@ class Packer:
     def pack(
         self, tables: dict[int, list[pa.Table]], stage_messages: Sequence[Message], source_message: Message | None
     ) -> list[Envelope]:
-        """Return the envelopes of one task for its tables, by channel number, and its messages.
+        """Return the envelopes of one task for its tables, by channel number, and its messages, which go to every bucket.
 
         ``stage_messages`` are those of kernels of an earlier stage, ``source_message`` is that of source rows.
         """
@@ -137,7 +137,10 @@ class Packer:
         return [late_rows(self.source.name, reason, table, None) for reason, table in refused]
 
     def _read_progress(self, batch: pa.Table, message: Message) -> None:
-        """Add a batch's greatest start to ``message``, and the CTI by its starts and by the CTIs among its items."""
+        """Add a batch's greatest start to ``message``, and the CTI by its starts and by the CTIs among its items.
+
+        If the policy reads columns, its part of the batch is added instead of a CTI by starts.
+        """
         assert self.source is not None
         items, progress = self.source.items, self.source.progress
         ctis, starts = items.ctis_of(batch), items.starts_of(batch)
@@ -157,7 +160,10 @@ class Packer:
 def _announce(
     channel: Channel, endpoints: list[Endpoint] | None, messages: dict[tuple[str, int | None], Message]
 ) -> None:
-    """Add the endpoints that a kernel announces for a channel's deltas to a message about the channel's relation."""
+    """Add the endpoints that a kernel announces for a channel's deltas to a message about the channel's relation.
+
+    If ``messages`` has none, a message that carries only these is added to it. ``endpoints`` None: there is nothing to add.
+    """
     if endpoints is None:
         return
     message = next((m for (relation, _), m in messages.items() if relation == channel.relation), None)
@@ -183,7 +189,7 @@ def _marks(batch: pa.Table, items: Items) -> dict[str, Any]:
 
 
 def passed_rows(batch: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows that passed the filters, with the columns that a port reads."""
+    """Return the rows that passed the filters (without ``__keep``, all rows), with the columns that a port reads."""
     if KEEP in batch.column_names and pc.min(batch.column(KEEP)).as_py() is not True:
         batch = batch.filter(batch.column(KEEP))
     # rebuilt, because tables of several sources are concatenated and must have fields of equal nullability

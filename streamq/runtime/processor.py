@@ -105,10 +105,7 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark, on one bucket's envelopes and on state of that identity.
-
-    It raises CheckpointError if the state is another query's.
-    """
+    """Return the function that runs a stage in Spark, on one bucket's envelopes; it raises CheckpointError for another state."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -265,9 +262,8 @@ def opener(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the function that opens a stage's raw outputs into columns; other envelopes pass.
 
-    ``relations`` are, by the number of the kernel, the struct (None: no struct, as the stage has only one) and the columns that
-    its output gets; outputs of other kernels are dropped. ``schema`` is the wide row: an envelope's columns, then the relations'
-    columns.
+    ``relations``: by kernel number, the struct (None if the stage has only one relation) and the columns of its output; outputs
+    of other kernels are dropped. ``schema`` is the wide row: an envelope's columns, then the relations'.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -290,7 +286,10 @@ def opener(
 def _wide(
     table: pa.Table, channel: int, relation: tuple[str | None, pa.Schema], schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a relation's rows as rows of the wide schema, in their own columns or in the relation's struct."""
+    """Yield a relation's rows as rows of the wide schema: in its struct, or in columns of their own if ``relation`` names none.
+
+    They have ``channel`` in ``__channel``; all other columns are NULL.
+    """
     struct, wanted = relation
     rows = table.num_rows
     columns: dict[str, Any] = {"__channel": pa.array([channel] * rows, pa.int32())}
@@ -307,8 +306,9 @@ def _wide(
 def stage_packer(
     packer: Packer, lanes: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the map side between two stages: it packs rows of opened outputs, sends progress to every bucket, and passes the
-    rest.
+    """Return the map side between two stages: it packs rows of opened outputs, and passes other envelopes.
+
+    The progress of the stage before it goes to every bucket. ``lanes`` finds the columns of each channel.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -339,11 +339,11 @@ def stage_packer(
 def result_opener(
     relations: dict[int, tuple[str | None, pa.Schema]], passed: set[int], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that opens the last stage's envelopes: results, late rows and totals.
+    """Return the function that opens the last stage's envelopes: results, late rows and totals; others are dropped.
 
-    ``relations`` are as for :func:`opener`. ``passed`` are the channels that lead to a result without a kernel in the last stage;
-    the relation of such a channel has the number ``-1 - channel``. ``schema`` is the wide row: ``__channel``, ``__late``
-    (struct), ``__total_key``, ``__total``, then the relations' columns. All other envelopes are dropped.
+    ``passed`` are the channels that lead to a result from an earlier stage; such a one has the number ``-1 - channel`` in
+    ``relations``, which is as in :func:`opener`. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__total_key``,
+    ``__total``, then the relations' columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -119,7 +119,10 @@ def merge_by_window(
 def _dyadic(
     table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[MergeableColumns]
 ) -> pa.Table:
-    """Cut ranges into nodes of 2^rank windows, and merge them from the greatest rank down to single windows."""
+    """Return partial results merged per window, from ranges cut into nodes of 2^rank windows.
+
+    Nodes are merged from the greatest rank down to single windows.
+    """
     base = int(low.min())
     a, b = low - base, high - base + 1
     of_ranks: list[list[pa.Table]] = []

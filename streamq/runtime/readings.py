@@ -275,7 +275,7 @@ def kernel_columns(
 
 
 def count_weights(table: pa.Table | None) -> tuple[int, int]:
-    """Return the number of rows that deltas insert, and the number that they retract."""
+    """Return the number of rows that deltas insert, and the number that they retract; CTIs are neither."""
     if table is None or not table.num_rows:
         return 0, 0
     # a CTI travels as an empty lifetime

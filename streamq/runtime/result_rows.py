@@ -67,10 +67,10 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
 
 
 def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
-    """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each ``key`` and start that
-    changed.
+    """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each key and start that changed.
 
     A key that has no row any more has a tombstone, which is NULL except for key and start. Rows are in order of their starts.
+    Raises RuntimeError if two rows of one key and start are left.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]
     whose, _ = keyed = combine_numbers([_times(ints(deltas, LE)), *(number_values(deltas.column(n)) for n in key)])

@@ -105,7 +105,10 @@ def is_cut_off(moves: Sequence[EventRow], is_lost: Mask) -> Mask:
 
 
 def lifetimes_without(some: Sequence[Lifetimes], others: Sequence[Lifetimes]) -> list[tuple[int, int, int]]:
-    """Return the lifetimes of events that are not among the ``others`` of the same event, as (event number, start, end)."""
+    """Return the lifetimes of events that are not among the ``others`` of the same event, as (event number, start, end).
+
+    Empty ones are left out.
+    """
     return [
         (i, start, end)
         for i, (mine, same) in enumerate(zip(some, others, strict=True))

@@ -64,7 +64,10 @@ def packed(function: Callable[P, T]) -> Callable[P, T]:
 
 
 def unpacked(digest: str, code: bytes) -> Any:
-    """Return the function in ``code``, from this process's memory if it has been called here before."""
+    """Return the function in ``code``, from this process's memory if it has been called here before.
+
+    The memory keeps the KEPT functions that were called last.
+    """
     memory = sys.modules.setdefault(WORKER_MEMORY, ModuleType(WORKER_MEMORY))
     functions: dict[str, Any] = vars(memory).setdefault("functions", {})
     function = functions.pop(digest) if digest in functions else pickle.loads(zlib.decompress(code))

@@ -64,7 +64,10 @@ class WholeMatchStep(PatternStep):
     def _whole(
         self, bindings: Sequence[Binding], bound: frozenset[int], fitting: Sequence[Sequence[Candidate]]
     ) -> list[list[Binding]]:
-        """Return, for each of some bindings of the same parts, its selected extensions to whole matches."""
+        """Return, for each of some bindings of the same parts, its selected extensions to whole matches.
+
+        ``bound``: the numbers of these parts; ``fitting``: the candidates that fit each part.
+        """
         if len(bound) == self.count or not bindings:
             return [[binding] for binding in bindings]
         whole: list[list[Binding]] = [[] for _ in bindings]

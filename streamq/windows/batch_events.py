@@ -46,7 +46,10 @@ class BatchEvents:
 
 
 def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
-    """Return result rows with the lifetime that ``stamp`` asks for: their window ``[__wle, __wre)``, or the tick at its end."""
+    """Return result rows with the lifetime that ``stamp`` asks for: their window ``[__wle, __wre)``, or the tick at its end.
+
+    Of a window without an end there is no such tick, and no row.
+    """
     columns = [quote(f.name) for f in schema.fields]
     start, end = F.col(STARTS), F.col(ENDS)
     if stamp == Stamp.POINT_AT_END:

@@ -92,7 +92,10 @@ def _last(grid: Grid) -> Column:
 
 
 def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
-    """Add ``__lo`` and ``__hi`` to events, their range of windows; events in gaps are dropped."""
+    """Add ``__lo`` and ``__hi`` to events, their range of windows; events in gaps are dropped.
+
+    If there is a bound, windows start before it.
+    """
     from pyspark.sql import functions as F
 
     df = events.df

@@ -56,7 +56,7 @@ class AttemptEvaluator:
         return min(progress)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """Return the events with their columns; ``aside`` takes those that fail."""
+        """Return the events with their columns; ``aside`` takes those that fail. Without it, they raise ModuleFailed."""
         rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
         if aside is not None:
             set_events_aside(aside, failed)

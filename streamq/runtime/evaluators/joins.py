@@ -93,7 +93,7 @@ class JoinEvaluator(SettledProgress):
         return concat([self.paired(left, right, at, of), part])
 
     def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
-        """Return the pairs: row numbers on the left and on the right."""
+        """Return the pairs that overlap, have equal keys and satisfy ``where``: row numbers on the left and on the right."""
         ours, theirs = matched_codes(left, right, self.on)
         at, of = overlapping_pairs(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
         if self.where is not None:

@@ -13,7 +13,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
-    """Return the distinct pairs, in order."""
+    """Return the distinct pairs of a group and an instant, ordered by group, then instant."""
     order = np.lexsort((at, g))
     g, at = g[order], at[order]
     new = is_new_pair(g, at)

@@ -107,7 +107,7 @@ class ScanEvaluator:
         return last if self.calling.needed_until is None else last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since))
 
     def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
-        """Return the group number of each event, and the states by group number."""
+        """Return the group number of each event, and the pickled states by group number; the last one of each group."""
         if states is None:
             return codes(events, self.keys)[0], {}
         bodies = states.column(STATE).to_pylist()
@@ -138,7 +138,11 @@ class _ScanWalk:
         self.needed_until: list[int] = []
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
-        """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state."""
+        """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state.
+
+        They have the places from ``first`` to before ``end``. Rows, and the state before c, are collected. A failure that is not
+        set aside raises the error of the module.
+        """
         at = first
         try:
             state = self.scan.calling.initial() if body is None else pickle.loads(body)
@@ -182,7 +186,10 @@ class _ScanWalk:
         self.aside.add(self.scan.calling.name, self._reason(error, at), event, group=group)
 
     def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Yield for each call the number of its first event and the values that it takes."""
+        """Yield for each call the place of its first event and the values that it takes.
+
+        A call is for one event, or for all events of one start.
+        """
         if not self.scan.calling.at_once:
             yield from enumerate(self.values[first:end], first)
             return
@@ -198,7 +205,7 @@ class _ScanWalk:
             self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
-        """Return the rows of all groups."""
+        """Return the rows of all groups, as points at the starts of their events."""
         source = np.asarray(self.source, np.int64)
         shape, at = self.scan.calling.rows, pa.array(self.order[source])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}

@@ -61,7 +61,10 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
-        """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call."""
+        """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
+
+        The calls are remembered in ``state``. Windows that fail are set aside and counted in ``totals``, or raise.
+        """
         deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)
         is_asked = partial(self._is_sent, clock=clock)

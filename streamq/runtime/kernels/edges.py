@@ -112,7 +112,7 @@ class EdgesKernel(UncombinedKernel):
         return tie
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
-        """Return the lifetimes of the events of ordered edges, as deltas of one weight."""
+        """Return the lifetimes of the events of ordered edges, without empty ones, as deltas of one weight."""
         chains = _Chains.from_edges(edges, number)
         starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
@@ -170,7 +170,10 @@ class EdgesKernel(UncombinedKernel):
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
-        """Remove repeated edges; of conflicting edges at one key and instant keep the first."""
+        """Remove repeated edges; of conflicting edges at one key and instant keep the first.
+
+        The former are counted as duplicates, the latter as invalid.
+        """
         table = arrival.table
         whose = [*self.key, LE, OPENS]
         repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])

@@ -66,7 +66,10 @@ class InsertIngressKernel(UncombinedKernel):
         return Output(concat(out) if out else None, clock.c, totals)
 
     def _without_repetitions(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
-        """Remove repeated and conflicting rows; hold the others, late or not, until c has passed their ends."""
+        """Return the rows without repeated ones, counted as duplicates, and conflicting ones, counted as invalid.
+
+        Those that are left, late or not, are held until c has passed their ends.
+        """
         table, judge = with_ends(arrival.table), arrival.judge
         assert judge is not None
         whose = [*self.ids, LE]

@@ -114,7 +114,7 @@ class PhysicalKernel(UncombinedKernel):
         return table.filter(pa.array(~(repeated | contrary)))
 
     def _new_inserts(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """Return new live rows for inserts; those behind c are dropped or cut, as the policy says."""
+        """Return new live rows for inserts, and send their lifetimes; those behind c are dropped or cut, as the policy says."""
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
         verdict = batch.judged(table, le)
@@ -254,7 +254,11 @@ class PhysicalKernel(UncombinedKernel):
     def _new_live_rows(
         self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch
     ) -> pa.Table | None:
-        """Return new live rows for retractions without a known insert, and send what they add from ``c`` on."""
+        """Return new live rows for retractions without a known insert, and send what they add from ``c`` on.
+
+        ``acts`` marks those that may add something; the others only make later retractions of their event dropped, too. None if
+        there are no retractions.
+        """
         if not moves.num_rows:
             return None
         if self.id is not None:

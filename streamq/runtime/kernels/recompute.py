@@ -83,7 +83,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     @property
     def progress_rule(self) -> ProgressRule:
-        """The evaluator's rule, without early rows if the kernel sends only final ones."""
+        """The evaluator's rule.
+
+        If the kernel sends only final rows, no row goes early; if it sends rows early, every row goes at once.
+        """
         rule = self.evaluator.progress_rule
         if self.final:
             return rule.when_final()

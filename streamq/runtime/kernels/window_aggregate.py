@@ -87,7 +87,7 @@ class WindowAggregateKernel:
         return self._held.merged(partials) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the greatest finite endpoints as window numbers; they bound the windows reported at the end of the stream."""
+        """Return the greatest finite endpoints as window numbers, which bound windows at the end; None if all lifetimes end."""
         if not self.infinite or table.num_rows == 0:
             return None
         table = with_weights(table)
@@ -164,7 +164,7 @@ class WindowAggregateKernel:
     # partial results
 
     def _partials(self, table: pa.Table) -> pa.Table:
-        """Return the partial results of a table's events, one row an event, with the range of windows it lies in."""
+        """Return a row with partial results for each event, with its range of windows; none for events in gaps."""
         table = with_weights(unit_weights(table))
         low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
@@ -237,10 +237,7 @@ class WindowAggregateKernel:
     # windows
 
     def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the results of the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials.
-
-        None if no window has.
-        """
+        """Return the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials; None if there are none."""
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         inside = low <= high
         if not inside.any():
@@ -339,8 +336,8 @@ class WindowAggregateKernel:
     ) -> list[pa.Table]:
         """Return the rows of windows, up to ``report_to``, that were not final before and are now.
 
-        ``before`` and ``opened`` are the windows that wait for members at the CTI before and at the CTI now; None: none does.
-        ``open_before`` is the first window that had not ended at the CTI before.
+        ``before`` and ``opened`` are the windows that waited for members before and wait now (None: none), ``open_before`` the
+        first window that had not ended before.
         """
         rows = self._rows(partials, least_open(before, open_before), report_to)
         if not rows:
