@@ -308,7 +308,7 @@ def stage_packer(
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the map side between two stages: it packs rows of opened outputs, and passes other envelopes.
 
-    The progress of the stage before it goes to every bucket. ``lanes`` finds the columns of each channel.
+    The progress of kernels goes to every bucket. ``lanes`` finds the columns of each channel in a row.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
