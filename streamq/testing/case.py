@@ -144,7 +144,7 @@ class Case:
 
     @property
     def instant(self) -> int | dt.datetime | None:
-        """``until`` as users write it: a datetime on the timestamp axis, else an integer."""
+        """``until`` as users write it: a datetime on the timestamp axis, else an integer; None if it is None."""
         if self.until is None or self.axis != TIMESTAMP:
             return self.until
         return dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=self.until)

@@ -76,6 +76,7 @@ def matched(schema: Schema, among: Iterable[str]) -> list[str]:
 
 
 def _matches(kind: t.DataType) -> bool:
+    """True if a column of a type can be a key."""
     try:
         check_key(kind, "")
     except TypeMismatch:
@@ -105,7 +106,7 @@ def predicates(draw: Draw, schema: Schema, among: frozenset[str], reads_end: boo
 
 @st.composite
 def _comparisons(draw: Draw, schema: Schema, among: frozenset[str], reads_end: bool) -> Expr:
-    """Draw a comparison of a column, or of the lifetime, with a constant, with itself or with NULL."""
+    """Draw a legal comparison of a column in ``among``, or of the lifetime, with a constant, with itself or with NULL."""
     at = draw(st.integers(-5, 20))
     instant: Any = (
         dt.datetime(1970, 1, 1, tzinfo=dt.UTC) + dt.timedelta(microseconds=at) if schema.axis == TIMESTAMP else at

@@ -200,7 +200,8 @@ class _Filler:
     def _applied(self, before: Scenario, target: Any, sub_plan: Callable[[Any], Any]) -> Scenario:
         """Fill in a call of ``apply``; the sub-plan is filled in while ``apply`` calls it with the stream of a group.
 
-        The filled node has two arguments instead of the function: the group, and the filled sub-plan over it.
+        The filled node has two arguments instead of the function: the group, and the filled sub-plan over it. ``before`` is the
+        filled node that ``apply`` is called on, ``target`` its result.
         """
         parts: list[Scenario] = []
 

@@ -106,7 +106,7 @@ def repetitions(case: Case) -> Counter[str]:
 
 
 def outside_ctis(case: Case, how: Execution) -> list[list[tuple[str | None, int]]]:
-    """Return the CTIs that sources receive from outside in each micro-batch."""
+    """Return, for each micro-batch, the names of sources and the CTIs that they receive from outside; none without slack."""
     return promises(case, how.slack) if how.slack else [[] for _ in case.cut]
 
 

@@ -186,6 +186,7 @@ def cases_of(
         speculate = double = False
 
     def visit(node: Node, inputs: list[Node]) -> Node:
+        """Return a source with its policy, below the operators that the intent adds; any other node over its inputs."""
         if not isinstance(node, Source):
             return node.with_children(inputs)
         if node.table not in arrivals:
@@ -289,7 +290,10 @@ def sources(
     causal: bool | None = None,
     intent: Intent = ANYTHING,
 ) -> DrawnSource:
-    """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late."""
+    """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late.
+
+    ``key`` and ``value`` are the types of its columns ``k`` and ``v``; ``causal`` as in :func:`streamq.testing.events.physical`.
+    """
     plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]
     assert isinstance(bare, Source)

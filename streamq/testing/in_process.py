@@ -79,7 +79,10 @@ def answer_before_end(case: Case, how: Execution) -> pa.Table:
 
 
 def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
-    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`."""
+    """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`.
+
+    Raises WrongOutput or ProgressViolation if deltas, counts or CTIs are not what they must be at some micro-batch.
+    """
     if expected is None:
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)

@@ -39,7 +39,8 @@ def check_set_aside(
 ) -> None:
     """Raise WrongOutput if the counts of a run, or the rows of its late output, are not the expected ones.
 
-    ``tables`` are the rows of the late output; None if the run has none. Raise WindowQuarantined if a user module failed.
+    ``counted`` are the run's counts by the keys of ``count_key``, ``tables`` the rows of the late output; None if the run has
+    none. Raise WindowQuarantined if a user module failed.
     """
     if any(n and key.endswith(f"|{CountReason.QUARANTINED}") for key, n in counted.items()):
         raise WindowQuarantined

@@ -103,7 +103,8 @@ class _Event:
     def judge(self, items: Items, rows: Sequence[int], deadline: int) -> tuple[list[int], list[int]]:
         """Apply the rows, micro-batch by micro-batch; return the retractions that match nothing, and those that came early.
 
-        Of retractions that only match each other's new ends, one counts as matching nothing.
+        Retractions that find no token by the end of micro-batch ``deadline`` match nothing. Of retractions that only match each
+        other's new ends, one counts as matching nothing.
         """
         moves = {i: (int(items.end[i]), int(items.new_end[i])) for i in rows if items.is_retraction[i]}
         for part in _rows_by_value(items.batch, np.array(rows)):
@@ -154,6 +155,7 @@ def _unreached(origins: Iterable[int], moves: dict[int, tuple[int, int]]) -> lis
     above: dict[int, int] = {}
 
     def root(end: int) -> int:
+        """Return the end that stands for the group of an end."""
         while above.setdefault(end, end) != end:
             above[end] = above[above[end]]
             end = above[end]

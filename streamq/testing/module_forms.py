@@ -84,8 +84,9 @@ class Checked(States):
 def checked_module(
     code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
 ) -> Checked:
-    """Return the form of an undecorated user module; ``reference`` is a function of Series.
+    """Return the form of an undecorated user module with arguments of these types; ``reference`` is a function of Series.
 
+    ``order_insensitive``: the law of order applies to a function, which has no declaration of its own.
     Raises PlanError for an object that is not a module.
     """
     module = module_states(code, "check_module", order_insensitive=order_insensitive)
@@ -269,6 +270,7 @@ def _partial_form(select: Select, merges: bool) -> Checked:
         return add(state, with_column(table, WEIGHT, np.full(table.num_rows, -1)))
 
     def result(state: pa.Table) -> dict[str, Any]:
+        """Merge the partial results of each window, and return the final values."""
         rest = state
         for partial in partials if not merges else ():
             rest = partial.from_weighted(rest)

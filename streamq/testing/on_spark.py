@@ -111,7 +111,11 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
 
 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, expected: Expectation) -> pa.Table:
-    """Run a case as a Structured Streaming query, in two instalments if it restarts, and return the history of its output."""
+    """Run a case as a Structured Streaming query, in two instalments if it restarts, and return the history of its output.
+
+    ``folder`` holds its sources, sinks and checkpoint. Raises WrongOutput if a run by ``run`` counts or sets aside other items
+    than are ``expected``.
+    """
 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)
     tables = {name: stream(spark, folder / name, batches[0][name].schema) for name in names}
@@ -153,7 +157,7 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
 
 
 def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
-    """Read the rows of a late sink."""
+    """Return the rows of the late sink in a run's folder, as one table."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     rows = spark.read.schema(from_arrow_schema(LATE_SCHEMA)).parquet(str(folder / "late")).drop(MICRO_BATCH)
@@ -163,7 +167,7 @@ def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
 def _run(
     query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()
 ) -> dict[str, int] | None:
-    """Run one instalment by ``run``, and return its counts if it is the last.
+    """Run one instalment by ``run``, and return its counts if it is the last, else None.
 
     The last instalment ends the stream, with the bound of its windows in ``last``.
     """

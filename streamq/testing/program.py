@@ -185,7 +185,7 @@ def _steps(plan: Node, readers: Mapping[str, Sequence[Node]], fields: Mapping[st
 
 
 def _builds(by: str, node: Node, streams: Sequence[Node], tables: Names) -> bool:
-    """True if the text of a step, evaluated over streams without rows, builds the node."""
+    """True if a step that is written the way ``by`` builds the node; its text is evaluated over streams without rows."""
     names = {s.digest: f"x{i}" for i, s in enumerate(streams)}
     try:
         text = _over(Step(node, tuple(streams), by), names, tables)

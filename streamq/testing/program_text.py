@@ -159,7 +159,7 @@ def _is_plain(expr: Any) -> bool:
 
 
 def _text(expr: Expr, parts: list[Text], column: Callable[[str], str] | None, in_window: bool) -> Text:
-    """Return the text of an expression over the texts of its parts."""
+    """Return the text of an expression over the texts of its parts; arguments and errors as of :func:`expression`."""
     match expr:
         case Col(name=name, origin=None):
             return (column(name) if column else f"col({string(name)})"), _POSTFIX

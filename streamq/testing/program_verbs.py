@@ -234,7 +234,10 @@ def _select(node: Select) -> str:
 
 
 def _positional(columns: Iterable[tuple[str, Expr]], in_window: bool = False) -> list[str]:
-    """Return the arguments of a select in order: names and aliases first, then, from where all can be keywords, keywords."""
+    """Return the arguments of a select in order: names and aliases first, then, from where all can be keywords, keywords.
+
+    ``in_window``: it is the select of a window.
+    """
     pairs = list(columns)
     # a positional argument cannot follow a keyword
     least = max((i + 1 for i, (name, _) in enumerate(pairs) if not _is_keyword(name)), default=0)

@@ -169,7 +169,10 @@ class _Judge:
         return searches
 
     def _beside(self, at: int, says: str) -> Shown:
-        """Describe a retraction with the items of its payload nearest to it, those of its start first."""
+        """Describe a retraction with the items of its payload nearest to it, those of its start first.
+
+        ``at`` is its position among the items, ``says`` the message, with ``{}`` for its lifetime.
+        """
         i = int(self.rows[at])
         own_end = (int(self.items.start[at]), int(self.items.end[at]))
         others = np.flatnonzero(self.stream.whose[self.rows] == self.stream.whose[i])

@@ -87,6 +87,7 @@ def _python_value(scalar: Any) -> Any:
 
 
 def _has_instants(kind: pa.DataType) -> bool:
+    """True for a type of instants or dates, and for a nested type with one in it."""
     import pyarrow as pa
 
     if pa.types.is_timestamp(kind) or pa.types.is_date(kind):

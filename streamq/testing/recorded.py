@@ -227,7 +227,10 @@ def _value(column: Column, at: int) -> Any:
 
 
 def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
-    """Return the rows in order of their micro-batches, and the number of each row's micro-batch, counted from 0."""
+    """Return the positions of rows in order of their micro-batches, and the number of the micro-batch, from 0, at each place.
+
+    Raises SourceError for NULLs.
+    """
     numbers, missing, _ = _ticks(column, name, verb)
     if missing.any():
         raise SourceError(sentence(verb, f"column {name!r} of micro-batches has NULLs", f"found {missing.sum()}"))

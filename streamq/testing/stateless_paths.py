@@ -54,6 +54,7 @@ def _paths(plan: Node, source: Source) -> list[tuple[list[Node], Node | None]]:
     plan = expanded(plan)
 
     def follow(node: Node, steps: list[Node]) -> None:
+        """Add the paths that continue from a node which ``steps`` have reached."""
         above = [parent for parent in nodes(plan) for child in parent.children if child.digest == node.digest]
         if node.digest == plan.digest:
             paths.append((steps, None))

@@ -156,6 +156,7 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     grids = {h.name: h.kernel.round_to for h in every if isinstance(h.kernel, InsertIngressKernel)}
 
     def watch(hosted: HostedKernel) -> Kernel:
+        """Return a kernel in its Crowded or Watched form, with the thresholds of its own merging at zero."""
         kernel = hosted.kernel
         match kernel:
             case RecomputeKernel():

@@ -53,7 +53,10 @@ class Evaluated:
         return self.functions.call(self._computation(expr, schema, operands), operands, infer(expr, schema, "oracle"))
 
     def _computation(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
-        """Return the Python function that evaluates an expression over columns of its operands."""
+        """Return the Python function that evaluates an expression over columns of its operands, in Spark if it must be.
+
+        Raises NeedsSpark if it must be and no session is active.
+        """
         try:
             check_in_process(expr, schema, "oracle")
         except NeedsSpark as error:

@@ -58,7 +58,7 @@ def key(column: str, kind: t.DataType, depth: int = 0) -> str:
     """Return the SQL of a column's key, which DuckDB compares and orders as Spark does the column.
 
     In Spark -0.0 equals 0.0, NaN equals NaN, a NULL within a value is the least, and a map is its entries in order. In DuckDB
-    joins distinguish zeros within a value, and NULLs come last.
+    joins distinguish zeros within a value, and NULLs come last. ``depth``: the number of lambdas around the column.
     """
     e = f"e{depth}"
 
@@ -120,7 +120,11 @@ def sql(expr: Expr, schema: Schema) -> str:
 
 
 def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType | None]) -> str:
-    """Return the SQL of a call, by the identity of its function, which is the name of a built-in one."""
+    """Return the SQL of a call, by the identity of its function, which is the name of a built-in one.
+
+    ``parts`` are its operands in SQL; ``kind_of`` returns an expression's type, or None if only Spark can tell it. Raises
+    Untranslated for any other function.
+    """
     match node.function.identity:
         case sign if sign in ARITHMETIC:
             return _arithmetic(node, sign, parts, [kind_of(a) for a in node.children])

@@ -58,7 +58,10 @@ def _parts(value: Any) -> Iterator[Part]:
 
 
 def _written(value: Any, number_of: dict[int, int]) -> Any:
-    """Return a value in a form that differs for any two different values, such as 1, 1.0 and True."""
+    """Return a value in a form that differs for any two different values, such as 1, 1.0 and True.
+
+    ``number_of`` holds, by their ids, the numbers that stand for the operators and expressions in it.
+    """
     if isinstance(value, Node | Tree):
         return "part", number_of[id(value)]
     if isinstance(value, tuple | list):

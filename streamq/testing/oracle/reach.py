@@ -26,7 +26,10 @@ def reach(node: Node, plan: Node, run: Run) -> int | None:
 
 @singledispatch
 def moved(node: Node, instant: int, run: Run) -> int | None:
-    """Return the reach of an operator whose input has the reach ``instant``; the same unless its room registers another."""
+    """Return the reach of an operator whose input has the reach ``instant``; the same unless its room registers another.
+
+    None: the operator makes no instant of it.
+    """
     return instant
 
 
@@ -41,12 +44,15 @@ def _greatest(instants: str, run: Run) -> int | None:
 
 
 def _start(node: Source, run: Run) -> int | None:
-    """Return the greatest start of a source's rows."""
+    """Return the greatest start of a source's rows; None if there is none."""
     return _greatest(room_of(node).starts(node, run), run)
 
 
 def _promise(node: Source, latest: int | None, run: Run) -> int | None:
-    """Return the greatest finite CTI of a source: in its rows, generated from their latest start, or from outside."""
+    """Return the greatest finite CTI of a source: in its rows, generated from their latest start, or from outside.
+
+    ``latest`` is that start, None if there is none; None is returned if the source has no such CTI.
+    """
     ctis = room_of(node).ctis(node, run)
     cti = None if ctis is None else _greatest(ctis, run)
     own = room_of_progress(node).cti(node.policy.progress, latest, cti)

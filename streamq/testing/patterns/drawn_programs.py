@@ -92,7 +92,7 @@ def variables(draw: Draw) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class ProgramDrawing:
-    """Draws an operator's arguments: each variable once, patterns at most ``depth`` operators deep."""
+    """The :class:`Drawing` for operators: each variable once, patterns at most ``depth`` operators deep."""
 
     draw: Draw
     names: Iterator[str]

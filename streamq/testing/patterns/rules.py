@@ -378,6 +378,6 @@ def rows_of(matches: EventType) -> list[dict[str, Any]]:
 def brute_force(
     text: str, histories: Mapping[str, pa.Table], functions: Mapping[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """Return the events of a text's last definition over histories on an integer axis, as rows of a history."""
+    """Return :func:`matches_by_rules` of a text over histories on an integer axis, as rows of a history."""
     types = {name: primitives(name, history) for name, history in histories.items()}
     return rows_of(matches_by_rules(parse(text), types, functions=functions))

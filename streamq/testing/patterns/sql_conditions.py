@@ -48,7 +48,10 @@ def _visible_together(whole: s.Part) -> list[frozenset[str]]:
 
 
 def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
-    """Yield the conditions of WHERE; CorrelationKey becomes one for every two variables that an operator sees together."""
+    """Yield the conditions of WHERE; CorrelationKey becomes one for every two variables that an operator sees together.
+
+    ``events`` are the variables of events; a comparison with a literal becomes a condition on each of them.
+    """
     together, many = _visible_together(definition.pattern), repeated_variables(definition.pattern)
     for condition in definition.where:
         match condition:

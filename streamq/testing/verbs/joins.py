@@ -69,6 +69,7 @@ class Pair:
         condition = as_expr(where(Row(LEFT), Row(RIGHT)) if is_function else where)
 
         def placed(part: Expr) -> Expr | None:
+            """Return a column of the left or right event under its name in the result; None for any other part."""
             match part:
                 case Col(name=name) if name.startswith(LEFT):
                     return Col(ours[name.removeprefix(LEFT)])

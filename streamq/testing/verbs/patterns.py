@@ -99,7 +99,8 @@ class Written:
     def piece(self, matches: Matches, name: str | None) -> Piece:
         """Return the pattern as a part of another: its operator, with its conditions on single events, if that is all it has.
 
-        A pattern with several definitions, or with an output, becomes the event type of its matches.
+        A pattern with several definitions, or with an output or slices, becomes the event type of its matches, which must have a
+        ``name``. ``matches`` are the pattern's own.
         """
         last = self.program.definitions[-1]
         if len(self.program.definitions) > 1 or last.output or last.occurrence or last.validity:
@@ -131,13 +132,13 @@ FUNCTIONS = {"cedr": cedr} | {name: _function(f) for room in rooms().values() fo
 """The functions of streams, by name."""
 
 
-def _matches_over(parts: Sequence[Any], tree: Any) -> Matches:
-    """Return the matches of an operator over parts, with the conditions and functions of all parts."""
+def _matches_over(parts: Sequence[Any], make: Make) -> Matches:
+    """Return the matches of the operator that ``make`` builds over pieces and matches, with the conditions of all of them."""
     pieces = [part.written.piece(part, None) if isinstance(part, Matches) else part for part in parts]
     types = {name: events for piece in pieces for name, events in piece.types.items()}
     where = tuple(condition for piece in pieces for condition in piece.where)
     functions = tuple(function for piece in pieces for function in piece.functions)
-    pattern: PatternOperator = tree(tuple(piece.part for piece in pieces))
+    pattern = make(tuple(piece.part for piece in pieces))
     return Written(Program((Definition("Pattern", Part(pattern), where),)), types, functions).matches()
 
 
@@ -173,6 +174,7 @@ class _Variable:
         self._name, self._fields = name, fields
 
     def __getattr__(self, name: str) -> Expr:
+        """Return the column of a field or, where the event has no such field, of a built-in one, in any case."""
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._fields:

@@ -40,7 +40,7 @@ def text_of(written: Scenario) -> str:
 
 
 def _chain(node: Scenario) -> list[str]:
-    """Return the beginning of a chain of verbs, and the calls of the verbs."""
+    """Return the beginning of a chain of verbs, and the calls of the verbs; raise Unwritable if one cannot be written."""
     match node.verb:
         case str(verb) if verb == STREAM_ITSELF:
             return _stream(node.args[0])
