@@ -39,7 +39,7 @@ def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.
 
 
 def _read_back(deltas: pa.Table, axis: str) -> pa.Table:
-    """Convert deltas to changelog rows, check that these are ordered by sync time, and convert them back."""
+    """Return deltas converted to changelog rows and back; raise WrongOutput if these are not ordered by sync time."""
     payload = [name for name in deltas.column_names if name not in (LE, RE, WEIGHT)]
     # a payload column may be called like one of the changelog's
     numbers = {name: f"p{number}" for number, name in enumerate(payload)}

@@ -132,7 +132,10 @@ def _lengths(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] |
 def _placements(
     overlaps: tuple[str, ...], durations: tuple[str, ...], scale: Scale, most: int
 ) -> st.SearchStrategy[list[_Placement]]:
-    """Return the strategy for at most ``most`` events. It is cached: building it anew took a third of the time of drawing."""
+    """Return the strategy for at most ``most`` events, each with any of these overlaps and durations.
+
+    It is cached: building it anew took a third of the time of drawing.
+    """
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
     # many events end where another one begins or ends
     meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))

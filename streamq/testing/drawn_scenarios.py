@@ -214,7 +214,7 @@ class _Filler:
         return self._kept(Scenario("apply", before, tuple(parts)), result)
 
     def _complete(self, verb: str, bound: inspect.BoundArguments, target: Any) -> None:
-        """Add arguments that depend on each other, and the suffixes of a join, which scenarios need not write."""
+        """Add to ``bound`` arguments that depend on each other, and the suffixes of a join, which scenarios need not write."""
         arguments = bound.arguments
         if verb in ("join", "windowed_join") and "suffixes" not in arguments:
             arguments["suffixes"] = ("", "_r")
@@ -238,7 +238,7 @@ class _Filler:
         return self._kept(Scenario(CALL, None, (function, *filled), named), self._result(function, filled, named))
 
     def _source(self, node: Scenario) -> Stream:
-        """Draw the source of a ``t.stream(...)``, and keep its intent."""
+        """Draw the source of a ``t.stream(...)``, and keep its intent; a signal is made of points by their first column."""
         kwargs = dict(node.kwargs)
         shape, ddl, _ = (kwargs.pop(n) for n in ("shape", "columns", "axis"))
         name = node.args[0] if node.args else "abcdefgh"[len(self.intents)]

@@ -200,6 +200,7 @@ def _evaluate_all(
 def in_one_select(aggregates: Iterable[Aggregate], kinds: Sequence[DataType]) -> Select:
     """Return aggregates in one select, over columns with these types in the order in which they are first named.
 
+    The select is over hopping windows of SIZE and HOP, by a group column of its own.
     Raises PlanError if the number of types is neither 1 nor the number of columns.
     """
     named = {show(a): a for a in aggregates}

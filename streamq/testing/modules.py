@@ -226,7 +226,7 @@ class _Bags:
         return st.fixed_dictionaries({name: self._bag(name == "huge") for name in names})
 
     def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
-        """Return a strategy for one bag of events."""
+        """Return a strategy for one bag of events, with lifetimes, groups or distances of starts as the fields ask for them."""
         one = self._row(huge)
         if self.timed:
             start, end = WINDOW

@@ -96,8 +96,9 @@ def session_in(spark: SparkSession, zone: str) -> Iterator[SparkSession]:
 
 
 def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: Expectation | None = None) -> pa.Table:
-    """Run a case's query on Spark and return its history; raise WrongOutput if the run sets aside other items than it should.
+    """Run a case's query on Spark and return its history.
 
+    Raises WrongOutput if the run sets aside other items than it should, or shows an end that is infinite and not NULL.
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     with session_in(spark, how.zone) as session:

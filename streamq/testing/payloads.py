@@ -21,6 +21,7 @@ def column(f: Field, intent: Intent, compared: Sequence[Any] = ()) -> list[Any] 
     """Return the values that a payload column is drawn from: those of the intent, unchanged, else plain values of its type.
 
     The plainest come first, to which examples shrink; values near ``compared`` are among them, and NULL unless it is forbidden.
+    With skew, the first is repeated many times.
     """
     if f.name in intent.payload:
         choices = intent.payload[f.name]

@@ -286,7 +286,8 @@ def _tables_of(step: Step) -> list[str]:
 def _named(steps: Sequence[Step]) -> set[str]:
     """Return the digests of the steps that get a name.
 
-    These are sources, steps used twice or as the second input of another, the ends of long chains, and the last step.
+    These are sources, steps used twice or as the second input of another, function calls and their inputs, the ends of long
+    chains, and the last step.
     """
     uses = Counter(s.digest for step in steps for s in step.inputs)
     digests = {step.node.digest for step in steps if not step.inputs or uses[step.node.digest] > 1}

@@ -223,7 +223,10 @@ def _join_table(node: JoinTable, table: str) -> str:
 
 
 def _select(node: Select) -> str:
-    """Return the call of ``with_columns`` if a select keeps all columns and adds some, else of ``select``."""
+    """Return the call of ``with_columns`` if a select has all columns in place, some of them unchanged, and computes others.
+
+    Otherwise, and if a computed column's name cannot be a keyword, it is the call of ``select``.
+    """
     before, exprs = node.input.schema.names, dict(node.columns)
     unchanged = [n for n in before if n in exprs and _is_column(n, exprs[n])]
     names = tuple(n for n, _ in node.columns)
@@ -345,7 +348,7 @@ def _condition(node: Join | WindowedJoin) -> list[str]:
 
 
 def _suffixes(node: Join | WindowedJoin) -> list[str]:
-    """Return the argument ``suffixes`` unless the join has the default ones."""
+    """Return the argument ``suffixes``; nothing if no names clash, or if a semi or anti join has the usual suffixes."""
     lower = {n.lower() for n, _ in node.right_names}
     ours = [(n, to) for n, to in node.left_names if n.lower() in lower]
     clash = {n.lower() for n, _ in ours}

@@ -125,7 +125,7 @@ def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, e
 
 
 def _text(path: Any) -> str:
-    """Return the text of a file; raise SourceError if there is none, PlanError if it is not text."""
+    """Return the text of a file; raise SourceError if there is none or it is a folder, PlanError if it is not text or no path."""
     if not isinstance(path, str | Path):
         hint = "The path of a failure's file is failed.saved."
         raise PlanError(sentence("replay", "not the path of a saved case", f"found {type(path).__name__}", hint))
@@ -318,7 +318,7 @@ def _encoded(value: Any) -> Any:
 
 
 def _decoded(value: Any) -> Any:
-    """Return the value that :func:`_encoded` wrote; raise PlanError for others."""
+    """Return the value that :func:`_encoded` wrote; raise an error of _NO_VALUE for others."""
     match value:
         case {"struct": list(parts)}:
             return {name: _decoded(v) for name, v in parts}

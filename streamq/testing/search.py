@@ -55,7 +55,8 @@ class Search:
     def run(self, trials: Sequence[st.SearchStrategy[Trial]], examples: int, spark: SparkSession | None = None) -> None:
         """Judge ``examples`` trials, drawn from the strategies in turn; raise VerificationFailed with the smallest that fails.
 
-        A case without an answer to compare is set aside and replaced by another, up to a bound.
+        A case without an answer to compare is set aside and replaced by another, up to a bound; the cases that are then missing
+        are counted in the report. The search also ends when the profile's seconds are over.
         """
         report, judged, set_aside = self.report, self.report.cases, self.report.set_aside.total()
         most = max(LEAST_SET_ASIDE, SET_ASIDE * examples)
@@ -130,6 +131,7 @@ class Search:
     def _hold(self, trial: Trial, spark: SparkSession | None) -> None:
         """Run a trial if the oracle can compute its answer; until one has failed, count it in the report.
 
+        Raises VerificationFailed if the trial fails.
         A trial with an empty answer is skipped while there are redraws left.
         """
         case, ways = trial

@@ -83,7 +83,10 @@ def oracle(
     come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
-        """Create the table of a node's history from those of its inputs, and return its name; raise FalseClaim for false rows."""
+        """Create the table of a node's history from those of its inputs, and return its name; also keep it in ``histories``.
+
+        Raises PlanError for a node without a definition, FalseClaim if its rows contradict what it claims.
+        """
         if type(node) not in ORACLE:
             there = ", ".join(n.__name__ for n in ORACLE)
             raise PlanError(sentence("oracle", f"no definition of {type(node).__name__}", f"there are: {there}"))

@@ -75,7 +75,10 @@ class Run:
         return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
 
     def table(self, query: str) -> str:
-        """Create a table of a query's result and return its name; raise QueryFailed or TooMuch if the query fails."""
+        """Create a table of a query's result and return its name; raise QueryFailed or TooMuch if the query fails.
+
+        If a Python function fails with an error that is not streamq's, that error is raised.
+        """
         import duckdb
 
         name = self._name()

@@ -81,7 +81,7 @@ CONJUNCTS = (
 
 
 def variables(draw: Draw) -> Iterator[str]:
-    """Yield names, each once."""
+    """Yield drawn names without end, each once."""
     used: set[str] = set()
     for number in count():
         name = draw(NAMES)

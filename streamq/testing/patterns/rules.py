@@ -225,7 +225,10 @@ def instants(
 
 
 def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
-    """Return the whole matches that the parts select, from the part before the last back to the first."""
+    """Return the whole matches that the parts select, from the part before the last back to the first.
+
+    Of matches with equal later events, a part with FIRST or LAST keeps those with its first or last event.
+    """
     for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
         groups: dict[Any, list[Chain]] = {}
         for chain in whole:

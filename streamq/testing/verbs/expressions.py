@@ -33,7 +33,7 @@ def over(value: Any, schema: Schema) -> Expr:
     expression = as_expr(value(Row()) if is_function else value)
 
     def plain(part: Expr) -> Expr | None:
-        """Return a window's bound as a part of the lifetime, and a column without its origin or as a field of a column."""
+        """Return a window's bound as a part of the lifetime, and a column without its origin or as a field; None for others."""
         match part:
             case WindowBound(part=bound):
                 # after the window, a row's lifetime is the window's

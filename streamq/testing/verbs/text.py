@@ -63,7 +63,7 @@ def _keywords(node: Scenario) -> list[str]:
 
 
 def _stream(stream: Stream) -> list[str]:
-    """Return the name of a stream's source and the calls of the verbs over it; raise Unwritable for other streams."""
+    """Return the name of a stream's source, or GROUP, and the calls of the verbs over it; raise Unwritable for other streams."""
     node: Node = stream.plan
     chain: list[str] = []
     while len(node.children) == 1 and not isinstance(node, Group | JoinTable):
