@@ -22,7 +22,7 @@ from streamq.compiler.constants_json import decoded, encoded, plain_hooks
 from streamq.compiler.json_classes import expression_classes, inline_classes, json_keys, value_classes
 from streamq.compiler.modules_json import module_from_json, module_to_json
 from streamq.errors import PlanError, StreamqError, nearest, sentence
-from streamq.functions.catalogue import function_of, known_names
+from streamq.functions.catalogue import function_of, legal_names
 from streamq.plan.aggregate import AggregateFunction
 from streamq.plan.expr import Expr, Opaque
 from streamq.plan.function import Function
@@ -295,8 +295,8 @@ def _function(value: Any) -> Function:
         return value
     if not isinstance(value, str):
         raise dacite.WrongTypeError(Function, value)
-    if value not in known_names():
-        raise PlanError(sentence(_READ, f"no function {value!r}", "", nearest(value, known_names())))
+    if value not in legal_names():
+        raise PlanError(sentence(_READ, f"no function {value!r}", "", nearest(value, legal_names())))
     return function_of(value)
 
 

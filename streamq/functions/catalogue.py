@@ -39,6 +39,6 @@ def _of_spark(name: str) -> Function:
 
 
 @cache
-def known_names() -> frozenset[str]:
-    """Return the names that a room has a function for."""
+def legal_names() -> frozenset[str]:
+    """Return the names that a call may have: those of all functions, and the signs of operators."""
     return frozenset({*BUILT_IN, *function_names()})

@@ -20,7 +20,7 @@ from streamq.plan.inference import infer
 from streamq.plan.lowering import lifetime, move_ticks, spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.passes import reads_end
-from streamq.plan.resolve import Given
+from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -262,7 +262,9 @@ class AlterLifetime(Step):
 class AlterLifetimeVerbs(Verbs):
     """``alter_lifetime`` and its special cases."""
 
-    def alter_lifetime(self, start: Given = None, duration: Given = None, *, within: Duration | None = None) -> Self:
+    def alter_lifetime(
+        self, start: ExprArgument = None, duration: ExprArgument = None, *, within: Duration | None = None
+    ) -> Self:
         """Give each event the lifetime ``[s, s + duration)`` with ``s = start``; a duration that is not positive drops it.
 
         ``start``: an expression whose value is an instant of the axis (default: the old start). It must be a non-decreasing
@@ -304,7 +306,7 @@ class AlterLifetimeVerbs(Verbs):
         """
         return self._derive(AlterLifetime(self.plan, Start(by=ticks(by, self.plan.schema.axis, "shift")), Length()))
 
-    def set_duration(self, duration: Given) -> Self:
+    def set_duration(self, duration: ExprArgument) -> Self:
         """Set every lifetime to ``[start, start + duration)``; ``duration`` as in :meth:`alter_lifetime`, None: without an end.
 
         ::

@@ -62,7 +62,7 @@ class Explode(Step):
         return source.with_fields(fields)
 
     @property
-    def made(self) -> tuple[str, ...]:
+    def element_columns(self) -> tuple[str, ...]:
         """The columns that hold the elements or, with ``flatten``, their fields."""
         kind = self.input.schema.type_of(self.column)
         assert isinstance(kind, t.ArrayType)

@@ -11,7 +11,7 @@ from streamq.operators.scan import ScanVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream, missing_verb
 from streamq.plan.keys import check_key
-from streamq.plan.resolve import Given
+from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import check_names
 from streamq.plan.verbs import Verbs, named_after
 
@@ -24,7 +24,7 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
     def _groups(self) -> tuple[Any, tuple[str, ...]]:
         return self, ()
 
-    def group_by(self, *keys: str, **named_keys: Given) -> GroupedStream[Self]:
+    def group_by(self, *keys: str, **named_keys: ExprArgument) -> GroupedStream[Self]:
         """Group the stream by keys, for windows, ``scan`` or sub-plans per group; NULLs are equal.
 
         Arguments are columns; a keyword argument is a computed key of that name.
@@ -70,7 +70,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     def __repr__(self) -> str:
         return f"{self.stream!r} by {', '.join(self.keys)}"
 
-    def select(self, *columns: Given, **named_columns: Given) -> S:
+    def select(self, *columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Raise PlanError: a group without a window has no rows to compute; the message suggests one."""
         raise PlanError(
             sentence(

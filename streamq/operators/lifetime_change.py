@@ -16,7 +16,7 @@ from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
 from streamq.plan.passes import columns, reads_lifetime
-from streamq.plan.resolve import Given, resolve
+from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.time import TIMESTAMP, Duration, ticks
@@ -50,7 +50,7 @@ class Length:
     expr: Expr | None = None
 
 
-def start_of(start: Given, within: Duration | None, plan: Node) -> Start:
+def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
     """Return the start that a user's arguments ask for; None is the old start.
 
     Raises TimeError for a negative ``within``, TypeMismatch for a value that is no instant of the axis, and PlanError for a
@@ -144,7 +144,7 @@ def _check_order(expr: Expr, schema: Schema) -> None:
         last = (when, value)
 
 
-def length_of(duration: Given, plan: Node, verb: str = "alter_lifetime") -> Length:
+def length_of(duration: ExprArgument, plan: Node, verb: str = "alter_lifetime") -> Length:
     """Return the length that a user's argument asks for, an expression converted to ticks; None is the old length.
 
     Raises TimeError for a constant that is not positive, TypeMismatch for a value that is neither ticks nor a duration.

@@ -15,7 +15,7 @@ from streamq.operators.select import Select
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
-from streamq.plan.resolve import Given
+from streamq.plan.resolve import ExprArgument
 from streamq.plan.verbs import Verbs
 from streamq.time import TIMESTAMP
 from streamq.windows import Snapshot
@@ -38,11 +38,11 @@ class PerWindow(WindowedStream[S]):
         timed = stream._derive(Select(plan, (*payload, *BOUNDS.items())))
         return cls(timed, (*keys, *BOUNDS), Snapshot(), ClipInput.FULL, None)
 
-    def select(self, *given_columns: Given, **named_columns: Given) -> S:
+    def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row per lifetime: the group's keys, then a column per keyword; see :meth:`WindowedStream.select`."""
         return self._without_bounds(super().select(*given_columns, **named_columns))
 
-    def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
+    def top_k(self, k: int, by: ExprArgument, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
         """Keep the ``k`` events of each lifetime with the greatest ``by``; see :meth:`WindowedStream.top_k`."""
         return self._without_bounds(super().top_k(k, by, desc=desc, ties=ties, row_number=row_number))
 

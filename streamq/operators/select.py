@@ -17,7 +17,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.resolve import Given, name_columns, resolve
+from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -96,7 +96,7 @@ class Select(ExpressionStep):
 class SelectVerbs(Verbs):
     """``select`` and the verbs derived from it."""
 
-    def select(self, *columns: Given, **named_columns: Given) -> Self:
+    def select(self, *columns: ExprArgument, **named_columns: ExprArgument) -> Self:
         """Replace the payload by the columns that the arguments define; lifetimes stay as they are.
 
         Positional arguments are column names or aliased expressions. A keyword argument is a column of that name, and a
@@ -120,7 +120,7 @@ class SelectVerbs(Verbs):
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)
         return self._derive(Select(self.plan, tuple(resolved)))
 
-    def with_columns(self, **named_columns: Given) -> Self:
+    def with_columns(self, **named_columns: ExprArgument) -> Self:
         """Add columns, or replace those of the same name; the others stay.
 
         >>> import streamq as sq

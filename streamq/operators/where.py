@@ -18,7 +18,7 @@ from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.passes import reads_end
-from streamq.plan.resolve import Given, resolve
+from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -87,7 +87,7 @@ def _instead(predicate: Expr) -> str:
 class WhereVerbs(Verbs):
     """``where``."""
 
-    def where(self, predicate: Given) -> Self:
+    def where(self, predicate: ExprArgument) -> Self:
         """Keep the events for which ``predicate`` is true; lifetimes stay as they are.
 
         ``predicate`` is a boolean expression over the payload and, read-only, ``sq.start()`` and ``sq.end()``, or a function

@@ -22,7 +22,7 @@ from streamq.plan.named_object import CallableModule
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.passes import columns, expression_nodes, rewrite_expression
-from streamq.plan.resolve import Given, column_or_expr, name_columns, resolve
+from streamq.plan.resolve import ExprArgument, column_or_expr, name_columns, resolve
 from streamq.plan.schema import check_names
 from streamq.plan.tree import ExpressionText, show
 from streamq.plan.verbs import Verbs, named_after
@@ -67,7 +67,7 @@ class WindowedStream(Generic[S]):
         shown = self.window.shown(self.stream.plan.schema.axis)
         return f"{self.stream!r} in {self.window.name} windows ({shown}){show_keys(self.keys)}"
 
-    def select(self, *given_columns: Given, **named_columns: Given) -> S:
+    def select(self, *given_columns: ExprArgument, **named_columns: ExprArgument) -> S:
         """Compute one row for each window with members: the group's keys, then a column for each keyword.
 
         A single ``udo`` instead computes any number of rows for each window.
@@ -174,7 +174,7 @@ class WindowedStream(Generic[S]):
                 )
             )
 
-    def top_k(self, k: int, by: Given, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
+    def top_k(self, k: int, by: ExprArgument, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> S:
         """Keep the ``k`` members of each window with the greatest (``desc=False``: least) ``by``, and add their ``rank``.
 
         ``rank`` is SQL's RANK: equal values share one. With ``ties="keep"`` all members that share the last rank stay;

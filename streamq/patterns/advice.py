@@ -108,14 +108,14 @@ def advice_for_name(name: str) -> str:
 
 def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
     """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python."""
-    said = error.args[0]
-    assert isinstance(said, Sentence)
-    hint = said.hint
+    text = error.args[0]
+    assert isinstance(text, Sentence)
+    hint = text.hint
     if _CASTS.search(hint):
         hint = CAST
     elif _ONLY_IN_PYTHON.search(hint):
         hint = instead
-    claim = said.claim.removeprefix(f"{verb}: ").removesuffix(".")
+    claim = text.claim.removeprefix(f"{verb}: ").removesuffix(".")
     return Refusal(place, _OF_PYTHON.sub(lambda match: _IN_TEXTS.get(match[0], match[0]), claim), "", hint)
 
 

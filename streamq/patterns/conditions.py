@@ -220,13 +220,13 @@ class Variables:
                 raise Refusal(
                     of.place, f"{function} of events", f"found {of.name}", f"Write {function}({of.name}.v), of a field."
                 )
-            return self.of_run("count", of.name, None, of.place)
+            return self.run_column("count", of.name, None, of.place)
         owner = self._owner(of.variable, of.name, of.place)
         if owner not in self.repeated:
             return None
-        return self.of_run(function.lower(), owner, of.name, of.place)
+        return self.run_column(function.lower(), owner, of.name, of.place)
 
-    def of_run(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
+    def run_column(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
         """Return the column of an aggregate of a repeated variable, or of its field, and note that it is needed."""
         read = None if name is None else self.column(variable, name, place)
         column = read.name if isinstance(read, Col) else None
@@ -277,20 +277,20 @@ class PendingConditions:
     def __init__(self, conjuncts: Iterable[Conjunct]):
         self.left = list(conjuncts)
 
-    def taken(self, variables: Iterable[str]) -> list[Conjunct]:
+    def take(self, variables: Iterable[str]) -> list[Conjunct]:
         """Remove and return the conditions that name none but these variables."""
         there = set(variables)
         about_them = [c for c in self.left if c.variables <= there]
         self.left = [c for c in self.left if not c.variables <= there]
         return about_them
 
-    def taken_on(self, matches: Matches) -> list[Expr]:
+    def take_on(self, matches: Matches) -> list[Expr]:
         """Remove and return the conditions that name variables of some matches alone, over the columns of these."""
-        return [on_matches(c, matches) for c in self.taken(matches.variables)]
+        return [on_matches(c, matches) for c in self.take(matches.variables)]
 
-    def holding(self, matches: Matches) -> Matches:
+    def filter_matches(self, matches: Matches) -> Matches:
         """Filter matches by the conditions that name their variables alone."""
-        return replace(matches, stream=filter_stream(matches.stream, self.taken_on(matches)))
+        return replace(matches, stream=filter_stream(matches.stream, self.take_on(matches)))
 
 
 def on_matches(conjunct: Conjunct, matches: Matches) -> Expr:
@@ -356,7 +356,7 @@ def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
     own = modules.get(name) if name in modules else None
     call: Any = own if own is not None and own.kind == "udf" else None
     if call is None:
-        call = next((builder(known) for known in (name, name.lower()) if known in function_names()), None)
+        call = next((builder(spelling) for spelling in (name, name.lower()) if spelling in function_names()), None)
     if call is None:
         hint = nearest(name, ["CorrelationKey", *function_names(), *modules])
         if name.lower() in {*AGGREGATES, *built_in()}:

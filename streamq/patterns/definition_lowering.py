@@ -82,7 +82,7 @@ class DefinitionLowering:
         if part.variable is not None:
             named = matches.named(part.variable, self.composites.get(part.variable, {}))
             matches = replace(matches, variables={**matches.variables, part.variable: named})
-        return self.holding(matches)
+        return self.filter_matches(matches)
 
     def matches(self, part: Part) -> Matches:
         """Return the matches of a part without its own conditions; only events of a type have their variable."""
@@ -92,9 +92,9 @@ class DefinitionLowering:
         assert isinstance(pattern, Type)
         return self.events(pattern, part.variable or pattern.name)
 
-    def holding(self, matches: Matches) -> Matches:
+    def filter_matches(self, matches: Matches) -> Matches:
         """Filter matches by the conditions that name their variables alone."""
-        return self.conditions.holding(matches)
+        return self.conditions.filter_matches(matches)
 
     def extent(self, part: Part) -> Extent:
         """Return how far the matches of a part reach."""
@@ -166,7 +166,7 @@ class DefinitionLowering:
 
     def pair(self, left: Matches, right: Matches) -> Pair:
         """Return the pair of two patterns with the conditions on both."""
-        return Pair(left, right, self.keys, self.conditions.taken((*left.variables, *right.variables)))
+        return Pair(left, right, self.keys, self.conditions.take((*left.variables, *right.variables)))
 
     def scanned(
         self, parts: Sequence[Part], scan: type[PatternScan], *, count: int, within: int

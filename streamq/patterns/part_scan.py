@@ -144,7 +144,7 @@ class PartScan:
             columns |= same | keys
             own[number] = (*same, *keys)
             if len(numbers) > 1:
-                condition = conjunction_or_none(self.conditions.taken_on(matches))
+                condition = conjunction_or_none(self.conditions.take_on(matches))
                 conditions |= {} if condition is None else {number: substitute(condition, same)}
         fits = {number: f"{number}@fits" for number in conditions}
         columns |= {fits[number]: condition for number, condition in conditions.items()}
@@ -251,7 +251,7 @@ class PartScan:
 
     def _requirements(self, matches: Matches) -> Iterator[PartCondition]:
         """Remove the conditions between parts from those pending and yield them; raise Refusal if only Spark can evaluate one."""
-        for conjunct in self.conditions.taken(matches.variables):
+        for conjunct in self.conditions.take(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
             where = on_matches(conjunct, matches)
             _check_evaluable(where, matches.schema, conjunct)

@@ -223,12 +223,12 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     x_machine  root  start  end
             b     2      2    7
     """
-    for name, given in dict[str, Any](streams).items():
-        if isinstance(given, Contributor):
+    for name, stream in dict[str, Any](streams).items():
+        if isinstance(stream, Contributor):
             hint = "Give the stream itself: AS names it."
             raise PlanError(sentence(f"cedr, {name}", "not a stream", "found a stream under an alias", hint))
-        if not isinstance(given, Stream):
-            not_a_stream(f"cedr, {name}", given)
+        if not isinstance(stream, Stream):
+            not_a_stream(f"cedr, {name}", stream)
     source = source_text(text)
     pattern = Pattern(PatternProgram(parse(source), streams, source=source.text), source)
     _ = pattern.plan  # a text is the whole pattern, so its errors are raised at once
@@ -255,7 +255,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
         not_a_stream(verb, stream)
     if isinstance(stream, Pattern) and stream.written.is_bare:
         written, part = stream.written, replace(stream.written.last.pattern, variable=name)
-        return Contributor(part, written.types, tuple(_of_its_own(part, written.last.where)), written.functions)
+        return Contributor(part, written.types, tuple(_own_conditions(part, written.last.where)), written.functions)
     if name is None:
         raise PlanError(sentence(verb, "a part without a name", "", 'Name it: stream.alias("x").'))
     return AliasVerbs.alias(stream, name)
@@ -280,7 +280,7 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
     return Pattern(PatternProgram.checked(program, types, functions))
 
 
-def _of_its_own(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
+def _own_conditions(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
     """Yield the conditions of a pattern that becomes a part; those over all variables are written out for its own variables."""
     names = variables_below(part)
     for condition in where:

@@ -113,7 +113,7 @@ def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool 
     A literal is a constant where its type is the value's own; ``any_literal``: in any type.
     """
     operands = []
-    for argument, kind in zip(given_arguments(node), node.arguments(kinds), strict=False):
+    for argument, kind in zip(leading_arguments(node), node.arguments(kinds), strict=False):
         if not isinstance(argument, Expr):
             operands.append(Operand(literal_type(argument), argument))
         elif isinstance(argument, Lit) and (any_literal or argument.type is None):
@@ -123,7 +123,7 @@ def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool 
     return operands
 
 
-def given_arguments(node: Call) -> Sequence[Any]:
+def leading_arguments(node: Call) -> Sequence[Any]:
     """Return the arguments up to the last that is not None, as Spark's function takes them."""
     count = len(node.args)
     while count and node.args[count - 1] is None:

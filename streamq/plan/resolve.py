@@ -59,11 +59,11 @@ class EventProxy:
     __hash__ = None  # type: ignore[assignment]
 
 
-Given = Any
+ExprArgument = Any
 """An expression as a verb takes it: an Expr, a plain value, or a function of a :class:`EventProxy`."""
 
 
-def resolve(argument: Given, plan: Node, verb: str, of_events: bool = False) -> Expr:
+def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = False) -> Expr:
     """Return an argument as an expression over ``plan``: lambdas are called, columns are checked and lose their origin.
 
     ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds
@@ -125,11 +125,11 @@ def _check_bounds(expr: Expr, plan: Node, verb: str, of_events: bool) -> None:
             )
 
 
-def _check_called(argument: Given, verb: str) -> None:
+def _check_called(argument: ExprArgument, verb: str) -> None:
     """Raise PlanError for a user's module that was not called with columns."""
     if isinstance(argument, CallableModule):
-        wrong, found = f"{argument.name} is a module without columns", f"found {argument!r}"
-        raise PlanError(sentence(verb, wrong, found, f"Call it with columns, as {argument.example_call}."))
+        wrong, observed = f"{argument.name} is a module without columns", f"found {argument!r}"
+        raise PlanError(sentence(verb, wrong, observed, f"Call it with columns, as {argument.example_call}."))
 
 
 def no_expression(result: bool | None, verb: str) -> PlanError:
@@ -144,14 +144,14 @@ def no_expression(result: bool | None, verb: str) -> PlanError:
     )
 
 
-def column_or_expr(argument: Given) -> Given:
+def column_or_expr(argument: ExprArgument) -> ExprArgument:
     """Return a string as the column of that name, anything else unchanged; for verbs that take columns."""
     return Col(argument) if isinstance(argument, str) else argument
 
 
 def name_columns(
-    positional: Iterable[Given], keywords: Mapping[str, Given], schema: Schema, verb: str
-) -> Iterator[tuple[str, Given]]:
+    positional: Iterable[ExprArgument], keywords: Mapping[str, ExprArgument], schema: Schema, verb: str
+) -> Iterator[tuple[str, ExprArgument]]:
     """Yield the names and expressions of a ``select``: strings, columns and aliases by their name, then keywords.
 
     Raises PlanError for a positional argument without a name. Warns if the text of a keyword is the name of a column.

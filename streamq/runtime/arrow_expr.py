@@ -22,7 +22,7 @@ from streamq.plan.case import Case
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit
 from streamq.plan.folding import fold
 from streamq.plan.function import called
-from streamq.plan.inference import given_arguments, types
+from streamq.plan.inference import leading_arguments, types
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.operand import ArrowForm, Fault, Value
 from streamq.plan.passes import show_to_user
@@ -172,7 +172,7 @@ def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
     ``parts`` are the values of its children.
     """
     operands = []
-    for argument, value in zip(given_arguments(node), node.arguments(parts), strict=False):
+    for argument, value in zip(leading_arguments(node), node.arguments(parts), strict=False):
         if not isinstance(argument, Expr):
             kind = literal_type(argument)
             operands.append(Value(constant_array(argument, kind, rows), kind, argument))

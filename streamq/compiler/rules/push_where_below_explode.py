@@ -34,7 +34,7 @@ def why_not(node: Node) -> str | None:
     match node:
         case Where(Explode() as explode, p):
             for part in conjuncts(p):
-                if not columns(part) & set(explode.made) and (reason := _obstacle(explode, part)):
+                if not columns(part) & set(explode.element_columns) and (reason := _obstacle(explode, part)):
                     return reason
     return None
 
@@ -43,7 +43,7 @@ def _obstacle(explode: Explode, part: Expr) -> str | None:
     """Return the reason why a part of the filter cannot be pushed; None if it can."""
     if not expression_facts(part).deterministic:
         return f"{show(part)} is not known to be deterministic"
-    if elements := sorted(columns(part) & set(explode.made)):
+    if elements := sorted(columns(part) & set(explode.element_columns)):
         return f"{elements[0]} is of the elements"
     if can_fail(part, explode.schema):
         return f"{show(part)} may fail, and would see events without elements"

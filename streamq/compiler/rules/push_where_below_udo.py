@@ -47,7 +47,7 @@ def why_not(node: Node) -> str | None:
     match node:
         case Where(Explode(input=WindowAggregate() as window) as explode, p) if (f := _operator(explode)) is not None:
             for part in conjuncts(p):
-                if columns(part) & set(explode.made) and (reason := _obstacle(window, f, part)):
+                if columns(part) & set(explode.element_columns) and (reason := _obstacle(window, f, part)):
                     return reason
     return None
 

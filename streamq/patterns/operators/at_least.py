@@ -132,8 +132,8 @@ class UnorderedOperator(PatternOperator):
         matches = replace(matches, optional=optional, contributors=contributors, lasts=lasts)
         operator = f"ATLEAST {count} {scope}"
         if not self.lacks_events:
-            return lowering.holding(lowering.identified(matches, operator, (p.id for p in parts)))
-        return lowering.holding(lowering.identified_by_place(matches, operator, self.several, parts))
+            return lowering.filter_matches(lowering.identified(matches, operator, (p.id for p in parts)))
+        return lowering.filter_matches(lowering.identified_by_place(matches, operator, self.several, parts))
 
     def keeps(self, words: PictureWords) -> str:
         """Return the parts with the scope for which their events are kept, in words; empty for matches of one event."""

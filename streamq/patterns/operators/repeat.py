@@ -155,9 +155,9 @@ class Repeat(PatternOperator):
         values |= {name: own.get(name, Col(name)) for name in sorted(columns)}
         events = filter_stream(one.stream, [Col(k).is_not_null() for k in lowering.keys])
         events = events._derive(Select(events.plan, tuple(values.items())))
-        kept = (START, ROOT, *([ID] if one.id is not None else []), *columns)
+        read = (START, ROOT, *([ID] if one.id is not None else []), *columns)
         runs = RunScan(
-            columns=tuple(field for field in events.schema.fields if field.name in kept),
+            columns=tuple(field for field in events.schema.fields if field.name in read),
             count=self.count,
             most=self.most,
             within=self.scope,
