@@ -232,7 +232,10 @@ class AlterLifetime(Step):
         return rows.with_lifetimes(pa.array(start), pa.array(end), pa.array(is_alive), self.schema)
 
     def _start_in_arrow(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return two arrays: True where a row has a start, and the starts in ticks."""
+        """Return two arrays: True where a row has a start, and the starts in ticks, INFINITY for a row without one.
+
+        Raises TimeError for a start further back than ``within`` allows.
+        """
         start, le = self.start, rows.starts.to_numpy()
         if start.expr is None:
             anchor = rows.ends.to_numpy() if start.anchor == Anchor.RE else le

@@ -65,7 +65,10 @@ class Chop(EvaluatedOperator):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Copy each event into its cells and cut its lifetime to the cell."""
+        """Copy each event into its cells and cut its lifetime to the cell.
+
+        Pieces that start at the bound of endless lifetimes or later are left out.
+        """
         from pyspark.sql import functions as F
 
         cells = Grid(self.period, self.period, self.offset)

@@ -62,7 +62,7 @@ class DistinctIds(EvaluatedOperator):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Number the events of each id and start, and look up the last start of the id before it."""
+        """Keep the first event of each id and start, unless the id's last start before it is at most ``within`` back."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 

@@ -79,7 +79,10 @@ class Join(Pairing):
         return self.left.mixes_windows or (self.how in (JoinKind.INNER, JoinKind.LEFT) and self.right.mixes_windows)
 
     def _schema(self) -> Schema:
-        """Return the result's columns; raise for different axes, keys that cannot be equal, or a non-boolean ``where``."""
+        """Return the columns of both sides or, of a semi or anti join, of the left one.
+
+        Raises for different axes, keys that cannot be equal, or a non-boolean ``where``.
+        """
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:
             raise PlanError(sentence("join", "streams on different time axes", f"found {left.axis} and {right.axis}"))

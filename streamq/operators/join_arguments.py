@@ -103,7 +103,8 @@ def result_names(
 ) -> tuple[Pairs, Pairs]:
     """Return, for each side, pairs of a column and its name in the result; keys of one name are one column, the left one.
 
-    Names that both sides have get the suffixes. Raises AmbiguousColumn if two columns would have one name.
+    Names that both sides have get the suffixes; only a semi or anti join, which returns no right columns, needs none for them.
+    Raises AmbiguousColumn if two columns would have one name.
     """
     check_suffixes(suffixes, verb)
     check_pairs(keys, left.schema, right.schema, verb)

@@ -60,7 +60,7 @@ class JoinTable(Step):
         return f"{self.table.removeprefix('#')} on {keys}" + ("" if self.how == JoinKind.INNER else f", {self.how}")
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
-        """Join by Spark's own join."""
+        """Join by Spark's own join on equal ``on`` columns; a left join keeps rows without a match, with NULLs."""
         from pyspark.sql import functions as F
 
         keys = [F.col(quote(theirs)).alias(f"__j{i}") for i, (_, theirs) in enumerate(self.on)]

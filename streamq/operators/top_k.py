@@ -113,7 +113,11 @@ class TopK(MemberOperator):
         return self._member_evaluation(evaluator, port, self.schema)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Copy members into their windows and rank them by Spark's RANK."""
+        """Copy members into their windows and rank them by Spark's RANK.
+
+        With ``ties="keep"`` every member whose rank is at most ``k`` stays, else the first ``k`` in the order of value and
+        payload.
+        """
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 

@@ -106,7 +106,10 @@ class WindowedJoin(Pairing):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Copy members into their windows, then join by window and keys."""
+        """Copy members into their windows, then join by window and keys; a pair lives as long as its window.
+
+        Endless lifetimes end at one bound for both sides.
+        """
         from pyspark.sql import functions as F
 
         left, right = self.sides(inputs)

@@ -252,7 +252,7 @@ OF_ALL_VALUES = (
 
 
 def _resolved(value: Any, source: Node) -> Expr:
-    """Return a value as an expression over the members; raise PlanError, with a hint, for a function of anything but an event."""
+    """Return a value as an expression over the members; errors for a function get a hint to make it an aggregate."""
     try:
         return resolve(value, source, "select")
     except StreamqError as error:
