@@ -254,7 +254,10 @@ class Variables:
         raise _no_field(variable, name, [*fields, *legal], place)
 
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
-        """Return the variable of a field, found by the field where the text omits it; raise Refusal for none or several."""
+        """Return the variable of a field; where the text omits it, the one that has the field and is not negated.
+
+        Raises Refusal for an unknown variable, and if no variable or several have the field.
+        """
         if variable is not None:
             if variable not in self.below:
                 every = [v for v in self.below if v in self.fields or v in self.composites]
@@ -352,7 +355,10 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
 
 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
-    """Return the builder of calls of a function; raise Refusal for an unknown name, and later for wrong arguments."""
+    """Return the builder of calls of a function: a ``udf`` of the user's of that name, else Spark's, in any case.
+
+    Raises Refusal for an unknown name and for an aggregate; the builder raises it for wrong arguments.
+    """
     own = modules.get(name) if name in modules else None
     call: Any = own if own is not None and own.kind == "udf" else None
     if call is None:

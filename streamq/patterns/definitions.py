@@ -156,7 +156,10 @@ def _defined(
 
 
 def _events(whole: Part) -> dict[str, Type]:
-    """Return the types of events by variable; an event without a variable is called by its type."""
+    """Return the types of events by variable; an event without a variable is called by its type.
+
+    Raises Refusal for a name with a dot, and for one that stands for two events.
+    """
     events: dict[str, Type] = {}
     for name, part, kind in leaves(whole):
         if "." in name:

@@ -132,7 +132,10 @@ class PartScan:
     # inputs
 
     def _input(self, numbers: Sequence[int]) -> _Input:
-        """Return the input of one part, or of several over the same events, with the columns of each."""
+        """Return the input of one part, or of several over the same events, with the columns of each.
+
+        The conditions of each of several parts become a column; events that fit none of them are left out.
+        """
         first = self.matches[numbers[0]]
         columns: dict[str, Expr] = {key_column(k): Col(key_column(k)) for k in self.grouped}
         own: dict[int, tuple[str, ...]] = {}
@@ -164,7 +167,10 @@ class PartScan:
     # matches
 
     def matched(self, count: int, within: int) -> Matches:
-        """Return the matches of the scan, for ``count`` events within a scope."""
+        """Return the matches of the scan, for ``count`` events within a scope.
+
+        An event whose key is NULL is left out, except by a scan that counts others: there it is a match alone.
+        """
         whole = self._union()
         # a key that is NULL is equal to no other
         events = filter_stream(whole, [Col(key_column(k)).is_not_null() for k in self.grouped])

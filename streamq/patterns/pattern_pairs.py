@@ -28,7 +28,8 @@ class Pair:
     def joined(self, left: Stream, right: Stream, *more: Expr) -> Matches:
         """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions.
 
-        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once.
+        ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once. Start and root of a pair
+        are those of its right match.
         """
         stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right

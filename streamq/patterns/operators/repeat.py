@@ -146,7 +146,10 @@ class Repeat(PatternOperator):
         return replace(matches, id=match_id(operator, (Col(ids),), starts), ids=(Col(ids),), listed_ids=Col(id))
 
     def _occurrences(self, lowering: DefinitionLowering, one: Matches, columns: Collection[str]) -> Stream:
-        """Return the occurrences of all runs as points at the ends of their runs, with the columns that are asked for."""
+        """Return the occurrences of all runs as points at the ends of their runs, with the columns that are asked for.
+
+        Events with a NULL key are in no run.
+        """
         own = {name: expr for named in one.variables.values() for name, expr in named.columns.items()}
         values: dict[str, Expr] = {k: Col(k) for k in lowering.keys}
         values |= {name: Col(name) for name in event_columns(one)}

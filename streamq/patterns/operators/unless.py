@@ -51,7 +51,7 @@ class Unless(PatternOperator):
         return Extent(1, pattern.span, self.scope, max(pattern.waits, negated.waits) + self.scope)
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """Anti-join the matches with the negated events that start within the scope."""
+        """Anti-join the matches with negated events that follow within the scope, from the match or its nth contributor on."""
         matches, negated = lowering.lowered(self.pattern), lowering.lowered(self.negated)
         contributor = matches.starts if self.nth is None else matches.contributors[self.nth - 1]
         is_own = contributor is matches.starts
