@@ -61,7 +61,8 @@ def builder(name: str) -> Builder:
 def _check(name: str, verb: str) -> None:
     """Raise UnknownFunction if ``name`` is not a function of one event's values.
 
-    The error begins with ``verb``, the text of the user's call, and suggests what to write instead.
+    The error suggests what to write instead. It begins with ``verb``, the text of the user's call, unless Spark has no such
+    function.
     """
     if name in AGGREGATES:
         raise UnknownFunction(sentence(verb, "an aggregate is no function of one event", "", for_aggregate(f"{name}(")))

@@ -78,7 +78,7 @@ NOT = BuiltIn(
 
 
 def conjuncts(root: Expr) -> list[Expr]:
-    """Return the parts of a top-level AND, in order."""
+    """Return the parts that AND connects at the top of an expression, in order; a single one if it is no AND."""
     parts: list[Expr] = []
     stack = [root]
     while stack:

@@ -135,7 +135,10 @@ class _CodeReader:
 
 
 def _is_read(code: Any) -> bool:
-    """True if a function or class is compared by its code: it is the user's own, or is pickled by value as if it were."""
+    """True if a function or class is compared by its code.
+
+    It is so if it is the user's own, is made inside a function, or is pickled by value and not streamq's.
+    """
     from pyspark import cloudpickle
 
     module = module_of_code(code)

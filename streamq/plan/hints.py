@@ -133,7 +133,7 @@ _OF_MEMBERS = {
 def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> str:
     """Return the aggregate to write as ``name=...`` instead of a text, a function, or pandas' ``("column", "sum")``.
 
-    It is "" for a text that is no aggregate's name, if ``columns`` is empty.
+    ``columns`` are those of the stream; if there are none, the hint is "" for a text that is no aggregate's name.
     """
     function, of = _named_aggregate(value)
     ours = _OF_MEMBERS.get(function)

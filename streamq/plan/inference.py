@@ -35,7 +35,10 @@ def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
 
 
 def types(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType | None]:
-    """Return the type of every node by its digest, without a session; None where only Spark knows it."""
+    """Return the type of every node by its digest, without a session; None where only Spark knows it.
+
+    Raises UnknownColumn, TypeMismatch and PlanError for what is wrong whatever Spark says.
+    """
     by_digest: dict[str, DataType | None] = {}
 
     def visit(node: Expr, parts: list[DataType | None]) -> DataType | None:

@@ -33,7 +33,7 @@ def _untyped(kind: t.DataType) -> bool:
 
 
 def has_equality(kind: t.DataType) -> bool:
-    """True if Spark groups, joins and orders by values of the type."""
+    """True if Spark groups, joins and orders by values of the type: not maps, variants and untyped NULLs, also inside others."""
     match kind:
         case t.ArrayType(elementType=of):
             return has_equality(of)

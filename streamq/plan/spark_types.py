@@ -159,7 +159,10 @@ def wider(a: DataType, b: DataType) -> DataType | None:
 
 
 def comparable(a: DataType, b: DataType) -> bool:
-    """True if values of two types can be compared without a cast."""
+    """True if values of two types can be compared without a cast.
+
+    Numbers compare with numbers, dates and times with each other, and NULL with anything.
+    """
     if (
         isinstance(a, t.NullType)
         or isinstance(b, t.NullType)

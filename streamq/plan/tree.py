@@ -60,7 +60,7 @@ class Tree(ABC):
 
 
 def _canonical(value: Any) -> Any:
-    """Return a field's value as JSON, from which the digest is computed."""
+    """Return a field's value as JSON, from which the digest is computed; a value of an unknown type becomes its repr."""
     match value:
         case Tree():
             return {"expr": value.digest}
