@@ -70,7 +70,7 @@ class Answer:
 
 
 def _ended(state: RunState, reason: str) -> Answer | None:
-    """Answer for a run that is over, with the reason; None for any other."""
+    """Answer for a run that has failed, has finished or was stopped, with the reason; None for any other."""
     match state:
         case RunState.FAILED:
             return Answer(Verdict.FAILED, f"The query has failed: {reason}")

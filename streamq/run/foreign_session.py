@@ -49,7 +49,7 @@ MANY = 8
 
 
 def warn_of_tasks(spark: SparkSession, verb: str) -> None:
-    """Warn if each stage of each micro-batch has many more tasks than this machine has cores."""
+    """Warn, on a local master, if each stage of each micro-batch has many more tasks than run at once."""
     master = master_of(spark)
     tasks, at_once = int(spark.conf.get(PARTITIONS, None) or 0), cores(master)
     if is_local(master) and tasks > MANY * at_once:
@@ -60,7 +60,10 @@ def warn_of_tasks(spark: SparkSession, verb: str) -> None:
 
 
 def check_workers(spark: SparkSession, driver: Interpreter) -> list[Finding]:
-    """Check the Python of a session's workers by a job that imports the packages that a stream needs."""
+    """Return the findings on the Python of a session's workers, from a job that imports the packages that a stream needs.
+
+    If Spark cannot run that job, its error is the only finding.
+    """
     try:
         worker = _probe_worker(spark)
     except Exception as error:

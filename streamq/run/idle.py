@@ -141,7 +141,10 @@ class IdleWatch:
             self._thread.join()
 
     def _run(self) -> None:
-        """Check until the run is over or ``stop`` is called; send each CTI that is greater than the last one sent."""
+        """Check until the run is over or ``stop`` is called; send what is greater than the last CTI or ``idle_before`` sent.
+
+        An error is logged and ends the checks.
+        """
         while not self._over.wait(self._every):
             try:
                 messages = self._look()

@@ -33,7 +33,7 @@ class Launch:
     trigger: Trigger
 
     def start(self) -> StreamingQuery:
-        """Start the query on its checkpoint."""
+        """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
         from streamq.compiler.egress import user_rows
 
         rows, results, sinks = self._counted_rows(), self.prepared.program.results, self.arguments.sinks

@@ -172,7 +172,10 @@ def _invalid(source: SourceStatus) -> Iterator[Oddity]:
 
 
 def _rough_duration(ticks: int, axis: str) -> str:
-    """Return a duration as text, in whole years, days, hours or minutes; on the integer axis, the number of ticks."""
+    """Return a duration as text, in whole years, days, hours or minutes; on the integer axis, the number of ticks.
+
+    The unit is the greatest of which there are two; a duration below two minutes is shown exactly.
+    """
     if axis != TIMESTAMP:
         return f"{ticks:,}"
     for name, unit in (("years", YEAR), ("days", 86_400_000_000), ("hours", 3_600_000_000), ("minutes", 60_000_000)):

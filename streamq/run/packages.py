@@ -45,7 +45,10 @@ def _requirements() -> dict[str, Requirement]:
 
 
 def _release(version: str) -> Version:
-    """Return the numbers of a version; some vendors' versions are not legal by Python's rules."""
+    """Return the numbers of a version, without suffixes like "rc1".
+
+    Of a vendor's version that is not legal by Python's rules they are the numbers that it begins with, or 0.
+    """
     try:
         return Version(Version(version).base_version)
     except InvalidVersion:

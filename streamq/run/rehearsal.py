@@ -175,7 +175,7 @@ class Rehearsal:
 
 
 def _on_axis(rows: pa.Table, schema: Schema) -> pa.Table:
-    """Return rows with ticks converted to instants of the axis."""
+    """Return rows with ticks converted to instants of the axis; on the integer axis they stay ticks."""
     import pyarrow as pa
 
     if schema.axis != TIMESTAMP:

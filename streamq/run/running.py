@@ -37,7 +37,10 @@ if TYPE_CHECKING:
 
 @spark_errors("run", "Spark does not start the query", "Look at the sink, its options, and the checkpoint.")
 def start_run(arguments: RunArguments) -> Run:
-    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed."""
+    """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
+
+    A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
+    """
     arguments.check()
     trigger = trigger_of(arguments.trigger)
     path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")

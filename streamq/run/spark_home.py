@@ -17,7 +17,7 @@ WORKER_SITE = Path(__file__).parent / "worker_site"
 
 
 def archive_is_not_needed(worker: str) -> bool:
-    """Return True if workers find this process' PySpark among the installed packages."""
+    """Return True if workers run this Python and find this process' PySpark, with its jars, among the installed packages."""
     import pyspark
 
     places = {Path(place) for place in (*site.getsitepackages(), site.getusersitepackages())}

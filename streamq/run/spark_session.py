@@ -124,7 +124,11 @@ def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> di
 
 
 def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]) -> SparkSession:
-    """Return the active session with the wanted settings; raise SessionError if it cannot have them."""
+    """Return the active session after the required and the wanted settings have been made on it.
+
+    Raises SessionError if it has another master than ``master``, for a setting that it does not take, and for what `doctor`
+    finds.
+    """
     actual = master_of(active)
     stop = "Stop it first: SparkSession.active().stop()"
     if master is not None and master != actual and not (master.startswith("sc://") and actual.startswith("sc://")):

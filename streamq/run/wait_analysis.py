@@ -106,7 +106,10 @@ class WaitAnalysis:
         return ctis_in(self.program, hosted, self.readings)
 
     def _wait(self, hosted: HostedKernel, rows: int) -> Wait:
-        """Return the wait of a kernel that holds ``rows`` until its input's CTI, or watermark, is far enough."""
+        """Return the wait of a kernel that holds ``rows``: until its input's CTI, or watermark, is far enough.
+
+        Without a goal if no instant releases them: they wait for more rows, for ends, or for the end of the input.
+        """
         rule, c, due = hosted.kernel.progress_rule, min(self._ctis(hosted).values()), self._due(hosted)
         early = rule.early is not None and self.sources.level.block is not None
         if due is None:
@@ -246,7 +249,10 @@ class WaitAnalysis:
         return self._needed(below, t, until_final)
 
     def _held_below(self, hosted: HostedKernel) -> tuple[str, ...]:
-        """Return what an operator below waits for if the sources have enough progress; its own CTI rule explains it."""
+        """Return what an operator waits for if the sources have enough progress: progress of the one below with the least CTI.
+
+        Without one below it waits for its own members, whose ends may still move.
+        """
         below = [self.kernels[ch.relation] for ch in hosted.channels if ch.relation in self.kernels]
         if not below:
             return ("members whose ends no longer move", self.sources.end_condition())
