@@ -83,7 +83,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Print the number of verifications and cases in this process, and the seed, which the header lacks under -q."""
+    """Print the number of verifications and cases in this process, and the seed, which the header lacks under -q.
+
+    Prints nothing if there are neither.
+    """
     parts = []
     loaded = sys.modules.get("streamq.testing.report")
     if loaded is not None and loaded.REPORTS:

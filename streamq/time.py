@@ -161,7 +161,10 @@ def saturating_add(a: int, b: int) -> int:
 
 
 def show_ticks(value: int, axis: str) -> str:
-    """Return an instant as text: ISO 8601 in UTC on a timestamp axis, the number on an integer axis, ``inf`` or ``-inf``."""
+    """Return an instant as text: ISO 8601 in UTC on a timestamp axis, the number on an integer axis, ``inf`` or ``-inf``.
+
+    Beyond the years of Python's datetime it is the number of microseconds, as ``"... us"``.
+    """
     if value == INFINITY:
         return "inf"
     if value == MINUS_INFINITY:

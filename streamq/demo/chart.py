@@ -46,8 +46,9 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str] | None = Non
 def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = "") -> Table | str:
     """Return a strip of bars for each series, over one x axis and on one scale, with the strip's maximum at its right.
 
-    ``x`` is a number or a datetime, ``y`` a number of at least 0. If several points fall on one character, the greatest is drawn.
-    A bar is as wide as the least distance between two x. ``height`` is the number of lines for each series.
+    ``x`` is a number or a datetime, ``y`` a number of at least 0; points without a finite ``y`` are left out, and without any
+    point the result is a text. If several points fall on one character, the greatest is drawn. A bar is as wide as the least
+    distance between two x. ``height`` is the number of lines for each series.
     """
     points = {
         label: [(_number(x), y) for x, y in line if y is not None and math.isfinite(y)]
@@ -91,7 +92,7 @@ class ProgressBar:
         self._step = -1
 
     def update(self, done: int, note: str = "") -> None:
-        """Show that ``done`` of ``total`` parts are done."""
+        """Show that ``done`` of ``total`` parts are done, and a note behind them."""
         self._progress.update(self._task, completed=max(done, 0), note=note, refresh=True)
         seconds = self._progress.tasks[0].elapsed or 0
         step = min(done, self.total) * 10 // self.total if self.total else int(seconds / 5)

@@ -238,7 +238,10 @@ def _from_directory(folder: Path) -> EventLog:
 
 
 def _rolled(folder: Path, children: list[Path]) -> EventLog:
-    """Return a rolled log. A compacted file replaces all files up to its number, so reading begins at the last compacted one."""
+    """Return a rolled log. A compacted file replaces all files up to its number, so reading begins at the last compacted one.
+
+    ``children`` are the entries of the folder; numbers without a file, up to the last, are ``missing``.
+    """
     parts: dict[int, Path] = {}
     first = 0
     for child in children:
@@ -273,7 +276,7 @@ def _is_spark(line: bytes) -> bool:
 
 
 def _check(log: EventLog) -> None:
-    """Raise SourceError unless the log begins like a Spark event log."""
+    """Raise SourceError unless the log's first whole line is one of Spark's; a log without any whole line is refused too."""
     if all(part.stat().st_size == 0 for part in log.parts):
         wait = (
             "Spark buffers what it writes: try again when the application has run a while."

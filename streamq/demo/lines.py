@@ -115,7 +115,10 @@ class Lines:
             self.broken = f"the last {self.codec} frame has no end"
 
     def _lz4(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block."""
+        """Decompress lz4-java's block stream: magic, token, two lengths, checksum (not verified), a raw block.
+
+        From a damaged block on, the rest is skipped.
+        """
         while header := file.read(21):
             packed, size = int.from_bytes(header[9:13], "little"), int.from_bytes(header[13:17], "little")
             if len(header) < 21 or header[:8] != b"LZ4Block" or size > LONGEST_LINE:
@@ -128,7 +131,10 @@ class Lines:
                     return self._break(file, len(header) + len(block))
 
     def _snappy(self, file: BinaryIO) -> Iterator[bytes]:
-        """Decompress snappy-java's stream: a header of 16 bytes, then blocks, each after its length."""
+        """Decompress snappy-java's stream: a header of 16 bytes, then blocks, each after its length.
+
+        From a damaged block on, the rest is skipped.
+        """
         while header := file.read(4):
             if header == b"\x82SNA":
                 file.read(12)

@@ -70,7 +70,11 @@ def stuck(starts: Any, ends: Any, limit: str, step: str) -> Question:
 
 
 def asked(frame: DataFrame, delay: timedelta, size: str, hop: str) -> list[Question]:
-    """Return the questions in order, over a DataFrame of edges, batch or streaming."""
+    """Return the questions in order, over a DataFrame of edges, batch or streaming.
+
+    ``delay`` is the log's greatest disorder. ``size`` and ``hop`` are those of the first question's windows, and the limit and
+    the step of the second.
+    """
     progress = sq.generate(delay=delay)
     starts, ends = (
         sq.points(frame.where(frame.edge == edge), time="ts", name=f"task_{edge}s", progress=progress)

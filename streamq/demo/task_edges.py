@@ -78,7 +78,7 @@ def disorder(edges: pa.Table) -> int:
 
 
 def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str, Any], edge: str, ts: int) -> None:
-    """Append an edge to the columns; values of the wrong type become None.
+    """Append an edge to the columns; values of the wrong type become None, a stage without a number -1.
 
     ``info`` is the part of the event on the task, ``edge`` "start" or "end", ``ts`` its instant in microseconds.
     """
