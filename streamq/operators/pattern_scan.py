@@ -16,7 +16,6 @@ from streamq.plan.tree import show
 from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, TypedRows
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.user_code.calls import StepCall
-from streamq.user_code.forms import row_shape
 from streamq.user_code.udso import EventOperator
 
 
@@ -85,13 +84,12 @@ class PatternScan(EventOperator):
             count=self.count,
             within=self.within,
         )
-        rows = row_shape(self.fields, TypedRows)
         return StepCall(
             name=self.name,
             initial=step.initial,
             step=step.step,
             names=("start", "source", *names),
-            rows=rows,
+            rows=TypedRows.from_fields(self.fields),
             at_once=self.counts_others,
             needed_until=step.needed_until,
             completes_matches=True,

@@ -34,7 +34,8 @@ from streamq.runtime.user_code.code_values import as_series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.user_code.forms import module_states
+from streamq.user_code.forms import is_window_code, window_form
+from streamq.user_code.module import name_of
 from streamq.user_code.window_module import WindowModule
 
 if TYPE_CHECKING:
@@ -89,7 +90,13 @@ def checked_module(
     ``order_insensitive``: the law of order applies to a function, which has no declaration of its own.
     Raises PlanError for an object that is not a module.
     """
-    module = module_states(code, "check_module", order_insensitive=order_insensitive)
+    if not is_window_code(code):
+        methods = "initial(), add(state, values), result(state)"
+        hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
+        raise PlanError(sentence("check_module", "not a module", f"found {code!r}", hint))
+    form = window_form("check_module", name_of(code, None), code)
+    form.check()
+    module = form.states({}, order_insensitive=order_insensitive)
 
     def columns(rows: Rows) -> list[pa.Array]:
         return [pa.array([row[i] for row in rows], arrow_type(kind), from_pandas=False) for i, kind in enumerate(kinds)]

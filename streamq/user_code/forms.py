@@ -1,130 +1,212 @@
-"""The forms of user code, and the calls that hosts make of each: functions, classes or objects with states, steps."""
+"""Forms of user code over the members of a window: a function of all members, a class with states, and Spark's Aggregator."""
 
 from __future__ import annotations
 
 import copy
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 import pyarrow as pa
-from pyspark.sql.types import StructField
 
 from streamq.errors import PlanError, sentence
-from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.calls import ModuleStates
-from streamq.runtime.user_code.code_values import RowShape, as_frame, series_of
+from streamq.runtime.user_code.code_values import as_frame, series_of
 from streamq.user_code.signature import (
-    AGGREGATOR,
-    INCREMENTAL,
-    STEPWISE,
+    WITH_TIME,
+    QueryCall,
+    argument_names,
+    check_call,
     check_method,
     check_methods,
-    check_options,
     has_states,
+    make_object,
+    positional_parameters,
+    public_methods,
+    shown_count,
     signature_without_self,
+    takes_any_number,
 )
 
-S = TypeVar("S", bound=RowShape)
 
-_METHODS = ("initial", "result", "zero", "reduce", "finish")
-"""The methods that distinguish a class with states from a type that is called like a function."""
+@dataclass(frozen=True)
+class WindowForm(ABC):
+    """The form of a user's ``code`` over windows: the arguments that it must take, and the calls that hosts make of it.
 
-
-def module_states(
-    code: Any,
-    verb: str,
-    *,
-    name: str = "",
-    options: Mapping[str, Any] | None = None,
-    time_sensitive: bool = False,
-    order_insensitive: bool = False,
-) -> ModuleStates:
-    """Return the states of a user's aggregating code, by its methods; raises PlanError, at ``verb``, for code of no known form.
-
-    The code is a class, made with the ``options``, or an object with ``initial()``, ``add(state, values)``, ``result(state)`` and
-    optionally ``remove(state, values)`` and ``merge(a, b)``; a class in the shape of Spark's Aggregator, with ``zero()``,
-    ``reduce(buffer, value)``, ``merge(a, b)`` and ``finish(buffer)``; or a function of all values and the ``options``, which
-    depends on their order unless it is ``order_insensitive``. Values are a pandas Series per argument, for an Aggregator one
-    event at a time. ``time_sensitive`` code gets a DataFrame instead, and functions and ``result`` also take the window.
+    verb: the decorator, and name: the module's, for errors; sensitive: the code reads lifetimes.
     """
-    name, options = name or getattr(code, "__name__", type(code).__name__), dict(options or {})
-    is_type = inspect.isclass(code) and not any(hasattr(code, method) for method in _METHODS)
-    module = code if is_type else object_of(name, code, options, verb)
-    read: Any = as_frame if time_sensitive else series_of
-    if _has(module, INCREMENTAL):
+
+    verb: str
+    name: str
+    code: Any
+    sensitive: bool = False
+
+    adding: ClassVar[str] = ""
+    """The method that takes the arguments, after the state; empty: the code is called itself."""
+
+    @abstractmethod
+    def check(self) -> None:
+        """Raise PlanError if the code lacks a method, or does not take the arguments of its calls."""
+
+    @abstractmethod
+    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
+        """Return the call that a query makes of the code, or of its method ``adding``, with this many columns."""
+
+    def check_call(self, columns: int, options: Mapping[str, Any]) -> None:
+        """Raise PlanError if the code cannot be called with this many columns and these options."""
+        check_call(self.name, self.code, self.query_call(columns, options))
+
+    def argument_names(self, count: int) -> tuple[str, ...]:
+        """Return the names that the code has for its ``count`` arguments; generated ones for those without a name."""
+        return argument_names(self.code, count, method=self.adding, skipped=bool(self.adding))
+
+    @abstractmethod
+    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        """Return the states of the code, with the options; raises PlanError if it does not take them.
+
+        order_insensitive: a function does not depend on the order of the members.
+        """
+
+    def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
+        read: Any = as_frame if self.sensitive else series_of
+        common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
+        return ModuleStates(self.name, *methods, **{**common, **fields})
+
+
+class FunctionForm(WindowForm):
+    """A function of a pandas Series per argument, or of events and window; also an object or a type that is called like one.
+
+    Its state is the events so far.
+    """
+
+    def check(self) -> None:
+        signature = signature_without_self(self.code)
+        if signature is None:
+            return
+        parameters = positional_parameters(signature)
+        if self.sensitive and len(parameters) < 2 and not takes_any_number(signature):
+            wrong = "a time-sensitive function is called with (events, window)"
+            found = f"it takes {shown_count(len(parameters), 'argument')}"
+            raise PlanError(sentence(self.name, wrong, found, f"It is {self.name}{signature}."))
+        if not self.sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
+            hint = f"{WITH_TIME} it gets them; without it, a Series an argument."
+            wrong = "events and a window are asked for"
+            raise PlanError(sentence(self.name, wrong, "it is not time-sensitive", hint))
+
+    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
+        return QueryCall(0, options, leading=2) if self.sensitive else QueryCall(columns, options)
+
+    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        is_type = inspect.isclass(self.code)
+        function = self.code if is_type else make_object(self.name, self.code, options, self.verb)
+        if self.sensitive:
+            result: Callable[..., Any] = lambda events, window: function(events, window, **options)  # noqa: E731
+        else:
+            result = lambda values: function(*values, **options)  # noqa: E731
+        methods = (lambda: None, lambda _, events: events, result)
+        return self._states(options, *methods, in_parts=False, any_order=order_insensitive)
+
+
+class ClassForm(WindowForm):
+    """A class, made with the options, or an object, with the methods of one of the forms with states."""
+
+    methods: ClassVar[Mapping[str, str]]
+    """The methods that it must have, with their arguments."""
+
+    def check(self) -> None:
+        check_methods(self.name, self.code, self.methods)
+        for method, arguments in self._arguments().items():
+            if getattr(self.code, method, None) is not None:
+                check_method(self.name, self.code, method, arguments)
+
+    @abstractmethod
+    def _arguments(self) -> Mapping[str, str]:
+        """Return the arguments of each method that it may have."""
+
+    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
+        return QueryCall(1, {}, leading=1, method=self.adding)
+
+
+class IncrementalForm(ClassForm):
+    """``initial()``, ``add(state, values)``, ``result(state)``, and optionally ``remove(state, values)`` and ``merge(a, b)``."""
+
+    methods = {"initial": "", "add": "state, *values", "result": "state"}
+    adding = "add"
+
+    def _arguments(self) -> Mapping[str, str]:
+        arguments = {**self.methods, "remove": "state, *values", "merge": "a, b"}
+        of_time = {"add": "state, events", "remove": "state, events", "result": "state, window"}
+        return {**arguments, **of_time} if self.sensitive else arguments
+
+    def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
+        # without lifetimes it takes a Series per argument
+        call = super().query_call(columns, options)
+        return call if self.sensitive else replace(call, columns=columns)
+
+    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        module = make_object(self.name, self.code, options, self.verb)
+        spread: Any = (lambda method: method) if self.sensitive else _spread
         remove, merge = getattr(module, "remove", None), getattr(module, "merge", None)
-        states = (module.initial, module.add, module.result, remove, merge)
-        if not time_sensitive:
-            states = (module.initial, _spread(module.add), module.result, remove and _spread(remove), merge)
-        return ModuleStates(name, *states, code=code, options=options, sensitive=time_sensitive, read=read)
-    if _has(module, AGGREGATOR):
-        if time_sensitive:
-            hint = "Give initial(), add(state, events) and result(state, window)."
-            raise PlanError(sentence(verb, "Spark's Aggregator does not know time", f"found {name}", hint))
-        return _aggregator(name, code, module, options)
-    # a type such as list, which converts values, is called like a function
-    if callable(module) and (is_type or not inspect.isclass(code)):
-        return ModuleStates(
-            name,
-            lambda: None,
-            lambda _, events: events,
-            _of_function(code, options, time_sensitive),
-            in_parts=False,
-            any_order=order_insensitive,
-            code=code,
-            options=options,
-            sensitive=time_sensitive,
-            read=read,
-        )
-    methods = "initial(), add(state, values), result(state)"
-    hint = f"Give an aggregate, a function of Series, or what has {methods}, or zero, reduce, merge and finish."
-    raise PlanError(sentence(verb, "not a module", f"found {code!r}", hint))
+        methods = (module.initial, spread(module.add), module.result, remove and spread(remove), merge)
+        return self._states(options, *methods)
 
 
-def object_of(name: str, code: Any, options: Mapping[str, Any], verb: str = "") -> Any:
-    """Return an object of a class, made with the options; return code that is no class unchanged.
+class AggregatorForm(ClassForm):
+    """The shape of Spark's Aggregator: ``zero()``, or a value; ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
 
-    Raises PlanError if the class does not take these options, and for an object with options, because only classes and
-    functions take them.
+    It reduces one value (a tuple of several) at a time into a buffer. Its methods may change and return the buffer, so they
+    get copies.
     """
-    if not inspect.isclass(code):
-        if options and not inspect.isroutine(code):
-            hint = "Give the class, which is made with them, or a function."
-            raise PlanError(
-                sentence(verb or name, "an object takes no parameters", f"found {', '.join(options)}", hint)
-            )
-        return code
-    signature = signature_without_self(code)
-    if signature is not None:
-        check_options(name, signature, options, f"It is {name}{signature}.")
-    try:
-        return code(**options)
-    except TypeError as error:
-        raise PlanError(
-            sentence(name, "it cannot be made", str(error), f"It is {name}{signature_of(code)}.")
-        ) from error
+
+    methods = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}
+    adding = "reduce"
+
+    def _arguments(self) -> Mapping[str, str]:
+        return {name: arguments for name, arguments in self.methods.items() if callable(getattr(self.code, name))}
+
+    def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        module = make_object(self.name, self.code, options, self.verb)
+        if self.sensitive:
+            hint = "Give initial(), add(state, events) and result(state, window)."
+            raise PlanError(sentence(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint))
+
+        def read(columns: Mapping[str, pa.Array]) -> list[Any]:
+            values = [column.to_pylist() for column in columns.values()]
+            return list(zip(*values, strict=True)) if len(values) > 1 else values[0]
+
+        def zero() -> Any:
+            return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
+
+        def reduce(buffer: Any, events: Sequence[Any]) -> Any:
+            buffer = copy.deepcopy(buffer)
+            for event in events:
+                buffer = module.reduce(buffer, event)
+            return buffer
+
+        def merge(a: Any, b: Any) -> Any:
+            return module.merge(copy.deepcopy(a), b)
+
+        def finish(buffer: Any) -> Any:
+            return module.finish(copy.deepcopy(buffer))
+
+        return self._states(options, zero, reduce, finish, merge=merge, read=read)
 
 
-def signature_of(code: Any) -> str:
-    """Return the signature of code as text; ``(...)`` if Python knows none."""
-    try:
-        return str(inspect.signature(code))
-    except (TypeError, ValueError):
-        return "(...)"
+def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:
+    """Return the form of code over windows; of an incomplete class the form of which it has more methods."""
+    if not has_states(code):
+        return FunctionForm(verb, name, code, time_sensitive)
+    public = public_methods(code)
+    of_spark = {*AggregatorForm.methods} - {"merge"}
+    is_of_spark = len(of_spark & public) > len({*IncrementalForm.methods} & public)
+    return (AggregatorForm if is_of_spark else IncrementalForm)(verb, name, code, time_sensitive)
 
 
-def _has(module: Any, methods: Mapping[str, str]) -> bool:
-    """True if the module has an attribute, other than None, for each of the methods (the keys; the values are arguments)."""
-    return all(getattr(module, method, None) is not None for method in methods)
-
-
-def _of_function(function: Callable[..., Any], options: Mapping[str, Any], sensitive: bool) -> Callable[..., Any]:
-    """Return ``result`` for a function of all members at once, whose state is the events so far."""
-    if sensitive:
-        return lambda events, window: function(events, window, **options)
-    return lambda values: function(*values, **options)
+def is_window_code(code: Any) -> bool:
+    """True if an object may be code over windows: it can be called, or has a method that takes members."""
+    return callable(code) or hasattr(code, "add") or hasattr(code, "reduce")
 
 
 def _spread(method: Callable[..., Any]) -> Callable[[Any, Any], Any]:
@@ -132,109 +214,4 @@ def _spread(method: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return lambda state, values: method(state, *values)
 
 
-def _aggregator(name: str, code: Any, module: Any, options: Mapping[str, Any]) -> ModuleStates:
-    """Return the states of a Spark Aggregator, which reduces one value (a tuple of several) at a time into a buffer.
-
-    Its methods may change and return the buffer, so they get copies.
-    """
-
-    def read(columns: Mapping[str, pa.Array]) -> list[Any]:
-        values = [column.to_pylist() for column in columns.values()]
-        return list(zip(*values, strict=True)) if len(values) > 1 else values[0]
-
-    def zero() -> Any:
-        return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
-
-    def reduce(buffer: Any, events: Sequence[Any]) -> Any:
-        buffer = copy.deepcopy(buffer)
-        for event in events:
-            buffer = module.reduce(buffer, event)
-        return buffer
-
-    def merge(a: Any, b: Any) -> Any:
-        return module.merge(copy.deepcopy(a), b)
-
-    def finish(buffer: Any) -> Any:
-        return module.finish(copy.deepcopy(buffer))
-
-    return ModuleStates(name, zero, reduce, finish, merge=merge, code=code, options=options, read=read)
-
-
-@dataclass(frozen=True)
-class StatefulCode:
-    """Code that goes from event to event: ``initial`` makes the first state, ``step`` returns the next state and rows.
-
-    own: the function or method as written; method: the name of the method, if it is one; options: keyword arguments of the
-    function.
-    """
-
-    initial: Callable[[], Any]
-    step: Callable[..., Any]
-    own: Callable[..., Any]
-    method: str
-    options: Mapping[str, Any]
-
-
-def steps_of(name: str, code: Any, initial: Any, options: Mapping[str, Any]) -> StatefulCode:
-    """Return stateful user code in the form in which it is called; raises PlanError for a generator.
-
-    The code is a class, made with the options, or an object with ``initial()`` and ``step(state, *values)``; or, if ``initial``
-    is a state and not ``...``, a function ``f(state, *values)`` with the options.
-    """
-    if initial is ...:
-        module = object_of(name, code, options)
-        steps = StatefulCode(module.initial, module.step, module.step, "step", {})
-    else:
-        # copied, so that a step that changes the first state affects only its group
-        start = lambda: copy.deepcopy(initial)  # noqa: E731
-        called = (lambda *arguments: code(*arguments, **options)) if options else code
-        steps = StatefulCode(start, called, code, "", options)
-    if inspect.isgeneratorfunction(steps.own):
-        hint = "Return the state, and a list of rows."
-        raise PlanError(sentence(name, "a step gives (state, rows)", "this one is a generator", hint))
-    return steps
-
-
-def check_steps(name: str, code: Any, initial: Any, *, sensitive: bool) -> None:
-    """Raise PlanError unless code is an object or class with ``initial()`` and ``step``, or a function with an ``initial`` state.
-
-    Raises it also if there are two initial states, or if a method does not take its arguments. A ``sensitive`` step takes the
-    start of the event, before the values.
-    """
-    if initial is ... and has_states(code):
-        check_methods(name, code, STEPWISE)
-        check_method(name, code, "initial", "")
-        check_method(name, code, "step", "state, start, *values" if sensitive else "state, *values")
-    has_methods = all(callable(getattr(code, method, None)) for method in STEPWISE)
-    if has_methods and initial is not ...:
-        both = "the code has initial(), and initial= is given"
-        raise PlanError(sentence("udso", "two initial states", both, "Say it in one of them."))
-    if not has_methods and (initial is ... or not inspect.isroutine(code)):
-        hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
-        raise PlanError(sentence("udso", "no code that goes from event to event", f"found {code!r}", hint))
-
-
-def row_shape(
-    fields: Sequence[StructField],
-    shape: type[S],
-    *,
-    timed: bool = False,
-    keeps_lifetimes: bool = False,
-    single: bool = False,
-) -> S:
-    """Return an object of the class ``shape`` that describes the rows which user code returns, with these columns.
-
-    timed: rows may have lifetimes of their own; keeps_lifetimes: these lifetimes are part of the result; single: the code
-    returns exactly one row.
-    """
-    return shape(
-        names=tuple(field.name for field in fields),
-        types=tuple(arrow_type(field.dataType) for field in fields),
-        shown_types=tuple(field.dataType.simpleString() for field in fields),
-        timed=timed,
-        keeps_lifetimes=keeps_lifetimes,
-        single=single,
-    )
-
-
-__all__ = ["StatefulCode", "check_steps", "module_states", "object_of", "row_shape", "signature_of", "steps_of"]
+__all__ = ["WindowForm", "is_window_code", "window_form"]

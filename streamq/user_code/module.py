@@ -5,9 +5,9 @@ from __future__ import annotations
 import hashlib
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 from pyspark.sql.types import DataType, StructField, StructType
@@ -22,6 +22,10 @@ from streamq.plan.plain_values import plain_value
 from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_fields, parse_type
 from streamq.runtime.shipping import ship_module_of
+from streamq.user_code import decorator_rooms
+from streamq.user_code.signature import signature_without_self
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 SCRIPT = "a notebook or script"
 """The name of Python's module ``__main__`` on pages and in messages."""
@@ -55,7 +59,18 @@ class UserModule(CallableModule, ABC):
     memory: dict[str, str] = field(default_factory=dict)
     """The code's fingerprint, once computed; shared by the module and its copies with other options."""
 
-    def __post_init__(self) -> None:
+    @classmethod
+    def from_code(cls, code: Any, *, name: str | None, **fields: Any) -> Self:
+        """Return a module of code and the other arguments of its decorator, checked; raises PlanError."""
+        module = cls(name=name_of(code, name), code=code, **fields)
+        module.check()
+        return module
+
+    def check(self) -> None:
+        """Raise PlanError for values in the code that cannot be pickled; let Spark send the code to its workers.
+
+        A kind also checks here that the code has a form that it can call, and keeps its promises as far as one can see.
+        """
         ship_module_of(self.code, self.registered_in)
         try:
             fingerprint(self.code)
@@ -105,7 +120,7 @@ class UserModule(CallableModule, ABC):
         """A text that differs for every other module, code or options; the same in every run of a program."""
 
     @property
-    def told_options(self) -> str:
+    def options_text(self) -> str:
         """A text that differs for other options, as part of the identity; raises PlanError for an option without such a text."""
         texts = []
         for name, value in sorted(self.options.items()):
@@ -155,12 +170,7 @@ class UserModule(CallableModule, ABC):
     @property
     def signature(self) -> str:
         """Its name and the parameters of its code, without their types."""
-        try:
-            signature = inspect.signature(self.code)
-        except (TypeError, ValueError):  # functions in C have no signature
-            return f"{self.name}(...)"
-        bare = [p.replace(annotation=p.empty) for p in signature.parameters.values()]
-        return f"{self.name}{signature.replace(parameters=bare, return_annotation=signature.empty)}"
+        return f"{self.name}{signature_without_self(self.code) or '(...)'}"
 
     @property
     def documentation(self) -> str:
@@ -190,6 +200,24 @@ class UserModule(CallableModule, ABC):
 
     def __hash__(self) -> int:
         return hash(self.identity)
+
+
+_DECORATOR_OPTIONS: dict[str, tuple[str, ...]] = {}
+"""The options of each decorator, by its name; a room adds its own as it is imported."""
+
+
+def check_decorator(function: F) -> F:
+    """Make a decorator raise PlanError for an unknown keyword, listing its own, and other decorators that have it."""
+    code = function.__code__
+    _DECORATOR_OPTIONS[function.__name__] = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
+    return check_keywords(function, _decorators_with)
+
+
+def _decorators_with(option: str) -> str:
+    """Return a hint at the decorators that have an option; "" if none has it."""
+    decorator_rooms()
+    owners = sorted(name for name, options in _DECORATOR_OPTIONS.items() if option in options)
+    return f"It is an option of {' and '.join(owners)}." if owners else ""
 
 
 def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
@@ -301,6 +329,7 @@ __all__ = [
     "SCRIPT",
     "UNNAMED",
     "UserModule",
+    "check_decorator",
     "check_properties",
     "filters_on",
     "guards_of",

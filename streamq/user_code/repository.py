@@ -274,4 +274,10 @@ def called_modules(plan: Node) -> list[UserModule]:
 modules = Repository()
 """The repository of this process."""
 
-__all__ = ["GROUP", "Repository", "LoadFailure", "called_modules", "modules"]
+
+def decorate(kind: type[M], code: Any, **fields: Any) -> M:
+    """Make a module of a kind from code and its decorator's arguments, and register it; raises PlanError."""
+    return modules.register(kind.from_code(code, **fields))
+
+
+__all__ = ["GROUP", "Repository", "LoadFailure", "called_modules", "decorate", "modules"]

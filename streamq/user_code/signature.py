@@ -1,28 +1,18 @@
-"""Checks of user code as it is written: the methods that it must have, and the arguments that they must take."""
+"""Signatures of user code: checks of the methods that it must have, and of the arguments that they must take."""
 
 from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, TypeVar
+from typing import Any
 
 from streamq.errors import PlanError, nearest, sentence
-from streamq.keywords import check_keywords
 from streamq.plan.own_names import unnamed_argument
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-INCREMENTAL = {"initial": "", "add": "state, *values", "result": "state"}
-"""The methods of a class with states, and their arguments."""
-
-AGGREGATOR = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}
-"""The methods of a class in the shape of Spark's Aggregator, and their arguments."""
-
-STEPWISE = {"initial": "", "step": "state, *values"}
-"""The methods of a class that goes from event to event, and their arguments."""
+FORM_METHODS = ("initial", "add", "result", "zero", "reduce", "merge", "finish", "step")
+"""The methods that the forms of code with states ask for."""
 
 _MARKS = ("initial", "result", "step", "zero", "finish")
 """The methods that only objects with states have; ``add`` and ``reduce`` also occur in other classes."""
@@ -31,45 +21,11 @@ WITH_TIME = "With time_sensitive=True"
 """The beginning of a hint about lifetimes."""
 
 
-def check_aggregating(name: str, code: Any, *, time_sensitive: bool) -> None:
-    """Raise PlanError if code of an aggregate or operator lacks a method, or does not take the arguments of its calls."""
-    if not has_states(code):
-        _check_function(name, code, time_sensitive=time_sensitive)
-        return
-    public = public_methods(code)
-    of_spark = {*AGGREGATOR} - {"merge"}
-    if len(of_spark & public) > len({*INCREMENTAL} & public):
-        check_methods(name, code, AGGREGATOR)
-        expected: dict[str, str] = {**AGGREGATOR} if callable(code.zero) else {**AGGREGATOR, "zero": "..."}
-    else:
-        check_methods(name, code, INCREMENTAL)
-        expected = {**INCREMENTAL, "remove": "state, *values", "merge": "a, b"}
-        if time_sensitive:
-            expected |= {"add": "state, events", "remove": "state, events", "result": "state, window"}
-    for method, arguments in expected.items():
-        if getattr(code, method, None) is not None and arguments != "...":
-            check_method(name, code, method, arguments)
-
-
-def _check_function(name: str, code: Any, *, time_sensitive: bool) -> None:
-    """Raise PlanError if time-sensitive code does not take events and window, or other code does."""
-    signature = signature_without_self(code)
-    if signature is None:
-        return
-    parameters = _positional(signature)
-    shown = f"It is {name}{signature}."
-    if time_sensitive and len(parameters) < 2 and not _takes_any(signature):
-        wrong = "a time-sensitive function is called with (events, window)"
-        raise PlanError(sentence(name, wrong, f"it takes {_several(len(parameters), 'argument')}", shown))
-    if not time_sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
-        hint = f"{WITH_TIME} it gets them; without it, a Series an argument."
-        raise PlanError(sentence(name, "events and a window are asked for", "it is not time-sensitive", hint))
-
-
 def has_states(code: Any) -> bool:
     """Return True if code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
     if inspect.isclass(code):
-        return not hasattr(code, "__iter__") and bool(public_methods(code))
+        has_first_state = hasattr(code, "initial") or hasattr(code, "zero")
+        return has_first_state or (not hasattr(code, "__iter__") and bool(public_methods(code)))
     if inspect.isroutine(code):
         return False
     return not callable(code) or any(hasattr(code, mark) for mark in _MARKS)
@@ -79,8 +35,7 @@ def public_methods(code: Any) -> set[str]:
     """Return the names of the public methods, written in Python, of a class or an object, and of its known methods."""
     kind = code if inspect.isclass(code) else type(code)
     names = {n for owner in kind.__mro__ for n, method in vars(owner).items() if _is_written(method)}
-    known = {*INCREMENTAL, *AGGREGATOR, *STEPWISE}
-    return {n for n in names if not n.startswith("_")} | {n for n in known if hasattr(code, n)}
+    return {n for n in names if not n.startswith("_")} | {n for n in FORM_METHODS if hasattr(code, n)}
 
 
 def _is_written(method: Any) -> bool:
@@ -111,7 +66,7 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
         return
     count = len([a for a in arguments.split(", ") if a and not a.startswith("*")])
     # the number of values depends on the query
-    spare = _positional(signature)[count:] if "*" in arguments else []
+    spare = positional_parameters(signature)[count:] if "*" in arguments else []
     try:
         signature.bind(*range(count + sum(p.default is p.empty for p in spare)))
     except TypeError:
@@ -126,14 +81,13 @@ def check_method(name: str, code: Any, method: str, arguments: str) -> None:
 class QueryCall:
     """A call of code by a query: ``columns`` by position, after ``leading`` arguments from streamq, and ``options``.
 
-    method: the name of the method, if it is one; constants: plain values are among the columns.
+    method: the name of the method, if it is one.
     """
 
     columns: int
     options: Mapping[str, Any]
     leading: int = 0
     method: str = ""
-    constants: bool = False
 
 
 def check_call(name: str, code: Any, called: QueryCall) -> None:
@@ -143,17 +97,17 @@ def check_call(name: str, code: Any, called: QueryCall) -> None:
         return
     shown = f"Its {called.method} is {called.method}{signature}." if called.method else f"It is {name}{signature}."
     check_options(name, signature, called.options, shown, skipped=called.leading)
-    parameters = [p for p in _positional(signature) if p.name not in called.options or p.kind is p.POSITIONAL_ONLY]
+    parameters = [
+        p for p in positional_parameters(signature) if p.name not in called.options or p.kind is p.POSITIONAL_ONLY
+    ]
     own = parameters[called.leading :]
     least = sum(p.default is p.empty for p in own)
-    most = None if _takes_any(signature) else len(own)
+    most = None if takes_any_number(signature) else len(own)
     has_count = bool(called.columns) or not called.leading
     if has_count and (called.columns < least or (most is not None and called.columns > most)):
         hint = f"{WITH_TIME} it gets (events, window). " if _lacks_window(own, called) else ""
-        if called.constants:
-            hint = "Plain values come by keyword. "
-        wrong = f"it is called with {_several(called.columns, 'column')}"
-        raise PlanError(sentence(name, wrong, f"it takes {_span(least, most)}", hint + shown))
+        wrong = f"it is called with {shown_count(called.columns, 'column')}"
+        raise PlanError(sentence(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown))
     try:
         signature.bind(*range(called.leading + called.columns), **called.options)
     except TypeError as error:
@@ -163,28 +117,6 @@ def check_call(name: str, code: Any, called: QueryCall) -> None:
 def _lacks_window(own: list[inspect.Parameter], called: QueryCall) -> bool:
     """Return True if a column is missing for a parameter called ``window``."""
     return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
-
-
-DECORATORS = ("udf", "uda", "udo", "udso")
-"""The names of the decorators that make modules."""
-
-
-def check_decorator(function: F) -> F:
-    """Make a decorator raise PlanError for an unknown keyword, listing its own, and other decorators that have it."""
-    return check_keywords(function, _owners_of)
-
-
-def _owners_of(name: str) -> str:
-    """Return a hint at the decorators that have an option; "" if none has it."""
-    owners = [decorator for decorator in DECORATORS if name in _options(decorator)]
-    return f"It is an option of {' and '.join(owners)}." if owners else ""
-
-
-def _options(verb: str) -> list[str]:
-    """Return the options of a decorator, which stands in the room of its name."""
-    decorator = getattr(import_module(f"{__package__}.{verb}"), verb)
-    parameters = inspect.signature(decorator).parameters.values()
-    return [p.name for p in parameters if p.kind is p.KEYWORD_ONLY]
 
 
 def check_options(
@@ -199,6 +131,29 @@ def check_options(
         if option not in names:
             hint = f"{nearest(option, names)} {shown}".strip()
             raise PlanError(sentence(name, f"no parameter {option!r}", "", hint))
+
+
+def make_object(name: str, code: Any, options: Mapping[str, Any], verb: str = "") -> Any:
+    """Return an object of a class, made with the options; return code that is no class unchanged.
+
+    Raises PlanError if the class does not take these options, and for an object with options, because only classes and
+    functions take them.
+    """
+    if not inspect.isclass(code):
+        if options and not inspect.isroutine(code):
+            hint = "Give the class, which is made with them, or a function."
+            raise PlanError(
+                sentence(verb or name, "an object takes no parameters", f"found {', '.join(options)}", hint)
+            )
+        return code
+    signature = signature_without_self(code)
+    shown = f"It is {name}{signature or '(...)'}."
+    if signature is not None:
+        check_options(name, signature, options, shown)
+    try:
+        return code(**options)
+    except TypeError as error:
+        raise PlanError(sentence(name, "it cannot be made", str(error), shown)) from error
 
 
 def signature_without_self(code: Any, method: str = "") -> inspect.Signature | None:
@@ -222,31 +177,44 @@ def argument_names(
     Arguments without a name get one. ``options`` are the parameters that are passed by name.
     """
     signature = signature_without_self(code, method)
-    parameters = [] if signature is None else [p.name for p in _positional(signature) if p.name not in {*options}]
+    parameters = (
+        [] if signature is None else [p.name for p in positional_parameters(signature) if p.name not in {*options}]
+    )
     named = parameters[skipped : skipped + count]
     return (*named, *map(unnamed_argument, range(len(named), count)))
 
 
-def _positional(signature: inspect.Signature) -> list[inspect.Parameter]:
+def positional_parameters(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
-def _takes_any(signature: inspect.Signature) -> bool:
+def takes_any_number(signature: inspect.Signature) -> bool:
     return any(p.kind is p.VAR_POSITIONAL for p in signature.parameters.values())
 
 
-def _span(least: int, most: int | None) -> str:
+def _shown_range(least: int, most: int | None) -> str:
     """Return a number of columns as text, from ``least`` to ``most``."""
     if most is None:
         return f"at least {least}"
     return str(least) if least == most else f"{least} to {most}" if least else f"at most {most}"
 
 
-def _several(count: int, what: str) -> str:
+def shown_count(count: int, what: str) -> str:
     return f"{count} {what}{'s' * (count != 1)}"
 
 
 __all__ = [
-    "AGGREGATOR", "INCREMENTAL", "STEPWISE", "QueryCall", "check_aggregating", "check_call", "check_decorator",
-    "check_method", "check_methods", "argument_names", "check_options", "has_states", "public_methods", "signature_without_self",
-]  # fmt: skip
+    "QueryCall",
+    "WITH_TIME",
+    "argument_names",
+    "check_call",
+    "check_method",
+    "check_methods",
+    "has_states",
+    "make_object",
+    "positional_parameters",
+    "public_methods",
+    "shown_count",
+    "signature_without_self",
+    "takes_any_number",
+]

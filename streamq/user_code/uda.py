@@ -16,9 +16,9 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
-from streamq.user_code.module import OF_OPERATORS, guards_of, type_returned
-from streamq.user_code.signature import check_decorator
-from streamq.user_code.window_module import WindowModule, decorate
+from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned
+from streamq.user_code.repository import decorate
+from streamq.user_code.window_module import WindowModule, window_fields
 
 
 @check_decorator
@@ -68,7 +68,7 @@ def uda(
        4.0    8.0   3.0      0    4
        0.0    0.0   6.0      4    8
     """
-    fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
+    fields = window_fields("uda", columns, properties, time_sensitive=time_sensitive)
     guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error)
     return partial(
         decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
@@ -81,8 +81,8 @@ class UserAggregate(WindowModule):
 
     kind = "uda"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
             name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
             raise PlanError(sentence("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint))

@@ -32,9 +32,9 @@ from streamq.runtime.user_code.code_values import (
     plain_result,
     short_text,
 )
-from streamq.user_code.module import UserModule, guards_of, name_of, type_returned
-from streamq.user_code.repository import modules
-from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
+from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned
+from streamq.user_code.repository import decorate
+from streamq.user_code.signature import QueryCall, argument_names, check_call
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -81,14 +81,7 @@ def udf(
     guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
 
-    def decorate(code: Callable[..., Any]) -> UserFunction:
-        if not callable(code):
-            raise PlanError(
-                sentence("udf", "not a function", f"found {code!r}", 'Write @sq.udf("double") above a def.')
-            )
-        return modules.register(UserFunction(name=name_of(code, name), code=code, returns=to, takes=how, **guards))
-
-    return decorate
+    return partial(decorate, UserFunction, returns=to, name=name, takes=how, **guards)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -100,13 +93,18 @@ class UserFunction(UserModule, Function):
     in_python = True
 
     def __post_init__(self) -> None:
-        super().__post_init__()
         object.__setattr__(self, "arrow", ArrowForm(_takes_any, self._computed, _everywhere))
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 
+    def check(self) -> None:
+        if not callable(self.code):
+            hint = 'Write @sq.udf("double") above a def.'
+            raise PlanError(sentence("udf", "not a function", f"found {self.code!r}", hint))
+        super().check()
+
     @property
     def identity(self) -> str:
-        parts = [str(self.takes), self.returns.json(), self.fingerprint, self.told_options]
+        parts = [str(self.takes), self.returns.json(), self.fingerprint, self.options_text]
         if self.checked or self.sets_aside or self.time_limit is not None:
             parts += [str(self.time_limit), str(self.checked), self.on_error]
         return f"udf {self.name}:{':'.join(parts)}"

@@ -17,10 +17,9 @@ from streamq.plan.expr import Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.forms import row_shape
-from streamq.user_code.module import guards_of, one_output_per_group, rows_returned, time_bound
-from streamq.user_code.signature import check_decorator
-from streamq.user_code.window_module import WindowModule, decorate
+from streamq.user_code.module import check_decorator, guards_of, one_output_per_group, rows_returned, time_bound
+from streamq.user_code.repository import decorate
+from streamq.user_code.window_module import WindowModule, window_fields
 
 OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
 """The stamps under which rows of a time-sensitive operator keep their own lifetimes."""
@@ -71,7 +70,7 @@ def udo(
     k  v  start  end
     b  4      2    3
     """
-    fields = {"columns": columns, "properties": properties, "time_sensitive": time_sensitive}
+    fields = window_fields("udo", columns, properties, time_sensitive=time_sensitive)
     guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
@@ -86,8 +85,8 @@ class UserOperator(WindowModule):
     kind = "udo"
     leading_options = ("",)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        super().check()
         if str(time_bound) in self.properties and not self.time_sensitive:
             wrong = "time_bound is a promise about lifetimes of its rows"
             hint = "Say time_sensitive=True, too."
@@ -177,9 +176,8 @@ class UserOperator(WindowModule):
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
         stamp, *arguments = names
-        shape = row_shape(
+        shape = RowShape.from_fields(
             self.fields,
-            RowShape,
             timed=self.time_sensitive,
             keeps_lifetimes=stamp in OWN_LIFETIMES,
             single=self.gives_one_row,

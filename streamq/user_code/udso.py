@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
@@ -16,10 +19,17 @@ from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
-from streamq.user_code.forms import StatefulCode, check_steps, row_shape, steps_of
-from streamq.user_code.module import UserModule, check_properties, guards_of, name_of, rows_returned
-from streamq.user_code.repository import modules
-from streamq.user_code.signature import QueryCall, argument_names, check_call, check_decorator
+from streamq.user_code.module import UserModule, check_decorator, check_properties, guards_of, rows_returned
+from streamq.user_code.repository import decorate
+from streamq.user_code.signature import (
+    QueryCall,
+    argument_names,
+    check_call,
+    check_method,
+    check_methods,
+    has_states,
+    make_object,
+)
 
 
 @check_decorator
@@ -71,13 +81,8 @@ def udso(
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that does not apply to stateful operators", f"found {shown}"))
 
-    def decorate(code: Any) -> StatefulOperator:
-        own_name = name_of(code, name)
-        check_steps(own_name, code, initial, sensitive=time_sensitive)
-        fields = {"name": own_name, "code": code, "returns": row, "initial": initial, "time_sensitive": time_sensitive}
-        return modules.register(StatefulOperator(**fields, **guards))
-
-    return decorate
+    fields = {"initial": initial, "time_sensitive": time_sensitive}
+    return partial(decorate, StatefulOperator, returns=row, name=name, **fields, **guards)
 
 
 class EventOperator(ABC):
@@ -107,6 +112,25 @@ class EventOperator(ABC):
         return f"{self.name}({', '.join(map(show, args))})"
 
 
+STEPWISE = {"initial": "", "step": "state, *values"}
+"""The methods of a class that goes from event to event, and their arguments."""
+
+
+@dataclass(frozen=True)
+class StatefulCode:
+    """Code that goes from event to event: ``initial`` makes the first state, ``step`` returns the next state and rows.
+
+    own: the function or method as written; method: the name of the method, if it is one; options: keyword arguments of the
+    function.
+    """
+
+    initial: Callable[[], Any]
+    step: Callable[..., Any]
+    own: Callable[..., Any]
+    method: str
+    options: Mapping[str, Any]
+
+
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatefulOperator(UserModule, EventOperator):
     """User code that goes from event to event; ``initial`` is the first state if the code is a function."""
@@ -116,6 +140,24 @@ class StatefulOperator(UserModule, EventOperator):
     initial: Any = ...
     time_sensitive: bool = False
 
+    def check(self) -> None:
+        """Raise PlanError unless code has ``initial()`` and ``step``, or is a function with an ``initial`` state, not both."""
+        is_function = self.initial is not ...
+        if not is_function and has_states(self.code):
+            check_methods(self.name, self.code, STEPWISE)
+            check_method(self.name, self.code, "initial", "")
+            arguments = "state, start, *values" if self.time_sensitive else "state, *values"
+            check_method(self.name, self.code, "step", arguments)
+        has_methods = all(callable(getattr(self.code, method, None)) for method in STEPWISE)
+        if has_methods and is_function:
+            both = "the code has initial(), and initial= is given"
+            raise PlanError(sentence("udso", "two initial states", both, "Say it in one of them."))
+        if not has_methods and not (is_function and inspect.isroutine(self.code)):
+            hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
+            wrong = "no code that goes from event to event"
+            raise PlanError(sentence("udso", wrong, f"found {self.code!r}", hint))
+        super().check()
+
     @property
     def held(self) -> tuple[Any, ...]:
         return () if self.initial is ... else (self.initial,)
@@ -123,7 +165,7 @@ class StatefulOperator(UserModule, EventOperator):
     @property
     def identity(self) -> str:
         initial = "" if self.initial is ... else text_of(self.initial)
-        parts = [self.returns.json(), self.fingerprint, initial, self.told_options, str(self.time_sensitive)]
+        parts = [self.returns.json(), self.fingerprint, initial, self.options_text, str(self.time_sensitive)]
         parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
         return f"udso {self.name}:{':'.join(parts)}"
 
@@ -144,8 +186,20 @@ class StatefulOperator(UserModule, EventOperator):
 
     @lazy
     def steps(self) -> StatefulCode:
-        """The code in the form in which it is called, made once."""
-        return steps_of(self.name, self.code, self.initial, self.options)
+        """The code in the form in which it is called, made once; raises PlanError for a generator."""
+        code, initial, options = self.code, self.initial, self.options
+        if initial is ...:
+            module = make_object(self.name, code, options)
+            steps = StatefulCode(module.initial, module.step, module.step, "step", {})
+        else:
+            # copied, so that a step that changes the first state affects only its group
+            start = lambda: copy.deepcopy(initial)  # noqa: E731
+            called = (lambda *arguments: code(*arguments, **options)) if options else code
+            steps = StatefulCode(start, called, code, "", options)
+        if inspect.isgeneratorfunction(steps.own):
+            hint = "Return the state, and a list of rows."
+            raise PlanError(sentence(self.name, "a step gives (state, rows)", "this one is a generator", hint))
+        return steps
 
     def calling(self, values: int) -> StepCall:
         steps, before = self.steps, 1 + self.time_sensitive
@@ -154,7 +208,7 @@ class StatefulOperator(UserModule, EventOperator):
             initial=steps.initial,
             step=steps.step,
             names=argument_names(steps.own, values, skipped=before),
-            rows=row_shape(self.fields, RowShape),
+            rows=RowShape.from_fields(self.fields),
             sensitive=self.time_sensitive,
             **self.guards,
         )

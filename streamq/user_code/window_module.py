@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar
 
 import pyarrow as pa
 from pyspark.sql.types import DataType
@@ -17,10 +17,8 @@ from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn,
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import ModuleStates, WindowCall, forbid_module_changes
 from streamq.runtime.user_code.module_walk import module_results
-from streamq.user_code.forms import module_states
-from streamq.user_code.module import Property, UserModule, check_properties, mergeable, name_of, order_insensitive
-from streamq.user_code.repository import modules
-from streamq.user_code.signature import QueryCall, argument_names, check_aggregating, check_call, has_states
+from streamq.user_code.forms import WindowForm, is_window_code, window_form
+from streamq.user_code.module import UserModule, check_properties, mergeable, order_insensitive
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
@@ -38,50 +36,43 @@ class WindowModule(UserModule, AggregateFunction):
     leading_options: ClassVar[tuple[str, ...]] = ()
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
-    @classmethod
-    def from_code(
-        cls, code: Any, *, name: str | None, columns: Iterable[str], properties: Iterable[Any], **fields: Any
-    ) -> Self:
-        """Return a module for code, with the other arguments of its decorator; raises PlanError."""
-        if not callable(code) and not hasattr(code, "add") and not hasattr(code, "reduce"):
-            hint = f"Write @sq.{cls.kind}(...) above a def or a class."
-            raise PlanError(sentence(cls.kind, "not code", f"found {code!r}", hint))
-        promises, own_name, is_timed = (
-            check_properties(properties, cls.kind),
-            name_of(code, name),
-            fields["time_sensitive"],
-        )
-        check_aggregating(own_name, code, time_sensitive=is_timed)
-        return cls(
-            name=own_name,
-            code=code,
-            columns=_names_of_arguments(columns, cls.kind, promises, time_sensitive=is_timed),
-            properties=tuple(map(str, promises)),
-            filter_columns=tuple(field for one in promises if one.name == "filters_on" for field in one.fields),
-            **fields,
-        )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def check(self) -> None:
+        if not is_window_code(self.code):
+            hint = f"Write @sq.{self.kind}(...) above a def or a class."
+            raise PlanError(sentence(self.kind, "not code", f"found {self.code!r}", hint))
+        self.form.check()
+        self._check_columns()
+        super().check()
         if str(mergeable) in self.properties and (self.time_sensitive or getattr(self.code, "merge", None) is None):
             hint = "Give it merge(a, b), and leave lifetimes alone."
             raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
 
+    def _check_columns(self) -> None:
+        """Raise PlanError for ``columns`` unless code reads its arguments by them, or a promise needs them."""
+        reserved = [name for name in self.columns if name in ("start", "end")]
+        if reserved:
+            hint = "Call the argument something else."
+            what = f"{reserved[0]!r} is reserved for the lifetime"
+            raise PlanError(sentence(self.kind, what, f"found columns={list(self.columns)}", hint))
+        if self.columns and not self.time_sensitive and not self.filter_columns:
+            hint = "Say time_sensitive=True, or leave columns= out."
+            wrong = "columns= names what time-sensitive code reads"
+            found = "this is not time-sensitive; its arguments come by position"
+            raise PlanError(sentence(self.kind, wrong, found, hint))
+
+    @lazy
+    def form(self) -> WindowForm:
+        """The form of the code."""
+        return window_form(self.kind, self.name, self.code, time_sensitive=self.time_sensitive)
+
     @lazy
     def module(self) -> ModuleStates:
         """The code as hosts call it, made once, a class with the options; raises PlanError if it cannot be made."""
-        return module_states(
-            self.code,
-            self.kind,
-            name=self.name,
-            options=self.options,
-            time_sensitive=self.time_sensitive,
-            order_insensitive=str(order_insensitive) in self.properties,
-        )
+        return self.form.states(self.options, order_insensitive=str(order_insensitive) in self.properties)
 
     @property
     def identity(self) -> str:
-        parts = [self.returns.json(), self.fingerprint, self.told_options, str(self.time_sensitive)]
+        parts = [self.returns.json(), self.fingerprint, self.options_text, str(self.time_sensitive)]
         parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
         return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
 
@@ -115,19 +106,10 @@ class WindowModule(UserModule, AggregateFunction):
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         args = self.columns_of(operands)
         names = self._names(args)
-        function._check_call(len(args))
+        function.module  # noqa: B018  made here, so that errors are raised at the user's line
+        function.form.check_call(len(args), function.options)
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
-
-    def _check_call(self, columns: int) -> None:
-        """Raise PlanError, at the user's line, if the code cannot be called with its options and this many columns."""
-        if not has_states(self.code):
-            count, leading = (0, 2) if self.time_sensitive else (columns, 0)
-            check_call(self.name, self.code, QueryCall(count, self.options, leading))
-            return
-        self.module  # noqa: B018  made here, so that errors are raised at the user's line
-        if not self.time_sensitive and hasattr(self.code, "add"):
-            check_call(self.name, self.code, QueryCall(columns, {}, 1, "add"))
 
     def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
         """Return the names under which a time-sensitive module reads its arguments; none for other modules."""
@@ -193,8 +175,7 @@ class WindowModule(UserModule, AggregateFunction):
         """Return the argument names of a module that is not time-sensitive, from its author or its code."""
         if self.columns:
             return self.columns
-        method = next((m for m in ("add", "reduce") if getattr(self.code, m, None) is not None), "")
-        return argument_names(self.code, count, method=method, skipped=bool(method))
+        return self.form.argument_names(count)
 
     def reduction(self, column: ReducedColumn) -> Reduction | None:
         return ModuleReduction(column, self.calling(column, tuple(map(str, column.options))))
@@ -224,29 +205,17 @@ class ModuleReduction(RangeReduction):
         return pa.array(module_results(self.calling, self.column, members, self.passes), self.column.type)
 
 
-def _names_of_arguments(
-    columns: Iterable[str], verb: str, promises: Iterable[Property], *, time_sensitive: bool
-) -> tuple[str, ...]:
-    """Return the names in ``columns=``; raises PlanError unless code reads its arguments by them, or a promise needs them."""
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    reserved = [name for name in names if name in ("start", "end")]
-    if reserved:
-        hint = "Call the argument something else."
-        what = f"{reserved[0]!r} is reserved for the lifetime"
-        raise PlanError(sentence(verb, what, f"found columns={list(names)}", hint))
-    if names and not time_sensitive and not any(one.name == "filters_on" for one in promises):
-        hint = "Say time_sensitive=True, or leave columns= out."
-        wrong = "columns= names what time-sensitive code reads"
-        raise PlanError(sentence(verb, wrong, "this is not time-sensitive; its arguments come by position", hint))
-    return names
+def window_fields(
+    verb: str, columns: Iterable[str], properties: Iterable[Any], *, time_sensitive: bool
+) -> dict[str, Any]:
+    """Return a module's fields from the arguments of its decorator; raises PlanError for no properties."""
+    promises = check_properties(properties, verb)
+    return {
+        "time_sensitive": time_sensitive,
+        "columns": (columns,) if isinstance(columns, str) else tuple(columns),
+        "properties": tuple(map(str, promises)),
+        "filter_columns": tuple(name for one in promises if one.name == "filters_on" for name in one.fields),
+    }
 
 
-M = TypeVar("M", bound=WindowModule)
-
-
-def decorate(kind: type[M], code: Any, **fields: Any) -> M:
-    """Make a module from code and its decorator's arguments, and register it; raises PlanError."""
-    return modules.register(kind.from_code(code, **fields))
-
-
-__all__ = ["WindowModule", "decorate"]
+__all__ = ["WindowModule", "window_fields"]

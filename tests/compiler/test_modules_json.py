@@ -207,7 +207,7 @@ class UserThing(UserModule):
 
     @property
     def identity(self) -> str:
-        return f"{self.name}:{self.told_options}"
+        return f"{self.name}:{self.options_text}"
 
 @node
 class Apply(Node):

@@ -163,6 +163,8 @@ def _live(module: ModuleType, name: str) -> FunctionType:
         value = vars(value)[part]
     while not isinstance(value, FunctionType):
         value = next(
-            f for a in ("__wrapped__", "__func__", "fget", "func") if (f := getattr(value, a, None)) is not None
+            f
+            for a in ("__wrapped__", "__func__", "fget", "func", "function")
+            if (f := getattr(value, a, None)) is not None
         )
     return value

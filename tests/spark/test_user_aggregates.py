@@ -25,7 +25,7 @@ from streamq.plan.partial import COUNT, Ints, Partial, RowWindow, Values, no_row
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction
 from streamq.testing.difference import assert_same_history
 from streamq.testing.modules import check_module
-from streamq.user_code.forms import module_states
+from streamq.user_code.forms import window_form
 from tests.spark.replay import ended, replayed
 
 # one that merges: its partial results are bytes that only it can read
@@ -241,8 +241,12 @@ def test_modules_are_told_apart_by_their_code() -> None:
         return lambda values: int(values.nlargest(k).iloc[-1])
 
     halves: list[Any] = [lambda v: v.quantile(0.5), lambda v: v.quantile(0.25), top(1), top(2)]
-    assert len({module_states(code, "test").identity for code in halves}) == len(halves)
-    assert module_states(top(2), "test").identity == module_states(top(2), "test").identity
+
+    def identity(code: Any) -> str:
+        return window_form("test", code.__name__, code).states({}).identity
+
+    assert len(set(map(identity, halves))) == len(halves)
+    assert identity(top(2)) == identity(top(2))
 
 
 def test_one_that_merges_is_split_into_basic_windows_and_neither_is_written_as_json() -> None:

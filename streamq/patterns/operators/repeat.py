@@ -49,7 +49,6 @@ from streamq.runtime.candidates import TypedRows
 from streamq.runtime.user_code.calls import StepCall
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
-from streamq.user_code.forms import row_shape
 from streamq.user_code.udso import EventOperator
 
 if TYPE_CHECKING:
@@ -213,13 +212,12 @@ class RunScan(EventOperator):
         """Return the call that a scan makes for each event: the step of runs, with the state that it begins with."""
         names = tuple(field.name for field in self.columns)
         step = RunStep(names, self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
-        rows = row_shape(self.fields, TypedRows)
         return StepCall(
             name=self.name,
             initial=step.initial,
             step=step.step,
             names=("start", *names),
-            rows=rows,
+            rows=TypedRows.from_fields(self.fields),
             needed_until=step.needed_until,
             completes_matches=True,
         )

@@ -8,16 +8,18 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     import pandas as pd
+    from pyspark.sql.types import StructField
 
 SHOWN = 60
 """The number of characters of a value that an error shows."""
@@ -261,9 +263,19 @@ class RowShape:
     names: tuple[str, ...]
     types: tuple[pa.DataType, ...]
     shown_types: tuple[str, ...]
-    timed: bool
-    keeps_lifetimes: bool
-    single: bool
+    timed: bool = False
+    keeps_lifetimes: bool = False
+    single: bool = False
+
+    @classmethod
+    def from_fields(cls, fields: Sequence[StructField], **flags: bool) -> Self:
+        """Return the shape of rows with these columns."""
+        return cls(
+            names=tuple(field.name for field in fields),
+            types=tuple(arrow_type(field.dataType) for field in fields),
+            shown_types=tuple(field.dataType.simpleString() for field in fields),
+            **flags,
+        )
 
     def rows(
         self, result: Any, axis: pa.DataType, in_window: Callable[[Lifetime | None], tuple[int, int | None]]
