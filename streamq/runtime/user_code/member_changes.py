@@ -4,20 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.reduction import Mask
+from streamq.plan.reduction import Mask, RangedMembers
 from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import ints
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.user_code.calls import pickled
+from streamq.runtime.user_code.calls import ModuleStates, pickled
+from streamq.runtime.user_code.code_values import instants_of
 from streamq.runtime.values import Ints, float_bits
-
-if TYPE_CHECKING:
-    from streamq.runtime.user_code.module_walk import ModuleWalk
 
 RowNumbers = Ints
 """Rows of the members' table."""
@@ -51,16 +49,8 @@ class CallMemory:
     @property
     def table(self) -> pa.Table:
         """The calls of now as a table to store."""
-        columns: dict[str, list[Any]] = {
-            "name": [name for name, _ in self.now],
-            "window": [window for _, window in self.now],
-            "digest": [call.digest for call in self.now.values()],
-            "count": [call.count for call in self.now.values()],
-            "result": [call.result for call in self.now.values()],
-            "state": [call.state for call in self.now.values()],
-            "failure": [call.failure for call in self.now.values()],
-        }
-        return pa.table(columns, schema=_KEPT)
+        rows = [{"name": name, "window": window, **vars(call)} for (name, window), call in self.now.items()]
+        return pa.Table.from_pylist(rows, schema=_STORED)
 
     @staticmethod
     def from_table(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
@@ -71,7 +61,7 @@ class CallMemory:
         return CallMemory(before, fresh=fresh)
 
 
-_KEPT = pa.schema(
+_STORED = pa.schema(
     [
         ("name", pa.string()),
         ("window", pa.uint64()),
@@ -109,36 +99,56 @@ class WindowMembers:
         return WindowMembers(self.window, self.row[mask], self.start[mask], self.end[mask])
 
 
-@dataclass(frozen=True)
-class CallOutcome:
-    """The outcome of a call: a result, the state behind it as a pickle, and, if it failed, why."""
+@dataclass(frozen=True, eq=False)
+class WindowArguments:
+    """The arguments of a module, by name, for all members and then for the deltas of this micro-batch.
 
-    result: Any
-    state: bytes | None
-    failure: str | None
+    fresh: those of the deltas that pass the module's filter; None: there are none.
+    """
+
+    columns: Mapping[str, pa.Array]
+    fresh: pa.Table | None
+
+    @staticmethod
+    def read(
+        sources: Mapping[str, str], rows: pa.Table, memory: CallMemory | None, passes: Callable[[pa.Table], Mask]
+    ) -> WindowArguments:
+        """Return the columns that ``sources`` name, of the members' ``rows`` and of the deltas in the memory."""
+        columns = {name: rows.column(source).combine_chunks() for name, source in sources.items()}
+        if memory is None or memory.fresh is None:
+            return WindowArguments(columns, None)
+        fresh = memory.fresh.filter(pa.array(passes(memory.fresh)))
+        for name, column in columns.items():
+            deltas = fresh.column(sources[name]).combine_chunks().cast(column.type)
+            columns[name] = pa.concat_arrays([column, deltas])
+        return WindowArguments(columns, fresh)
+
+    def of_members(self, members: WindowMembers, axis: pa.DataType) -> dict[str, pa.Array]:
+        """Return the arguments of a window's members, with their lifetimes if the module reads them."""
+        at = pa.array(members.row)
+        columns = {name: column.take(at) for name, column in self.columns.items()}
+        if members.start is not None and members.end is not None:
+            columns |= {"start": instants_of(members.start, axis), "end": instants_of(members.end, axis)}
+        return columns
 
 
 class WindowChanges:
     """The changes in the windows of a walk since the previous micro-batch."""
 
-    def __init__(self, walk: ModuleWalk, memory: CallMemory, passes: Callable[[pa.Table], Mask]):
-        self.walk, self.memory, members = walk, memory, walk.members
-        self.is_ordered = not walk.module.any_order
+    def __init__(
+        self, name: str, module: ModuleStates, members: RangedMembers, memory: CallMemory, arguments: WindowArguments
+    ):
+        self.name, self.module, self.members, self.memory = name, module, members, memory
+        self.fresh, self.first_fresh = arguments.fresh, members.rows.num_rows
         start, end = members.window
         self.groups = combine_hashes([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
         self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
-        # the new deltas' rows come after the members' rows
-        self.fresh = memory.fresh.filter(pa.array(passes(memory.fresh))) if memory.fresh is not None else None
-        self.first_fresh = members.rows.num_rows
+        count = self.first_fresh
         if self.fresh is not None:
-            of_fresh = self.fresh
-            walk.columns = {
-                n: pa.concat_arrays([column, of_fresh.column(walk.sources[n]).combine_chunks().cast(column.type)])
-                for n, column in walk.columns.items()
-            }
-            keys = [hashes(of_fresh.column(n)) for n in members.groups.column_names]
-            self.fresh_groups = combine_hashes([np.ones(of_fresh.num_rows, np.uint64), *keys])
-        self.content = _content(walk.columns, self.first_fresh + (0 if self.fresh is None else self.fresh.num_rows))
+            count += self.fresh.num_rows
+            keys = [hashes(self.fresh.column(n)) for n in members.groups.column_names]
+            self.fresh_groups = combine_hashes([np.ones(self.fresh.num_rows, np.uint64), *keys])
+        self.content = _content(arguments.columns, count)
 
     def digests(self, block: WindowBlock) -> Hashes:
         """Return a number for each window of a block that identifies its members as the module sees them.
@@ -147,10 +157,10 @@ class WindowChanges:
         """
         lengths = np.diff(block.ends)
         member_hashes = self.content[block.row]
-        if self.walk.module.sensitive:
+        if self.module.sensitive:
             window = np.repeat(block.first + np.arange(len(lengths)), lengths)
-            member_hashes = _timed(member_hashes, *self.walk.members.cut(block.row, window))
-        if self.is_ordered:
+            member_hashes = _timed(member_hashes, *self.members.cut(block.row, window))
+        if not self.module.any_order:
             place = np.arange(len(block.row)) - np.repeat(np.asarray(block.ends[:-1]), lengths)
             member_hashes = combine_hashes([member_hashes, place.view(np.uint64)])
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(member_hashes)])
@@ -170,13 +180,19 @@ class WindowChanges:
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
         """Return the change from the window's last call to now; None if this micro-batch's deltas do not explain it."""
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
-        if call is None or call.state is None or fresh is None or self.is_ordered or fresh.num_rows >= len(now.row):
+        if (
+            call is None
+            or call.state is None
+            or fresh is None
+            or not self.module.any_order
+            or fresh.num_rows >= len(now.row)
+        ):
             return None
-        start, end = (bound[now.window] for bound in self.walk.members.window)
+        start, end = (bound[now.window] for bound in self.members.window)
         le, re, weight = ints(fresh, LE), ints(fresh, RE), ints(fresh, WEIGHT)
         is_in = (self.fresh_groups == self.groups[now.window]) & (le < end) & (re > start)
         come, gone = (self._fresh_members(now, is_in, np.maximum(sign * weight, 0)) for sign in (1, -1))
-        if len(gone.row) and self.walk.module.remove is None:
+        if len(gone.row) and self.module.remove is None:
             return None
         digest_then = (call.digest + self._sum(come) - self._sum(gone)) % 2**64
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
@@ -184,13 +200,15 @@ class WindowChanges:
             return None
         return StateChange(KeptState(call.state), come, gone)
 
-    def remember(self, now: WindowMembers, digest: int, of: CallOutcome) -> None:
-        """Remember a call and its outcome."""
-        body = None if of.result is None else pickled(of.result)
-        self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, of.state, of.failure)
+    def remember(
+        self, now: WindowMembers, digest: int, result: Any, *, state: bytes | None, failure: str | None
+    ) -> None:
+        """Remember a call: its result, the pickled state after it, and, if it failed, why."""
+        body = None if result is None else pickled(result)
+        self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, state, failure)
 
     def _key(self, now: WindowMembers) -> tuple[str, int]:
-        return self.walk.name, int(self.windows[now.window])
+        return self.name, int(self.windows[now.window])
 
     def _sum(self, members: WindowMembers) -> int:
         member_hashes = self.content[members.row]
@@ -202,10 +220,10 @@ class WindowChanges:
         """Return the new deltas in a window as members, as often as ``copies`` says."""
         assert self.fresh is not None
         at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
-        if not self.walk.module.sensitive:
+        if not self.module.sensitive:
             return WindowMembers(now.window, self.first_fresh + at)
         le, re = ints(self.fresh, LE)[at], ints(self.fresh, RE)[at]
-        cut = self.walk.members.cut_to(le, re, np.full(len(at), now.window))
+        cut = self.members.cut_to(le, re, np.full(len(at), now.window))
         return WindowMembers(now.window, self.first_fresh + at, *cut)
 
 
@@ -246,7 +264,7 @@ __all__ = [
     "StateChange",
     "WindowChanges",
     "WindowMembers",
-    "CallOutcome",
+    "WindowArguments",
     "KeptState",
     "RowNumbers",
 ]

@@ -22,13 +22,13 @@ from streamq.runtime.columnar import expand_ranges, with_column
 from streamq.runtime.event import LE, RE
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.calls import WindowCall, first_rows, pickled
-from streamq.runtime.user_code.code_values import FAILURES, instants_of
+from streamq.runtime.user_code.code_values import FAILURES
 from streamq.runtime.user_code.member_changes import (
     CallMemory,
-    CallOutcome,
     KeptState,
     RowNumbers,
     StateChange,
+    WindowArguments,
     WindowBlock,
     WindowChanges,
     WindowMembers,
@@ -52,20 +52,22 @@ class ModuleWalk:
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
     ):
-        self.calling, self.name, self.members = calling, column.name, members
+        self.calling, self.members = calling, members
         self.module = calling.module
         rows = np.flatnonzero(passes(members.rows))
         place = np.arange(members.rows.num_rows) if members.place is None else members.place
         # in the order in which a module gets a window's members
         self.rows = rows[np.argsort(place[rows], kind="stable")]
-        self.sources = dict(zip(calling.names, column.args, strict=True))
-        self.columns = {n: members.rows.column(source).combine_chunks() for n, source in self.sources.items()}
+        memory: CallMemory | None = members.memory
+        sources = dict(zip(calling.names, column.args, strict=True))
+        self.arguments = WindowArguments.read(sources, members.rows, memory, passes)
         self._before: WindowMembers | None = None
         self._state: Any = None
         self._body: bytes | None = None
         self._failure: str | None = None
-        memory: CallMemory | None = members.memory
-        self._changes = None if memory is None else WindowChanges(self, memory, passes)
+        self._changes = None
+        if memory is not None:
+            self._changes = WindowChanges(column.name, self.module, members, memory, self.arguments)
         self.keeps_states = self.module.in_parts and (memory is not None or calling.quarantine)
 
     def blocks(self) -> Iterator[WindowBlock]:
@@ -104,7 +106,7 @@ class ModuleWalk:
         call = changes.unchanged(now, digest)
         if call is None:
             result = self._result(now, changes.since_last_call(now, digest))
-            changes.remember(now, digest, CallOutcome(result, self._body, self._failure))
+            changes.remember(now, digest, result, state=self._body, failure=self._failure)
             return result
         if call.failure is not None:
             self._set_aside(now, call.failure)
@@ -119,17 +121,8 @@ class ModuleWalk:
             return WindowMembers(window, row)
         return WindowMembers(window, row, *self.members.cut(row, np.full(len(row), window)))
 
-    def _arguments(self, members: WindowMembers) -> dict[str, pa.Array]:
-        """Return the arguments of members by name, with their lifetimes if the module reads them."""
-        at = pa.array(members.row)
-        columns = {n: column.take(at) for n, column in self.columns.items()}
-        if members.start is not None and members.end is not None:
-            axis = self.calling.axis
-            columns |= {"start": instants_of(members.start, axis), "end": instants_of(members.end, axis)}
-        return columns
-
     def _events(self, members: WindowMembers) -> Any:
-        return self.module.read(self._arguments(members))
+        return self.module.read(self.arguments.of_members(members, self.calling.axis))
 
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
         """Return the result of a call over the changes since the last call or the preceding window, or over all members."""
@@ -162,7 +155,7 @@ class ModuleWalk:
     def _failed(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, if something takes it; else raise ModuleFailed."""
         self._before = self._state = self._body = None
-        events = pa.table(self._arguments(now))
+        events = pa.table(self.arguments.of_members(now, self.calling.axis))
         about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
         reason = self.calling.reason(error, about)
         if not self.calling.quarantine or self.members.aside is None:

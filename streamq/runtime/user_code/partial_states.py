@@ -46,10 +46,7 @@ class _PartState(NamedTuple):
         events, error = self.events + other.events, self.error or other.error
         if error is not None:
             return _PartState(None, first, events, error)
-        try:
-            return _PartState(merge(self.state, other.state), first, events)
-        except FAILURES as failure:
-            return _PartState(None, first, events, failure)
+        return _part_state(lambda: merge(self.state, other.state), first, events)
 
     @property
     def pickle(self) -> bytes:
