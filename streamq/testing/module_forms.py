@@ -30,7 +30,7 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
 from streamq.runtime.user_code.calls import States
-from streamq.runtime.user_code.code_values import as_series
+from streamq.runtime.user_code.code_values import series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -105,7 +105,7 @@ def checked_module(
         **{f.name: getattr(module, f.name) for f in fields(States)},
         fields=tuple(f"x{i}" if i else "x" for i in range(len(kinds))),
         events=lambda rows: module.read({f"x{i}": column for i, column in enumerate(columns(rows))}),
-        reference=None if reference is None else lambda rows: reference(*as_series(columns(rows))),
+        reference=None if reference is None else lambda rows: reference(*map(series, columns(rows))),
     )
 
 

@@ -13,12 +13,10 @@ import pyarrow as pa
 
 from streamq.errors import PlanError, sentence
 from streamq.runtime.user_code.calls import ModuleStates
-from streamq.runtime.user_code.code_values import as_frame, series_of
+from streamq.runtime.user_code.code_values import as_frame, as_series
 from streamq.user_code.signature import (
     WITH_TIME,
     QueryCall,
-    argument_names,
-    check_call,
     check_method,
     check_methods,
     has_states,
@@ -56,11 +54,11 @@ class WindowForm(ABC):
 
     def check_call(self, columns: int, options: Mapping[str, Any]) -> None:
         """Raise PlanError if the code cannot be called with this many columns and these options."""
-        check_call(self.name, self.code, self.query_call(columns, options))
+        self.query_call(columns, options).check(self.name, self.code)
 
     def argument_names(self, count: int) -> tuple[str, ...]:
         """Return the names that the code has for its ``count`` arguments; generated ones for those without a name."""
-        return argument_names(self.code, count, method=self.adding, skipped=bool(self.adding))
+        return self.query_call(count, {}).argument_names(self.code, count)
 
     @abstractmethod
     def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
@@ -70,7 +68,7 @@ class WindowForm(ABC):
         """
 
     def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
-        read: Any = as_frame if self.sensitive else series_of
+        read: Any = as_frame if self.sensitive else as_series
         common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
         return ModuleStates(self.name, *methods, **{**common, **fields})
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.passes import expression_nodes as parts
+from streamq.plan.passes import expression_nodes
 from streamq.user_code.module import UNNAMED, UserModule, place_of
 
 GROUP = "streamq.modules"
@@ -195,9 +195,9 @@ class Repository:
     @property
     def rows(self) -> list[ModuleEntry]:
         """A row per module, by name."""
-        return [self._row(self.get(name)) for name in self]
+        return [self._entry(self.get(name)) for name in self]
 
-    def _row(self, module: UserModule) -> ModuleEntry:
+    def _entry(self, module: UserModule) -> ModuleEntry:
         return ModuleEntry(
             module.name,
             module.kind,
@@ -264,7 +264,7 @@ def called_modules(plan: Node) -> list[UserModule]:
     """Return the modules that a plan calls, in the order of its nodes; for a repeated name the first."""
     modules: dict[str, UserModule] = {}
     for node in nodes(expanded(plan)):
-        called = [getattr(part, "function", None) for expr in expressions(node) for part in parts(expr)]
+        called = [getattr(part, "function", None) for expr in expressions(node) for part in expression_nodes(expr)]
         for module in (*called, getattr(node, "operator", None)):
             if isinstance(module, UserModule):
                 modules.setdefault(module.name, module)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -89,34 +89,38 @@ class QueryCall:
     leading: int = 0
     method: str = ""
 
+    def check(self, name: str, code: Any) -> None:
+        """Raise PlanError if code, or a method of it, does not take this many columns, or these options."""
+        signature = signature_without_self(code, self.method)
+        if signature is None:
+            return
+        shown = f"Its {self.method} is {self.method}{signature}." if self.method else f"It is {name}{signature}."
+        check_options(name, signature, self.options, shown, skipped=self.leading)
+        own = self._parameters(signature)
+        least = sum(p.default is p.empty for p in own)
+        most = None if takes_any_number(signature) else len(own)
+        has_count = bool(self.columns) or not self.leading
+        if has_count and (self.columns < least or (most is not None and self.columns > most)):
+            missing = [p.name for p in own[self.columns :] if p.default is p.empty]
+            hint = f"{WITH_TIME} it gets (events, window). " if "window" in missing and not self.leading else ""
+            wrong = f"it is called with {shown_count(self.columns, 'column')}"
+            raise PlanError(sentence(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown))
+        try:
+            signature.bind(*range(self.leading + self.columns), **self.options)
+        except TypeError as error:
+            raise PlanError(sentence(name, "it cannot be called so", str(error), shown)) from None
 
-def check_call(name: str, code: Any, called: QueryCall) -> None:
-    """Raise PlanError if code, or a method of it, does not take this many columns, or these options."""
-    signature = signature_without_self(code, called.method)
-    if signature is None:
-        return
-    shown = f"Its {called.method} is {called.method}{signature}." if called.method else f"It is {name}{signature}."
-    check_options(name, signature, called.options, shown, skipped=called.leading)
-    parameters = [
-        p for p in positional_parameters(signature) if p.name not in called.options or p.kind is p.POSITIONAL_ONLY
-    ]
-    own = parameters[called.leading :]
-    least = sum(p.default is p.empty for p in own)
-    most = None if takes_any_number(signature) else len(own)
-    has_count = bool(called.columns) or not called.leading
-    if has_count and (called.columns < least or (most is not None and called.columns > most)):
-        hint = f"{WITH_TIME} it gets (events, window). " if _lacks_window(own, called) else ""
-        wrong = f"it is called with {shown_count(called.columns, 'column')}"
-        raise PlanError(sentence(name, wrong, f"it takes {_shown_range(least, most)}", hint + shown))
-    try:
-        signature.bind(*range(called.leading + called.columns), **called.options)
-    except TypeError as error:
-        raise PlanError(sentence(name, "it cannot be called so", str(error), shown)) from None
+    def argument_names(self, code: Any, count: int) -> tuple[str, ...]:
+        """Return the names that code, or its method, has for ``count`` columns; generated ones for those without a name."""
+        signature = signature_without_self(code, self.method)
+        parameters = [] if signature is None else [p.name for p in self._parameters(signature)][:count]
+        return (*parameters, *map(unnamed_argument, range(len(parameters), count)))
 
-
-def _lacks_window(own: list[inspect.Parameter], called: QueryCall) -> bool:
-    """Return True if a column is missing for a parameter called ``window``."""
-    return not called.leading and any(p.name == "window" and p.default is p.empty for p in own[called.columns :])
+    def _parameters(self, signature: inspect.Signature) -> list[inspect.Parameter]:
+        """Return the parameters that take columns: those by position, without options and leading arguments."""
+        positional = positional_parameters(signature)
+        by_position = [p for p in positional if p.name not in self.options or p.kind is p.POSITIONAL_ONLY]
+        return by_position[self.leading :]
 
 
 def check_options(
@@ -169,21 +173,6 @@ def signature_without_self(code: Any, method: str = "") -> inspect.Signature | N
     return signature.replace(parameters=parameters, return_annotation=signature.empty)
 
 
-def argument_names(
-    code: Any, count: int, *, method: str = "", skipped: int = 0, options: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Return the names that code, or its method, has for its ``count`` arguments after the first ``skipped``.
-
-    Arguments without a name get one. ``options`` are the parameters that are passed by name.
-    """
-    signature = signature_without_self(code, method)
-    parameters = (
-        [] if signature is None else [p.name for p in positional_parameters(signature) if p.name not in {*options}]
-    )
-    named = parameters[skipped : skipped + count]
-    return (*named, *map(unnamed_argument, range(len(named), count)))
-
-
 def positional_parameters(signature: inspect.Signature) -> list[inspect.Parameter]:
     return [p for p in signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
@@ -206,8 +195,6 @@ def shown_count(count: int, what: str) -> str:
 __all__ = [
     "QueryCall",
     "WITH_TIME",
-    "argument_names",
-    "check_call",
     "check_method",
     "check_methods",
     "has_states",

@@ -27,14 +27,14 @@ from streamq.runtime.user_code.calls import ModuleCall, forbid_changes, shown_va
 from streamq.runtime.user_code.code_values import (
     FAILURES,
     ReturnError,
-    as_series,
     fit_to_type,
     plain_result,
+    series,
     short_text,
 )
 from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned
 from streamq.user_code.repository import decorate
-from streamq.user_code.signature import QueryCall, argument_names, check_call
+from streamq.user_code.signature import QueryCall
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -116,7 +116,7 @@ class UserFunction(UserModule, Function):
             hint = "Columns come by position, not by keyword."
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         self.check_in_query(operands)
-        check_call(self.name, self.code, QueryCall(len(operands), function.options))
+        QueryCall(len(operands), function.options).check(self.name, self.code)
         return Call(function, tuple(Col(o) if isinstance(o, str) else as_expr(o) for o in operands))
 
     def result_type(self, operands: Sequence[Operand]) -> DataType:
@@ -174,13 +174,15 @@ class UserFunction(UserModule, Function):
         """Return the results, and errors by row: event by event, or in one call, repeated one by one if it fails."""
         if self.takes == ArgumentForm.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
-            return self._one_by_one((partial(self._called, *values), values) for values in calls)
+            return self._one_by_one((partial(self._call_code, *values), values) for values in calls)
         try:
-            return self._over_all(arrays), {}
+            return self._module_call.guarded(partial(self._column_over, arrays), python_values), {}
         except FAILURES as error:
             count = len(arrays[0])
             rows = ([array.slice(i, 1) for array in arrays] for i in range(count))
-            calls_of_one = ((partial(self._over_one, row), [array[0].as_py() for array in row]) for row in rows)
+            calls_of_one = (
+                (lambda row=row: self._column_over(row)[0].as_py(), [a[0].as_py() for a in row]) for row in rows
+            )
             results, errors = self._one_by_one(calls_of_one)
             if errors:
                 return results, errors
@@ -189,24 +191,12 @@ class UserFunction(UserModule, Function):
             return pa.nulls(count, results.type), dict.fromkeys(range(count), (message, error))
 
     @property
-    def _call(self) -> ModuleCall:
+    def _module_call(self) -> ModuleCall:
         return ModuleCall(**self.guards)
 
-    def _called(self, *arguments: Any) -> Any:
+    def _call_code(self, *arguments: Any) -> Any:
         code = forbid_changes(self.code, self.name) if self.checked else self.code
         return code(*arguments, **self.options)
-
-    def _over_all(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        """Return the results of one call over whole columns, within its time limit, and checked in checking mode."""
-
-        def compute() -> tuple[list[Any], pa.Array]:
-            array = self._over(arrays)
-            return python_values(array) if self.checked else [], array
-
-        return self._call.guarded(compute)[1]
-
-    def _over_one(self, arrays: Sequence[pa.Array]) -> Any:
-        return self._over(arrays)[0].as_py()
 
     def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, Errors]:
         """Return the results of calls, each with the values it is for, and the errors of failing ones by row."""
@@ -215,20 +205,20 @@ class UserFunction(UserModule, Function):
         errors: Errors = {}
         for i, (call, values) in enumerate(calls):
             try:
-                results.append(self._fitting(call, to))
+                results.append(self._valid_result(call, to))
             except FAILURES as error:
                 results.append(None)
                 errors[i] = self._message(error, values), error
         return pa.array(results, to), errors
 
-    def _fitting(self, call: Callable[[], Any], to: pa.DataType) -> Any:
+    def _valid_result(self, call: Callable[[], Any], to: pa.DataType) -> Any:
         """Return the result of a guarded call; raises ReturnError if it is not valid."""
-        return self._call.guarded(lambda: (fit_to_type(plain_result(call()), to, self.returns.simpleString()), None))[0]
+        return self._module_call.guarded(lambda: fit_to_type(plain_result(call()), to, self.returns.simpleString()))
 
-    def _over(self, arrays: Sequence[pa.Array]) -> pa.Array:
+    def _column_over(self, arrays: Sequence[pa.Array]) -> pa.Array:
         """Return the results of code that takes whole columns."""
         to = arrow_type(self.returns)
-        result = self._called(*(as_series(arrays) if self.takes == ArgumentForm.SERIES else arrays))
+        result = self._call_code(*(map(series, arrays) if self.takes == ArgumentForm.SERIES else arrays))
         if isinstance(result, pa.ChunkedArray):
             result = result.combine_chunks()
         try:
@@ -250,12 +240,12 @@ class UserFunction(UserModule, Function):
 
     def _message(self, error: BaseException, values: Sequence[Any]) -> str:
         """Return the error message for one event, with its values by parameter."""
-        names = argument_names(self.code, len(values), options=self.options)
+        names = QueryCall(len(values), self.options).argument_names(self.code, len(values))
         return self._failure(error, shown_values(dict(zip(names, values, strict=True))))
 
     def _failure(self, error: BaseException, what: str) -> str:
         """Return the error message for the events ``what``, on one line."""
-        return str(self._call.failure(self._call.reason(error, f"of {what}"), is_taken=True))
+        return str(self._module_call.failure(self._module_call.reason(error, f"of {what}"), is_taken=True))
 
 
 Errors = dict[int, tuple[str, BaseException]]
@@ -270,17 +260,19 @@ def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
         return _is_of_kind(kind.value_type, to)
     if pa.types.is_list(to):
         return (pa.types.is_list(kind) or pa.types.is_large_list(kind)) and _is_of_kind(kind.value_type, to.value_type)
-    is_number = [pa.types.is_integer(k) or pa.types.is_floating(k) for k in (kind, to)]
-    kinds = (_is_text, _is_bytes, pa.types.is_timestamp, pa.types.is_duration, pa.types.is_decimal, pa.types.is_date)
-    return all(is_number) or any(is_one(kind) and is_one(to) for is_one in kinds)
+    return any(all(any(is_one(k) for is_one in same) for k in (kind, to)) for same in _SAME_KINDS)
 
 
-def _is_text(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+_SAME_KINDS = (
+    (pa.types.is_integer, pa.types.is_floating),
+    (pa.types.is_string, pa.types.is_large_string),
+    (pa.types.is_binary, pa.types.is_large_binary),
+    (pa.types.is_timestamp,),
+    (pa.types.is_duration,),
+    (pa.types.is_decimal,),
+    (pa.types.is_date,),
+)
+"""Types of which one may stand for another, as their tests."""
 
 
 def _takes_any(operands: Sequence[Value]) -> bool:

@@ -171,7 +171,7 @@ class UserOperator(WindowModule):
 
     def arguments(self, applied: Aggregate) -> dict[str, Expr]:
         """Return its argument expressions by the names of the parameters, or by generated names."""
-        names = tuple(map(str, applied.options[1:])) or self._parameters(len(applied.args))
+        names = tuple(map(str, applied.options[1:])) or self.parameter_names(len(applied.args))
         return dict(zip(names, applied.args, strict=False))
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:

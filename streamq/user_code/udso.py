@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -23,8 +23,6 @@ from streamq.user_code.module import UserModule, check_decorator, check_properti
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import (
     QueryCall,
-    argument_names,
-    check_call,
     check_method,
     check_methods,
     has_states,
@@ -116,21 +114,6 @@ STEPWISE = {"initial": "", "step": "state, *values"}
 """The methods of a class that goes from event to event, and their arguments."""
 
 
-@dataclass(frozen=True)
-class StatefulCode:
-    """Code that goes from event to event: ``initial`` makes the first state, ``step`` returns the next state and rows.
-
-    own: the function or method as written; method: the name of the method, if it is one; options: keyword arguments of the
-    function.
-    """
-
-    initial: Callable[[], Any]
-    step: Callable[..., Any]
-    own: Callable[..., Any]
-    method: str
-    options: Mapping[str, Any]
-
-
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class StatefulOperator(UserModule, EventOperator):
     """User code that goes from event to event; ``initial`` is the first state if the code is a function."""
@@ -142,17 +125,16 @@ class StatefulOperator(UserModule, EventOperator):
 
     def check(self) -> None:
         """Raise PlanError unless code has ``initial()`` and ``step``, or is a function with an ``initial`` state, not both."""
-        is_function = self.initial is not ...
-        if not is_function and has_states(self.code):
+        if not self._is_function and has_states(self.code):
             check_methods(self.name, self.code, STEPWISE)
             check_method(self.name, self.code, "initial", "")
             arguments = "state, start, *values" if self.time_sensitive else "state, *values"
             check_method(self.name, self.code, "step", arguments)
         has_methods = all(callable(getattr(self.code, method, None)) for method in STEPWISE)
-        if has_methods and is_function:
+        if has_methods and self._is_function:
             both = "the code has initial(), and initial= is given"
             raise PlanError(sentence("udso", "two initial states", both, "Say it in one of them."))
-        if not has_methods and not (is_function and inspect.isroutine(self.code)):
+        if not has_methods and not (self._is_function and inspect.isroutine(self.code)):
             hint = "Give a class with initial() and step(state, *values), or say initial= and give a function."
             wrong = "no code that goes from event to event"
             raise PlanError(sentence("udso", wrong, f"found {self.code!r}", hint))
@@ -160,11 +142,11 @@ class StatefulOperator(UserModule, EventOperator):
 
     @property
     def held(self) -> tuple[Any, ...]:
-        return () if self.initial is ... else (self.initial,)
+        return (self.initial,) if self._is_function else ()
 
     @property
     def identity(self) -> str:
-        initial = "" if self.initial is ... else text_of(self.initial)
+        initial = text_of(self.initial) if self._is_function else ""
         parts = [self.returns.json(), self.fingerprint, initial, self.options_text, str(self.time_sensitive)]
         parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
         return f"udso {self.name}:{':'.join(parts)}"
@@ -184,30 +166,35 @@ class StatefulOperator(UserModule, EventOperator):
     def example_call(self) -> str:
         return f"scan({super().example_call})"
 
+    @property
+    def _is_function(self) -> bool:
+        return self.initial is not ...
+
     @lazy
-    def steps(self) -> StatefulCode:
-        """The code in the form in which it is called, made once; raises PlanError for a generator."""
+    def steps(self) -> tuple[Callable[[], Any], Callable[..., Any]]:
+        """The functions that return the first state, and the next state with rows; raises PlanError for a generator."""
         code, initial, options = self.code, self.initial, self.options
-        if initial is ...:
-            module = make_object(self.name, code, options)
-            steps = StatefulCode(module.initial, module.step, module.step, "step", {})
-        else:
+        if self._is_function:
             # copied, so that a step that changes the first state affects only its group
-            start = lambda: copy.deepcopy(initial)  # noqa: E731
-            called = (lambda *arguments: code(*arguments, **options)) if options else code
-            steps = StatefulCode(start, called, code, "", options)
-        if inspect.isgeneratorfunction(steps.own):
+            start: Callable[[], Any] = lambda: copy.deepcopy(initial)  # noqa: E731
+            step = (lambda *arguments: code(*arguments, **options)) if options else code
+        else:
+            module = make_object(self.name, code, options)
+            start, step = module.initial, module.step
+        if inspect.isgeneratorfunction(code if self._is_function else step):
             hint = "Return the state, and a list of rows."
             raise PlanError(sentence(self.name, "a step gives (state, rows)", "this one is a generator", hint))
-        return steps
+        return start, step
 
     def calling(self, values: int) -> StepCall:
-        steps, before = self.steps, 1 + self.time_sensitive
-        check_call(self.name, self.code, QueryCall(values, steps.options, before, steps.method))
+        (initial, step), leading = self.steps, 1 + self.time_sensitive
+        by_name, method = (self.options, "") if self._is_function else ({}, "step")
+        call = QueryCall(values, by_name, leading, method)
+        call.check(self.name, self.code)
         return StepCall(
-            initial=steps.initial,
-            step=steps.step,
-            names=argument_names(steps.own, values, skipped=before),
+            initial=initial,
+            step=step,
+            names=call.argument_names(self.code, values),
             rows=RowShape.from_fields(self.fields),
             sensitive=self.time_sensitive,
             **self.guards,

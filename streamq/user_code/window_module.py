@@ -105,13 +105,13 @@ class WindowModule(UserModule, AggregateFunction):
             hint = "Columns come by position; with time_sensitive=True it may read lifetimes alone."
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         args = self.columns_of(operands)
-        names = self._names(args)
+        names = self._argument_names(args)
         function.module  # noqa: B018  made here, so that errors are raised at the user's line
         function.form.check_call(len(args), function.options)
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
 
-    def _names(self, args: Sequence[Expr]) -> tuple[str, ...]:
+    def _argument_names(self, args: Sequence[Expr]) -> tuple[str, ...]:
         """Return the names under which a time-sensitive module reads its arguments; none for other modules."""
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
@@ -164,14 +164,14 @@ class WindowModule(UserModule, AggregateFunction):
         """Return the module's call for a result column; ``names`` are those of the arguments."""
         return WindowCall(
             module=forbid_module_changes(self.module) if self.checked else self.module,
-            names=names or self._parameters(len(column.args)),
+            names=names or self.parameter_names(len(column.args)),
             to=column.type,
             shown_type=self.returns.simpleString(),
             axis=column.axis,
             **self.guards,
         )
 
-    def _parameters(self, count: int) -> tuple[str, ...]:
+    def parameter_names(self, count: int) -> tuple[str, ...]:
         """Return the argument names of a module that is not time-sensitive, from its author or its code."""
         if self.columns:
             return self.columns

@@ -11,7 +11,7 @@ import pickle
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -34,6 +34,8 @@ from streamq.runtime.user_code.code_values import (
     short_text,
 )
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
+
+T = TypeVar("T")
 
 FIRST = 3
 """The number of events of a window that an error shows."""
@@ -109,17 +111,17 @@ class ModuleCall:
     checked: bool = False
     quarantine: bool = False
 
-    def guarded(self, compute: Callable[[], tuple[Any, Any]]) -> tuple[Any, Any]:
-        """Return what ``compute`` returns, a result and the state after it, within the time limit.
+    def guarded(self, compute: Callable[[], T], result_of: Callable[[T], Any] = lambda outcome: outcome) -> T:
+        """Return what ``compute`` returns, within the time limit.
 
-        In checking mode it is computed twice; raises ReturnError if the results differ.
+        In checking mode it is computed twice; raises ReturnError if the results, the parts ``result_of`` the two, differ.
         """
-        result, state = call_with_limit(compute, self.time_limit)
+        outcome = call_with_limit(compute, self.time_limit)
         if self.checked:
-            again, _ = call_with_limit(compute, self.time_limit)
+            result, again = result_of(outcome), result_of(call_with_limit(compute, self.time_limit))
             if pickled(again) != pickled(result):
                 raise ReturnError(f"two calls with the same events gave {short_text(result)} and {short_text(again)}")
-        return result, state
+        return outcome
 
     def reason(self, error: BaseException, about: str) -> str:
         """Return the reason of a failed call on one line, with the subject of the call."""
@@ -166,7 +168,7 @@ class WindowCall(ModuleCall, NamedObject):
         """Return the module's result as a value of the result column; raises ReturnError if it is not valid."""
         if self.rows is None:
             return fit_to_type(plain_result(result), self.to, self.shown_type)
-        return self.rows.rows(result, self.axis, lambda lifetime: self._placed(lifetime, window))
+        return self.rows.rows(result, self.axis, lambda lifetime: self._lifetime_under_stamp(lifetime, window))
 
     @property
     def of_nothing(self) -> Any:
@@ -187,7 +189,7 @@ class WindowCall(ModuleCall, NamedObject):
         events = f"the first of {count} events: {shown}" if count > len(rows) else f"events: {shown}"
         return f"window [{start}, {end}){of_group and ', '}{of_group}; {events}"
 
-    def _placed(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
+    def _lifetime_under_stamp(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
         """Return the lifetime of a row under the stamp, from its own lifetime (None: the window); an end of None is infinite."""
         start, end = window if lifetime is None else lifetime
         if self.stamp is Stamp.CLIP:
@@ -233,15 +235,10 @@ class StepCall(ModuleCall):
         body = pickled(state) if self.checked else b""
         step = forbid_changes(self.step, "step") if self.checked else self.step
 
-        def compute() -> tuple[tuple[Any, list[dict[str, Any]]], None]:
-            before = pickle.loads(body) if self.checked else state
-            # the next state is a part of the result, so that checking compares it
-            return self._parts(step(before, *values)), None
+        # the next state is a part of the result, so that checking compares it
+        return self.guarded(lambda: self._state_and_rows(step(pickle.loads(body) if body else state, *values)))
 
-        parts: tuple[Any, list[dict[str, Any]]] = self.guarded(compute)[0]
-        return parts
-
-    def _parts(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
+    def _state_and_rows(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
         if not isinstance(result, tuple) or len(result) != 2:
             raise ReturnError(f"a step gives (state, rows), and this one {short_text(result)}")
         state, rows = result
@@ -286,7 +283,7 @@ def _is_same(before: Any, now: Any) -> bool:
     return bool(np.all(before == now))
 
 
-def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
+def call_with_limit(compute: Callable[[], T], seconds: float | None) -> T:
     """Return what ``compute`` returns; raise CallTimeout if it takes longer than the limit.
 
     With a limit it runs in a thread, which is interrupted as soon as it returns to Python's interpreter.
@@ -312,7 +309,8 @@ def call_with_limit(compute: Callable[[], Any], seconds: float | None) -> Any:
     is_result, value = outcome
     if not is_result:
         raise value
-    return value
+    result: T = value
+    return result
 
 
 def pickled(value: Any) -> bytes:

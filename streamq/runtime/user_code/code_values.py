@@ -33,23 +33,20 @@ FAILURES = (Exception, SystemExit)
 """The exceptions of user code that fail a call; ``sys.exit()`` in it ends the query, not the program."""
 
 
-def series_of(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
-    return as_series([*columns.values()])
-
-
 def as_frame(columns: Mapping[str, pa.Array]) -> pd.DataFrame:
     """Return columns as a DataFrame, each converted as by :func:`as_series`."""
     import pandas as pd
 
-    return pd.DataFrame({name: _series(column) for name, column in columns.items()}, copy=False)
+    return pd.DataFrame({name: series(column) for name, column in columns.items()}, copy=False)
 
 
-def as_series(columns: Sequence[pa.Array]) -> tuple[pd.Series, ...]:
+def as_series(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
     """Return columns as by ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
-    return tuple(_series(column) for column in columns)
+    return tuple(map(series, columns.values()))
 
 
-def _series(array: pa.Array) -> pd.Series:
+def series(array: pa.Array) -> pd.Series:
+    """Return a column as :func:`as_series` does."""
     import pandas as pd
 
     plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
@@ -99,12 +96,10 @@ def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     """
     import pandas as pd
 
-    if instant is None or instant is pd.NaT or instant is pd.NA:
-        return INFINITY
-    if isinstance(instant, float | np.floating) and np.isnan(instant):
+    if plain_result(instant) is None:
         return INFINITY
     if not pa.types.is_timestamp(axis):
-        ticks = _whole(instant)
+        ticks = _whole_number(instant)
     elif isinstance(instant, dt.datetime | np.datetime64):
         moment = pd.Timestamp(instant)
         moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment
@@ -118,7 +113,7 @@ def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     return ticks
 
 
-def _whole(number: Any) -> int:
+def _whole_number(number: Any) -> int:
     """Return an integer, or a float that is whole, as an integer; raises ValueError for anything else."""
     if isinstance(number, int | np.integer) and not isinstance(number, bool):
         return int(number)
@@ -137,7 +132,7 @@ class ReturnError(Exception):
 def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
     """Return the result if it fits its type completely; else raise ReturnError."""
     try:
-        is_fit = _agree(result, pa.scalar(result, to).as_py())
+        is_fit = _is_stored_whole(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
         raise _unfit(result, to, shown_type) from error
     if not is_fit:
@@ -170,24 +165,24 @@ def _instead_of(result: Any, to: pa.DataType) -> str:
     is_number = isinstance(result, int | float | Decimal | np.number | np.bool_)
     for is_kind, maker in _MAKERS:
         if is_kind(to) and is_number:
-            return f"write {maker}(...)" if _is_made(maker, result, to) else ""
+            return f"write {maker.__name__}(...)" if _converts(maker, result, to) else ""
     return "write .date()" if pa.types.is_date(to) and isinstance(result, dt.datetime) else ""
 
 
-def _is_made(maker: str, number: Any, to: pa.DataType) -> bool:
-    """Return True if ``int``, ``float``, ``str`` or ``bool`` converts a number to the type."""
+def _converts(maker: Callable[[Any], Any], number: Any, to: pa.DataType) -> bool:
+    """Return True if a Python function converts a number to a value of the type."""
     try:
-        pa.scalar({"int": int, "float": float, "str": str, "bool": bool}[maker](number), to)
+        pa.scalar(maker(number), to)
     except (pa.ArrowException, OverflowError, ValueError):
         return False
     return True
 
 
-_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], str], ...] = (
-    (pa.types.is_integer, "int"),
-    (pa.types.is_floating, "float"),
-    (pa.types.is_string, "str"),
-    (pa.types.is_boolean, "bool"),
+_MAKERS: tuple[tuple[Callable[[pa.DataType], bool], type[Any]], ...] = (
+    (pa.types.is_integer, int),
+    (pa.types.is_floating, float),
+    (pa.types.is_string, str),
+    (pa.types.is_boolean, bool),
 )
 """The Python function that converts a number to a type, by type."""
 
@@ -221,7 +216,7 @@ def short_text(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
-def _agree(result: Any, stored: Any) -> bool:
+def _is_stored_whole(result: Any, stored: Any) -> bool:
     """Return True if Arrow has stored a result completely: nothing cut off, left out or reinterpreted."""
     match stored:
         case bool():
@@ -234,12 +229,12 @@ def _agree(result: Any, stored: Any) -> bool:
             return isinstance(result, int | np.integer) and not isinstance(result, bool) and stored == result
         case dict():
             is_same = isinstance(result, Mapping) and result.keys() == stored.keys()
-            return is_same and all(_agree(result[name], value) for name, value in stored.items())
+            return is_same and all(_is_stored_whole(result[name], value) for name, value in stored.items())
         case list():
             values = list(result.items()) if isinstance(result, Mapping) else list(result)
-            return len(values) == len(stored) and all(map(_agree, values, stored))
+            return len(values) == len(stored) and all(map(_is_stored_whole, values, stored))
         case tuple():
-            return len(result) == len(stored) and all(map(_agree, result, stored))
+            return len(result) == len(stored) and all(map(_is_stored_whole, result, stored))
         case dt.datetime():
             if not isinstance(result, dt.datetime):
                 return False
@@ -287,11 +282,11 @@ class RowShape:
         names, or before the fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own one,
         which may be None.
         """
-        rows = []
+        rows, fields = [], list(zip(self.names, self.types, self.shown_types, strict=True))
         for returned_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):
-            instants, values = self._parts(returned_row)
-            lifetime = None if instants is None else _lifetime(*instants, axis)
-            row = {n: fit_to_type(plain_result(values[n]), k, s) for n, k, s in zip(*self._fields, strict=True)}
+            instants, values = self._split_row(returned_row)
+            lifetime = None if instants is None else _lifetime_in_ticks(*instants, axis)
+            row = {n: fit_to_type(plain_result(values[n]), k, s) for n, k, s in fields}
             if self.keeps_lifetimes:
                 try:
                     start, end = in_window(lifetime)
@@ -303,11 +298,7 @@ class RowShape:
             raise ReturnError(f"{len(rows)} rows for a window, declared one_output_per_group")
         return rows
 
-    @property
-    def _fields(self) -> tuple[Sequence[Any], ...]:
-        return self.names, self.types, self.shown_types
-
-    def _parts(self, row: Any) -> tuple[tuple[Any, Any] | None, Mapping[str, Any]]:
+    def _split_row(self, row: Any) -> tuple[tuple[Any, Any] | None, Mapping[str, Any]]:
         """Return a row's own start and end, None if it has none, and its values by field."""
         expected = [*(["start", "end"] if self.timed else []), *self.names]
         fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
@@ -330,7 +321,7 @@ class RowShape:
         return (values[0], values[1]), dict(zip(self.names, values[2:], strict=True))
 
 
-def _lifetime(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
+def _lifetime_in_ticks(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
     """Return a row's own lifetime in ticks; raises ReturnError for a start or end that is no instant of the axis."""
     ticks = []
     for instant in (start, end):

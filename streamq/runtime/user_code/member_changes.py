@@ -148,7 +148,7 @@ class WindowChanges:
             count += self.fresh.num_rows
             keys = [hashes(self.fresh.column(n)) for n in members.groups.column_names]
             self.fresh_groups = combine_hashes([np.ones(self.fresh.num_rows, np.uint64), *keys])
-        self.content = _content(arguments.columns, count)
+        self.content = _value_hashes(arguments.columns, count)
 
     def digests(self, block: WindowBlock) -> Hashes:
         """Return a number for each window of a block that identifies its members as the module sees them.
@@ -159,7 +159,7 @@ class WindowChanges:
         member_hashes = self.content[block.row]
         if self.module.sensitive:
             window = np.repeat(block.first + np.arange(len(lengths)), lengths)
-            member_hashes = _timed(member_hashes, *self.members.cut(block.row, window))
+            member_hashes = _with_lifetimes(member_hashes, *self.members.cut(block.row, window))
         if not self.module.any_order:
             place = np.arange(len(block.row)) - np.repeat(np.asarray(block.ends[:-1]), lengths)
             member_hashes = combine_hashes([member_hashes, place.view(np.uint64)])
@@ -194,7 +194,7 @@ class WindowChanges:
         come, gone = (self._fresh_members(now, is_in, np.maximum(sign * weight, 0)) for sign in (1, -1))
         if len(gone.row) and self.module.remove is None:
             return None
-        digest_then = (call.digest + self._sum(come) - self._sum(gone)) % 2**64
+        digest_then = (call.digest + self._digest_of(come) - self._digest_of(gone)) % 2**64
         if (digest_then, call.count + len(come.row) - len(gone.row)) != (digest, len(now.row)):
             # other members have changed, too: those of count windows, or lifetimes that are cut anew
             return None
@@ -210,10 +210,10 @@ class WindowChanges:
     def _key(self, now: WindowMembers) -> tuple[str, int]:
         return self.name, int(self.windows[now.window])
 
-    def _sum(self, members: WindowMembers) -> int:
+    def _digest_of(self, members: WindowMembers) -> int:
         member_hashes = self.content[members.row]
         if members.start is not None and members.end is not None:
-            member_hashes = _timed(member_hashes, members.start, members.end)
+            member_hashes = _with_lifetimes(member_hashes, members.start, members.end)
         return int(member_hashes.sum(dtype=np.uint64))
 
     def _fresh_members(self, now: WindowMembers, is_in: Mask, copies: Ints) -> WindowMembers:
@@ -248,13 +248,13 @@ class StateChange:
         return len(self.come.row) + len(self.gone.row)
 
 
-def _content(columns: Mapping[str, pa.Array], count: int) -> Hashes:
+def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
     """Return a number for each row that identifies its values; floats count by their bits."""
     parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
     return combine_hashes([np.ones(count, np.uint64), *parts])
 
 
-def _timed(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
+def _with_lifetimes(row_hashes: Hashes, start: Ints, end: Ints) -> Hashes:
     return combine_hashes([row_hashes, start.view(np.uint64), end.view(np.uint64)])
 
 

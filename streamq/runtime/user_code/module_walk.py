@@ -12,6 +12,7 @@ import copy
 import pickle
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class ModuleWalk:
             if a == b:
                 yield self.calling.of_nothing
                 continue
-            now = self._cut(block.first + i, block.row[a:b])
+            now = self._members_of(block.first + i, block.row[a:b])
             yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
     def _remembered_result(self, now: WindowMembers, digest: int) -> Any:
@@ -115,7 +116,7 @@ class ModuleWalk:
 
     # one window
 
-    def _cut(self, window: int, row: RowNumbers) -> WindowMembers:
+    def _members_of(self, window: int, row: RowNumbers) -> WindowMembers:
         """Return the members of a window, with their lifetimes cut to it if the module reads them."""
         if not self.module.sensitive:
             return WindowMembers(window, row)
@@ -126,33 +127,33 @@ class ModuleWalk:
 
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
         """Return the result of a call over the changes since the last call or the preceding window, or over all members."""
-        changes = [c for c in (since_last_call, self._since_neighbour(now)) if c is not None]
+        changes = [c for c in (since_last_call, self._since_preceding(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)
         window = self._interval(now)
 
-        def compute() -> tuple[Any, Any]:
-            state = self._over(now) if change is None else self._changed(change)
+        def compute() -> tuple[Any, Any, bytes | None]:
+            state = self._state_over(now) if change is None else self._changed_state(change)
             # pickled here, so that a state that cannot be pickled fails for its own window
             body = pickled(state) if self.keeps_states else None
             asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
-            return self.calling.value(self.module.result(*asked), window), (state, body)
+            return self.calling.value(self.module.result(*asked), window), state, body
 
         if change is not None and change.size >= len(now.row):
             change = None
         self._body = self._failure = None
         try:
-            result, (self._state, self._body) = self.calling.guarded(compute)
+            result, self._state, self._body = self.calling.guarded(compute, itemgetter(0))
             self._before = now
             return result
         except FAILURES as error:
             if change is not None and self.calling.quarantine:
                 # report the error over all members, not over the change
                 change = None
-                error = _error_of(lambda: self.calling.guarded(compute)) or error
-            self._failed(now, error)
+                error = _error_of(lambda: self.calling.guarded(compute, itemgetter(0))) or error
+            self._handle_failure(now, error)
             return None
 
-    def _failed(self, now: WindowMembers, error: BaseException) -> None:
+    def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, if something takes it; else raise ModuleFailed."""
         self._before = self._state = self._body = None
         events = pa.table(self.arguments.of_members(now, self.calling.axis))
@@ -178,10 +179,10 @@ class ModuleWalk:
     def _group(self, now: WindowMembers) -> dict[str, Any]:
         return next(iter(python_rows(self.members.groups.slice(now.window, 1))), {})
 
-    def _over(self, now: WindowMembers) -> Any:
+    def _state_over(self, now: WindowMembers) -> Any:
         return self.module.add(self.module.initial(), self._events(now))
 
-    def _changed(self, change: StateChange) -> Any:
+    def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
         state = change.state
         if isinstance(state, KeptState):
@@ -193,7 +194,7 @@ class ModuleWalk:
             state = self.module.remove(state, self._events(change.gone))
         return self.module.add(state, self._events(change.come)) if len(change.come.row) else state
 
-    def _since_neighbour(self, now: WindowMembers) -> StateChange | None:
+    def _since_preceding(self, now: WindowMembers) -> StateChange | None:
         """Return the change from the preceding window to this one; None if there is none, or its state is unknown."""
         before = self._before
         if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:

@@ -144,7 +144,7 @@ class PickledState(Partial):
         for i in np.flatnonzero(many > 1).tolist():
             rows = table.take(pa.array([i] * int(many[i])))
             is_counted = rows.column(self._counts)[0].as_py()
-            states[i] = self._added(self._arguments(rows)).pickle if is_counted else NOTHING
+            states[i] = self._state_over(self._arguments(rows)).pickle if is_counted else NOTHING
         is_state = pa.array([state is not None for state in states], pa.bool_())
         table = with_column(table, self._counts, pc.if_else(is_state, None, counts))
         table = with_column(table, self._state, pa.array(states, pa.binary()))
@@ -176,8 +176,8 @@ class PickledState(Partial):
             first, last = event_ends[i], event_ends[i + 1]
             if last > first:
                 arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
-                parts.insert(0, self._added(arguments, first_events[i]))
-            states.append(self._merged(parts))
+                parts.insert(0, self._state_over(arguments, first_events[i]))
+            states.append(self._merged_states(parts))
         first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
         keeps = pa.array(is_alone[at])
         merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
@@ -194,7 +194,7 @@ class PickledState(Partial):
             table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
         return table
 
-    def _merged(self, parts: Sequence[_PartState]) -> bytes:
+    def _merged_states(self, parts: Sequence[_PartState]) -> bytes:
         """Return the state over the events of all parts; NOTHING if no event counts."""
         merge = self.calling.module.merge
         assert merge is not None
@@ -215,7 +215,7 @@ class PickledState(Partial):
         rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
-    def _added(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
+    def _state_over(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
         """Return the state over events; ``first`` are the first of them, if already read."""
         module, count = self.calling.module, len(next(iter(arguments.values())))
         if first is None:
@@ -231,7 +231,7 @@ class PickledState(Partial):
         calling = self.calling
         if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
             return None
-        held = self._added(self._arguments(row)) if state is None else _unpickled(state)
+        held = self._state_over(self._arguments(row)) if state is None else _unpickled(state)
         result = held
         if held.error is None:
             result = _part_state(
