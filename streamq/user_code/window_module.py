@@ -106,8 +106,8 @@ class WindowModule(UserModule, AggregateFunction):
             raise PlanError(sentence(self.name, "it is called without a column", "", hint))
         args = self.columns_of(operands)
         names = self._argument_names(args)
-        function.module  # noqa: B018  made here, so that errors are raised at the user's line
         function.form.check_call(len(args), function.options)
+        function.module  # noqa: B018  made here, so that errors are raised at the user's line
         bare = tuple(arg.arg if isinstance(arg, Alias) else arg for arg in args)
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
 

@@ -88,6 +88,10 @@ class ModuleStates(States, NamedObject):
     def __hash__(self) -> int:
         return hash(self.identity)
 
+    def state_over(self, arguments: Mapping[str, pa.Array]) -> Any:
+        """Return the state over events, from their arguments by name."""
+        return self.add(self.initial(), self.read(arguments))
+
     @property
     def merges(self) -> bool:
         """True if states of parts of a window may be merged, so that basic windows are computed once."""

@@ -122,8 +122,8 @@ class ModuleWalk:
             return WindowMembers(window, row)
         return WindowMembers(window, row, *self.members.cut(row, np.full(len(row), window)))
 
-    def _events(self, members: WindowMembers) -> Any:
-        return self.module.read(self.arguments.of_members(members, self.calling.axis))
+    def _arguments(self, members: WindowMembers) -> dict[str, pa.Array]:
+        return self.arguments.of_members(members, self.calling.axis)
 
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
         """Return the result of a call over the changes since the last call or the preceding window, or over all members."""
@@ -132,7 +132,7 @@ class ModuleWalk:
         window = self._interval(now)
 
         def compute() -> tuple[Any, Any, bytes | None]:
-            state = self._state_over(now) if change is None else self._changed_state(change)
+            state = self.module.state_over(self._arguments(now)) if change is None else self._changed_state(change)
             # pickled here, so that a state that cannot be pickled fails for its own window
             body = pickled(state) if self.keeps_states else None
             asked = (state, self.calling.interval(window)) if self.module.sensitive else (state,)
@@ -156,7 +156,7 @@ class ModuleWalk:
     def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
         """Set a window aside whose call failed, if something takes it; else raise ModuleFailed."""
         self._before = self._state = self._body = None
-        events = pa.table(self.arguments.of_members(now, self.calling.axis))
+        events = pa.table(self._arguments(now))
         about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
         reason = self.calling.reason(error, about)
         if not self.calling.quarantine or self.members.aside is None:
@@ -179,9 +179,6 @@ class ModuleWalk:
     def _group(self, now: WindowMembers) -> dict[str, Any]:
         return next(iter(python_rows(self.members.groups.slice(now.window, 1))), {})
 
-    def _state_over(self, now: WindowMembers) -> Any:
-        return self.module.add(self.module.initial(), self._events(now))
-
     def _changed_state(self, change: StateChange) -> Any:
         """Return a state with the removed members taken out, and the new ones added."""
         state = change.state
@@ -191,8 +188,10 @@ class ModuleWalk:
             state = copy.deepcopy(state)
         if len(change.gone.row):
             assert self.module.remove is not None
-            state = self.module.remove(state, self._events(change.gone))
-        return self.module.add(state, self._events(change.come)) if len(change.come.row) else state
+            state = self.module.remove(state, self.module.read(self._arguments(change.gone)))
+        if len(change.come.row):
+            state = self.module.add(state, self.module.read(self._arguments(change.come)))
+        return state
 
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
         """Return the change from the preceding window to this one; None if there is none, or its state is unknown."""

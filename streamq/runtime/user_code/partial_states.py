@@ -217,10 +217,10 @@ class PickledState(Partial):
 
     def _state_over(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
         """Return the state over events; ``first`` are the first of them, if already read."""
-        module, count = self.calling.module, len(next(iter(arguments.values())))
+        count = len(next(iter(arguments.values())))
         if first is None:
             (first,) = self._first_events(arguments, np.array([0, count]))
-        return _part_state(lambda: module.add(module.initial(), module.read(arguments)), first, count)
+        return _part_state(lambda: self.calling.module.state_over(arguments), first, count)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
