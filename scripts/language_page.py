@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import streamq as sq
-from streamq import policies, reading, sources
+from streamq import policies
 from streamq.operators import MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
@@ -74,8 +74,8 @@ def sections() -> dict[str, list[Entry]]:
     rooms = [c for c in Stream.__mro__[1:] if c.__name__.endswith("Verbs") and c.__module__.startswith(OPERATORS)]
     return {
         "Sources": [
-            *(Entry(f"sq.{n}", f) for module in (sources, reading) for n, f in public(module) if hasattr(sq, n)),
-            *(Entry(f"sq.{n}", getattr(sq, n)) for n in ("insert", "retract", "cti")),
+            *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(SOURCES)),
+            Entry("sq.read_stream", sq.read_stream),
         ],
         "Progress and consistency": [
             *(Entry(f"sq.{n}", f) for n, f in functions_of(sq) if f.__module__.startswith(PROGRESS)),
@@ -117,7 +117,7 @@ def sections() -> dict[str, list[Entry]]:
 
 
 OPERATORS, AGGREGATES = "streamq.operators.", "streamq.aggregates."
-PATTERNS, PROGRESS = "streamq.patterns.", "streamq.progress."
+PATTERNS, PROGRESS, SOURCES = "streamq.patterns.", "streamq.progress.", "streamq.sources."
 
 
 def public(module: Any) -> list[tuple[str, Callable[..., Any]]]:

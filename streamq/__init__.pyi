@@ -46,9 +46,6 @@ from .expressions import (
     window_start as window_start,
 )
 from .json_reading import from_json as from_json
-from .literal import cti as cti
-from .literal import insert as insert
-from .literal import retract as retract
 from .patterns.operators.at_least import all_of as all_of
 from .patterns.operators.at_least import any_of as any_of
 from .patterns.operators.at_least import at_least as at_least
@@ -67,27 +64,16 @@ from .run.doctor import doctor as doctor
 from .run.run_all import result as result
 from .run.run_all import run_all as run_all
 from .run.spark_session import session as session
-from .sources import (
-    changes as changes,
-)
-from .sources import (
-    edges as edges,
-)
-from .sources import (
-    events as events,
-)
-from .sources import (
-    intervals as intervals,
-)
-from .sources import (
-    physical as physical,
-)
-from .sources import (
-    points as points,
-)
-from .sources import (
-    signal as signal,
-)
+from .sources.changes import changes as changes
+from .sources.edges import edges as edges
+from .sources.intervals import intervals as intervals
+from .sources.literal import cti as cti
+from .sources.literal import events as events
+from .sources.literal import insert as insert
+from .sources.literal import retract as retract
+from .sources.physical import physical as physical
+from .sources.points import points as points
+from .sources.signal import signal as signal
 from .stream import Stream as Stream
 from .user_code.module import filters_on as filters_on
 from .user_code.module import mergeable as mergeable

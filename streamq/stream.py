@@ -228,7 +228,7 @@ class Stream(
             raise PlanError(sentence("show", "n is a number of rows", f"found {n!r}"))
         print(as_text(compute_answer(self.plan, self.tables, until, "show"), n))
 
-    def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Self]:
+    def quarantine(self, rows: Any = None, until: int | dt.datetime | None = None) -> Quarantine[Stream]:
         """Return the events for which modules with ``on_error="quarantine"`` failed, with lifetime, window, group and reason.
 
         Without ``rows`` they are those of the answer over the whole batch input; :meth:`to_df`, :meth:`to_pandas` and
@@ -248,7 +248,15 @@ class Stream(
         """
         from streamq.run.quarantine import Quarantine
 
-        return Quarantine(self, rows, until)
+        return Quarantine(self, _stream_of_events, rows, until)
 
     def __repr__(self) -> str:
         return f"Stream({self.schema.describe()})"
+
+
+def _stream_of_events(table: pa.Table) -> Stream:
+    """Return the stream of a table of events; they have one tick if it has no column ``end``."""
+    from streamq.sources.intervals import intervals
+    from streamq.sources.points import points
+
+    return intervals(table, "start", "end") if "end" in table.column_names else points(table, "start")

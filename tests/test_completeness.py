@@ -185,9 +185,13 @@ def test_no_room_of_functions_hides_a_function_of_sparks() -> None:
 
 def test_every_room_rule_and_kernel_has_a_test_of_its_name() -> None:
     tests = {p.stem for p in (ROOT / "tests").rglob("test_*.py")}
-    for folder in ("operators", "compiler/rules", "runtime/kernels"):
+    for folder in ("operators", "sources", "compiler/rules", "runtime/kernels"):
         for path in sorted((ROOT / "streamq" / folder).glob("*.py")):
             text = path.read_text()
-            public = "\n@node\n" in text if folder == "operators" else path.stem != "__init__" and "def " in text
+            public = (
+                "\n@node\n" in text
+                if folder in ("operators", "sources")
+                else path.stem != "__init__" and "def " in text
+            )
             assert not public or f"test_{path.stem}" in tests, f"{folder}/{path.stem} has no test"
     assert all(f"test_{rule.name}" in tests for rule in RULES)

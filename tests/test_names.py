@@ -32,8 +32,9 @@ def test_no_two_classes_have_one_name() -> None:
 
 
 MIRRORED = (
-    # an operator, what it means, and the kernel that runs it
+    # an operator, its meaning, and the kernel that runs it; a kind of sources, and its kernel
     {"operators", "runtime/evaluators", "runtime/kernels"},
+    {"sources", "runtime/kernels"},
 )
 """Folders whose rooms mirror each other: a file of one name in them is about the same noun."""
 

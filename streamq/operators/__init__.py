@@ -7,17 +7,13 @@ from streamq.operators.attempt import Attempt
 from streamq.operators.chop import Chop
 from streamq.operators.clip import Clip
 from streamq.operators.distinct_ids import DistinctIds
-from streamq.operators.edges import Edges
 from streamq.operators.except_ import Except
 from streamq.operators.explode import Explode
-from streamq.operators.intervals import Intervals
 from streamq.operators.join import Join
 from streamq.operators.join_table import JoinTable
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.operator import Operator
 from streamq.operators.partial_aggregate import PartialAggregate
-from streamq.operators.physical import Physical
-from streamq.operators.points import Points
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.source import Source
@@ -37,7 +33,7 @@ def written_operators() -> list[type[Operator]]:
 
 
 __all__ = [
-    "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Edges", "Except", "Explode", "Intervals", "Join", "JoinTable",
-    "MergePartials", "PartialAggregate", "Physical", "Points", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
+    "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Except", "Explode", "Join", "JoinTable",
+    "MergePartials", "PartialAggregate", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
     "WindowAggregate", "WindowedJoin", "written_operators",
 ]  # fmt: skip

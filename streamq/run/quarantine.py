@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence, unknown_column
-from streamq.operators import Points, Source
-from streamq.operators.input_table import input_table, source_name
-from streamq.operators.intervals import Intervals
 from streamq.operators.operator import QuarantineEvents, set_aside
-from streamq.operators.source_policy import source_policy
 from streamq.plan.node import expanded
 from streamq.plan.schema import POINT
 from streamq.plan.verbs import Verbs, named_after
@@ -26,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-S = TypeVar("S", bound=Verbs)
+S = TypeVar("S")
 
 
 class Quarantine(Generic[S]):
@@ -37,8 +33,11 @@ class Quarantine(Generic[S]):
     and ``window_end`` the window in ticks (NULL without a window), ``group`` the group's keys as JSON.
     """
 
-    def __init__(self, query: S, rows: Any = None, until: int | dt.datetime | None = None):
-        self._query, self._rows, self._until = query, rows, until
+    def __init__(
+        self, query: Verbs, read: Callable[[pa.Table], S], rows: Any = None, until: int | dt.datetime | None = None
+    ):
+        """``read`` returns the stream of a table of events; they have one tick if it has no column ``end``."""
+        self._query, self._read, self._rows, self._until = query, read, rows, until
         self._aside = set_aside(expanded(query.plan))
 
     @property
@@ -107,15 +106,7 @@ class Quarantine(Generic[S]):
             table = pa.table({name: times.get(name, table.column(name)) for name in table.column_names})
         elif aside.schema.shape == POINT:
             table = table.drop_columns(["end"])
-        policy = source_policy("quarantine", aside.schema.axis, None, "drop", None)
-        source: Source
-        if "end" in table.column_names:
-            source = Intervals(source_name(None), input_table(table, "quarantine").columns, "start", "end", policy, ())
-        else:
-            source = Points(source_name(None), input_table(table, "quarantine").columns, "start", policy, ())
-        stream_of: Any = type(self._query)
-        events: S = stream_of(source, {source.table: table})
-        return events
+        return self._read(table)
 
     def __repr__(self) -> str:
         return f"Quarantine({', '.join(self.modules) or 'no module sets anything aside'})"

@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from streamq.operators import Intervals, Source
+from streamq.operators import Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI
+from streamq.sources.intervals import Intervals
 from streamq.testing.arrival import brings_start, is_event, start_of, time_columns
 from streamq.testing.case import Case
 from streamq.testing.source_progress import Promises, micro_batches, source_reaches
 from streamq.testing.sources.model import Admitted, Reach
-from streamq.testing.sources.room import is_plain, room_of
+from streamq.testing.sources.room import is_plain, model_of
 from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 
 
@@ -46,7 +47,7 @@ def admissions(case: Case, promises: Promises = (), remember: Sequence[int | Non
                 c, promised = window_end(grid, c), window_end(grid, promised)
             items = [item for source_name, item in batch if source_name == name and item.kind != CTI]
             parts.append((items, Reach(c, promised)))
-        model = room_of(source).model(source)
+        model = model_of(source)
         for items, at in parts:
             model.take(items, at)
         one = model.end()

@@ -61,6 +61,11 @@ def end_ticks(end: int | None) -> int:
     return INFINITY if end is None else end
 
 
+def end_or_none(ticks: int) -> int | None:
+    """Return an end as an item has it: None for the largest int64."""
+    return None if ticks == INFINITY else ticks
+
+
 def is_event(item: Item) -> bool:
     """True if a row's columns form an item: it has a start, its end lies after it, and its new end not before it.
 

@@ -14,7 +14,7 @@ from streamq.plan.node import Node, expanded, nodes
 from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.runtime.arrow_types import BITS
-from streamq.testing.scale import expressions, literals
+from streamq.testing.query_scale import expressions, literals
 
 MOST_LITERALS = 6
 """The greatest number of values of one type that are taken from a query's literals."""

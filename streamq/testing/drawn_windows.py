@@ -18,7 +18,7 @@ from streamq.aggregates.window_bounds import WINDOW_EDGES
 from streamq.choices import Anchor, ClipInput, LengthKind, Stamp
 from streamq.errors import NeedsSpark, TypeMismatch
 from streamq.expressions import duration
-from streamq.operators import AlterLifetime, Points, Select, TopK, WindowAggregate
+from streamq.operators import AlterLifetime, Select, TopK, WindowAggregate
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate, AggregateFunction
@@ -28,6 +28,7 @@ from streamq.plan.node import Node
 from streamq.plan.schema import POINT, Field, Schema
 from streamq.run.query import local_history
 from streamq.runtime.arrow_types import arrow_type
+from streamq.sources.points import Points
 from streamq.testing.drawn_expressions import Draw, exact, is_a, matched, numbers, predicates
 from streamq.testing.drawn_modules import COLUMN, OWN_STAMPS, time_bound_over
 from streamq.testing.windows.room import rooms

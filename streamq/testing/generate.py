@@ -33,7 +33,8 @@ from streamq.testing.payload_values import numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.queries import queries
-from streamq.testing.scale import TICKS, Scale, scale
+from streamq.testing.query_scale import scale
+from streamq.testing.scale import TICKS, Scale
 from streamq.testing.source_progress import clock_ctis
 from streamq.testing.sources.room import Arriving, room_of, room_of_shape, rooms
 from streamq.testing.speculative import double_events, speculative
@@ -66,7 +67,7 @@ def arriving(
     """Draw the items of a source, in order of arrival, and the source with a policy.
 
     ``late``: some items may be late, and some rows no events. ``compared``: values that the query compares with. ``causal`` as in
-    :func:`streamq.testing.events.physical`. ``used``: the columns that the query computes with.
+    :class:`Arriving`. ``used``: the columns that the query computes with.
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
@@ -82,7 +83,7 @@ def arriving(
 
     is_explicit = CTI in room.items and draw(st.booleans())
     how = Arriving(payloads, intent, scale, id, number, is_explicit, causal)
-    items = room.arriving(draw, source, how)
+    items = draw(room.arriving(source, how))
     if late:
         items = draw(with_invalid(source, items, payloads, intent, scale, number=number, manner=manner))
     return draw(with_policy(source, in_turn(items), intent, scale, manner, is_explicit))
@@ -317,7 +318,7 @@ def cases(
     """Draw a query over at most ``most_sources`` sources called ``a`` and ``b``, their items, and a cut.
 
     ``kinds``: kinds of sources; ``values``: types of column ``v`` by name (None: any); ``axes``: time axes; ``depth`` and
-    ``reads_end`` as in :func:`queries`; ``causal`` as in :func:`streamq.testing.events.physical`; ``query``: the strategy for
+    ``reads_end`` as in :func:`queries`; ``causal`` as in :class:`Arriving`; ``query``: the strategy for
     plans over the inputs (None: :func:`queries`).
     """
     key = draw(key_types())[0]

@@ -18,12 +18,11 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
-from streamq.testing.events import Payloads
 from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
 from streamq.testing.progress.room import policies_behind
 from streamq.testing.scale import Scale
-from streamq.testing.sources.room import is_plain, room_of, unmatched
+from streamq.testing.sources.room import Payloads, is_plain, room_of, unmatched
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 

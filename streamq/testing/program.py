@@ -15,11 +15,12 @@ from streamq.compiler.plan_json import plan_to_json, to_text
 from streamq.errors import PlanError, sentence
 from streamq.json_reading import table_readers
 from streamq.keywords import check_keywords
-from streamq.operators import Intervals, JoinTable, Source
+from streamq.operators import JoinTable, Source
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes, number_sources
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_types import arrow_type
+from streamq.sources.intervals import Intervals
 from streamq.stream import Stream
 from streamq.testing.program_text import WIDTH, call, is_name, listed, string, value
 from streamq.testing.program_verbs import Names, inputs, takes_all_by_name, verbs

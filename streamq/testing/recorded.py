@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from streamq.errors import SourceError, sentence
-from streamq.literal import Item
 from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.sources.literal import Item
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.sink_folder import read_folder
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, plain_integer

@@ -21,8 +21,8 @@ from streamq.testing.late_output import WindowQuarantined
 from streamq.testing.on_spark import execute_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
 from streamq.testing.oracle_answers import Answers
+from streamq.testing.query_scale import scale
 from streamq.testing.report import FAILS, QUARANTINED, REFUSED
-from streamq.testing.scale import scale
 from streamq.testing.so_far import fails_on_the_way
 from streamq.testing.sources.room import is_plain
 from streamq.user_code.repository import called_modules

@@ -6,9 +6,10 @@ from pyspark.sql import types as t
 
 from streamq import col
 from streamq.compiler.plan_json import plan_to_json
-from streamq.operators import Intervals, Where
+from streamq.operators import Where
 from streamq.plan.node import number_sources
 from streamq.plan.schema import Field
+from streamq.sources.intervals import Intervals
 
 
 def source(**columns: t.DataType) -> Intervals:

@@ -19,11 +19,14 @@ import streamq as sq
 from streamq.compiler.explain import explain
 from streamq.compiler.results import Results
 from streamq.errors import PlanError
-from streamq.operators import Edges, Intervals, Points, Union
+from streamq.operators import Union
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Lit, Opaque
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
+from streamq.sources.edges import Edges
+from streamq.sources.intervals import Intervals
+from streamq.sources.points import Points
 from streamq.stream import Stream
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "explain"

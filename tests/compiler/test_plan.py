@@ -14,11 +14,12 @@ import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
-from streamq.operators import Edges, MergePartials, written_operators
+from streamq.operators import MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import KernelSite
 from streamq.plan.node import NODES, STATED, Node, nodes, read_statements, statements_of
 from streamq.plan.schema import Schema
+from streamq.sources.edges import Edges
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
 from tests.each import each

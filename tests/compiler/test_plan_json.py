@@ -24,13 +24,14 @@ from streamq.compiler.plan_json import from_text, plan_from_json, plan_to_json, 
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.functions.catalogue import function_of
-from streamq.operators import Intervals, Select, Where, written_operators
+from streamq.operators import Select, Where, written_operators
 from streamq.operators.alter_lifetime import AlterLifetime
 from streamq.operators.lifetime_change import Length, Start
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Alias, Call, Cast, Col, Expr, Lit, Opaque
 from streamq.plan.node import NODES, Node, expanded, nodes
 from streamq.progress.explicit import ExplicitCtis
+from streamq.sources.intervals import Intervals
 from streamq.testing.case import Case
 from streamq.testing.generate import cases
 from tests.algebra import QUERIES, SIZES, intervals

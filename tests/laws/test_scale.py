@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import streamq as sq
 from streamq import testing as t
 from streamq.testing.case import Case
-from streamq.testing.scale import scale
+from streamq.testing.query_scale import scale
 from streamq.time import ticks
 
 MILLISECOND = dt.timedelta(milliseconds=1)

@@ -11,7 +11,7 @@ import streamq as sq
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.literal import Item
+from streamq.sources.literal import Item
 from tests.programs import compiled
 
 Deltas = list[tuple[Any, ...]]

@@ -16,13 +16,14 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
-from streamq.operators import Physical, Source
+from streamq.operators import Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.progress.explicit import ExplicitCtis
 from streamq.progress.generate import GeneratedCtis
 from streamq.run.running import Run
+from streamq.sources.physical import Physical
 from streamq.testing.deltas import from_changelog, net
 from streamq.time import INFINITY
 

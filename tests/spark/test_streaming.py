@@ -159,11 +159,11 @@ def query_local(query: Any, rows: list[dict[str, Any]]) -> pa.Table:
     from streamq.stream import Stream
 
     table = pa.Table.from_pylist(rows, schema=EDGES)
-    from streamq.operators import Edges
     from streamq.operators.input_table import table_fields
     from streamq.operators.source_policy import SourcePolicy
     from streamq.plan.expr import Lit
     from streamq.progress.generate import GeneratedCtis
+    from streamq.sources.edges import Edges
 
     node = Edges(
         "#local",

@@ -8,9 +8,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.operators import Intervals, Source
+from streamq.operators import Source
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
+from streamq.sources.intervals import Intervals
 from streamq.testing.arrival import table_of
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY

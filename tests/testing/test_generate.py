@@ -14,22 +14,26 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.errors import QueryFailed
-from streamq.operators import Physical, Union, WindowAggregate
+from streamq.operators import Union, WindowAggregate
 from streamq.plan.node import Node, nodes
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing import events
+from streamq.sources.physical import Physical
 from streamq.testing.arrival import Item, bounds, comparable_payload, delay_for, late
 from streamq.testing.case import Case
 from streamq.testing.difference import assert_same_history
-from streamq.testing.generate import TYPES, Arriving, cases, cuts, sources
+from streamq.testing.generate import TYPES, DrawnSource, cases, cuts, sources
 from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.operators.join_table import looked_up
 from streamq.testing.payloads import rows as payloads
 from streamq.testing.physical_stream import fold_physical
 from streamq.testing.python_values import comparable, keys
 from streamq.testing.scale import TICKS
-from streamq.testing.sources.room import repeated
+from streamq.testing.sources.edges import edge_items
+from streamq.testing.sources.intervals import interval_items
+from streamq.testing.sources.physical import physical_items
+from streamq.testing.sources.points import point_items
+from streamq.testing.sources.room import Arriving, repeated
 from streamq.testing.windows.hopping import hoppings
 from streamq.windows import Hopping
 
@@ -43,7 +47,7 @@ def payload(value: str = "int") -> st.SearchStrategy[dict[str, Any]]:
     return payloads([Field("k", t.StringType()), Field("v", TYPES[value])], ANYTHING)
 
 
-def again(kind: str) -> st.SearchStrategy[Arriving]:
+def again(kind: str) -> st.SearchStrategy[DrawnSource]:
     """Sources of a kind that deliver rows more than once, and move no end where it was."""
     return sources("s", kind, intent=Intent(duplicates=True, speculation=False))
 
@@ -51,7 +55,7 @@ def again(kind: str) -> st.SearchStrategy[Arriving]:
 def physical(intent: Intent = ANYTHING, **given_as: Any) -> st.SearchStrategy[list[Item]]:
     # rows without types do not say that a list of pairs is a map
     values = st.sampled_from([name for name in sorted(TYPES) if "map" not in name])
-    return values.flatmap(lambda value: events.physical(payload(value), intent, TICKS, **given_as))
+    return values.flatmap(lambda value: physical_items(Arriving(payload(value), intent, TICKS, **given_as)))
 
 
 @pytest.mark.slow
@@ -102,7 +106,7 @@ def _shown(end: int) -> int | None:
 @pytest.mark.slow
 @few
 @given(sources("s", "physical") | sources("s", "physical_ids", intent=Intent(duplicates=False)))
-def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
+def test_the_oracle_folds_as_fold_physical_does(arriving: DrawnSource) -> None:
     assert isinstance(arriving.source, Physical)
     case = Case(arriving.source, tuple(("s", item) for item in arriving.items), (len(arriving.items),))
     folded = fold_physical(case.tables["s"], arriving.source.id)
@@ -116,9 +120,9 @@ def test_the_oracle_folds_as_fold_physical_does(arriving: Arriving) -> None:
 @brief
 @given(
     st.one_of(
-        events.points(payload(), ANYTHING, TICKS),
-        events.intervals(payload(), ANYTHING, TICKS),
-        events.edges(payload(), ["k"], ANYTHING, TICKS),
+        point_items(Arriving(payload(), ANYTHING, TICKS)),
+        interval_items(Arriving(payload(), ANYTHING, TICKS)),
+        edge_items(["k"], Arriving(payload(), ANYTHING, TICKS)),
         physical(explicit=False),
     )
 )
@@ -137,7 +141,7 @@ def test_a_delay_that_keeps_every_item_on_time(items: list[Item]) -> None:
 @pytest.mark.slow
 @few
 @given(st.sampled_from(["points_ids", "intervals_ids", "physical_ids", "edges"]).flatmap(again))
-def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: Arriving) -> None:
+def test_the_history_of_repeated_rows_is_that_of_the_rows(arriving: DrawnSource) -> None:
     """What the oracle says of rows that are delivered again, of the same rows once, and how many are too many."""
     # 0.0 and -0.0 are one value
     once = {(i.kind, i.start, i.end, i.new_end, comparable_payload(i)): i for i in arriving.items}
@@ -220,7 +224,9 @@ def _before_its_insert(items: list[Item], i: int) -> bool:
 )
 def test_physical_streams_have_every_shape(shape: str) -> None:
     find(
-        events.physical(payload("double"), ANYTHING, TICKS), lambda items: shape in shapes(items), settings=any_of_many
+        physical_items(Arriving(payload("double"), ANYTHING, TICKS)),
+        lambda items: shape in shapes(items),
+        settings=any_of_many,
     )
 
 

@@ -17,21 +17,24 @@ from streamq import testing as t
 from streamq.errors import PlanError
 from streamq.plan.schema import Field
 from streamq.runtime.event import CTI, RETRACT
-from streamq.testing import Intent, events
+from streamq.testing import Intent
 from streamq.testing.arrival import Item
 from streamq.testing.payloads import rows
 from streamq.testing.scale import TICKS
+from streamq.testing.sources.intervals import interval_items
+from streamq.testing.sources.physical import physical_items
+from streamq.testing.sources.room import Arriving
 
 FIELDS = (Field("k", StringType()), Field("v", DoubleType()))
 PLAIN = {"nulls": False, "nan": False, "infinities": False, "unicode": False, "duplicates": False}
 
 
 def intervals(intent: Intent) -> st.SearchStrategy[list[Item]]:
-    return events.intervals(rows(FIELDS, intent), intent, TICKS)
+    return interval_items(Arriving(rows(FIELDS, intent), intent, TICKS))
 
 
 def physical(intent: Intent) -> st.SearchStrategy[list[Item]]:
-    return events.physical(rows(FIELDS, intent), intent, TICKS)
+    return physical_items(Arriving(rows(FIELDS, intent), intent, TICKS))
 
 
 def spans(items: Sequence[Item]) -> list[tuple[int, int]]:

@@ -17,9 +17,9 @@ from streamq import functions as f
 from streamq.errors import NeedsSpark, PlanError, QueryFailed
 from streamq.expressions import col, end, lit
 from streamq.functions.catalogue import function_of
-from streamq.operators import Edges
 from streamq.plan.expr import Call, Cast, Expr
 from streamq.plan.schema import Field, Schema
+from streamq.sources.edges import Edges
 from streamq.testing.difference import assert_same_history
 from streamq.testing.generate import Case, cases
 from streamq.testing.oracle import EVALUATED, TRANSLATED, oracle

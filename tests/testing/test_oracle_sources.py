@@ -11,10 +11,14 @@ from pyspark.sql import types as t
 
 from streamq.errors import InvalidEvent
 from streamq.expressions import duration, start
-from streamq.operators import Edges, Intervals, Physical, Points, Select
+from streamq.operators import Select
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.explicit import ExplicitCtis
+from streamq.sources.edges import Edges
+from streamq.sources.intervals import Intervals
+from streamq.sources.physical import Physical
+from streamq.sources.points import Points
 from streamq.testing.oracle import oracle
 from streamq.testing.physical_stream import fold_physical
 from tests.testing.by_oracle import DOUBLE, LONG, NAN, STRING, answer, fields, intervals, shown

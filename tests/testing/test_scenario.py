@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, Phase, find, given, reject, settings
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import PlanError, QueryFailed, TimeError, UnknownVerb
-from streamq.operators import Clip, Join, Points, Source, ToSignal, Where, WindowAggregate
+from streamq.operators import Clip, Join, Source, ToSignal, Where, WindowAggregate
 from streamq.plan.node import nodes
+from streamq.sources.points import Points
 from streamq.testing.arrival import is_event
 from streamq.testing.oracle.run import TooMuch
 

@@ -23,7 +23,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.reach import moved
 from streamq.testing.oracle.run import Run
-from streamq.testing.scale import lengths
+from streamq.testing.query_scale import lengths
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 
 

@@ -15,7 +15,7 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.grids import bound, hopping_windows
 from streamq.testing.oracle.run import Run
-from streamq.testing.scale import grids, lengths, recurrences
+from streamq.testing.query_scale import grids, lengths, recurrences
 
 
 @defines(Chop)

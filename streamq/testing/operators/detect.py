@@ -23,7 +23,7 @@ from streamq.testing.patterns.functions import parts_of_condition
 from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
 from streamq.testing.patterns.trees import event_types, parts_below
 from streamq.testing.patterns.wording import misread
-from streamq.testing.scale import lengths
+from streamq.testing.query_scale import lengths
 from streamq.time import ticks
 
 

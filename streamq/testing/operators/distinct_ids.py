@@ -13,7 +13,7 @@ from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
-from streamq.testing.scale import lengths
+from streamq.testing.query_scale import lengths
 
 
 @defines(DistinctIds)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.errors import PlanError, sentence
-from streamq.operators import Edges
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.schema import Field
-from streamq.testing.arrival import CLOSE, OPEN, Item, count_distinct, end_ticks
+from streamq.sources.edges import Edges
+from streamq.testing.arrival import CLOSE, OPEN, Item
+from streamq.testing.arrival_order import arranged
+from streamq.testing.drawn_duplicates import copies
+from streamq.testing.drawn_lifetimes import lifetimes, long_lists
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.program_text import argument, one_or_more, string
 from streamq.testing.python_values import comparable
+from streamq.testing.scale import Scale
 from streamq.testing.sources.edges_model import EdgesModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.testing.scale import Scale
 
 
 @defines(Edges)
@@ -91,26 +92,6 @@ class EdgesRoom(SourceRoom[Edges]):
         kind = "start" if item.kind == OPEN else "end"
         return {**super().late_row(source, item), "kind": kind}
 
-    def repeated(self, source: Edges, events: Sequence[Item]) -> int:
-        return len(events) - count_distinct(events)
-
-    def unmatched(self, source: Edges, events: Sequence[Item]) -> int:
-        chains: dict[Any, set[tuple[int, str]]] = {}
-        for item in events:
-            key = tuple(comparable(item.payload[name]) for name in source.key)
-            chains.setdefault(key, set()).add((end_ticks(item.start), item.kind))
-        count = 0
-        for chain in chains.values():
-            for at in {at for at, kind in chain if kind == CLOSE}:
-                earlier = [time for time, _ in chain if time < at]
-                count += not earlier or (max(earlier), OPEN) not in chain
-        return count
-
-    def is_plain(self, source: Edges, events: Sequence[Item]) -> bool:
-        """True if no two edges of one kind and key have the same time."""
-        edges = [(tuple(comparable(i.payload[n]) for n in source.key), i.start, i.kind) for i in events]
-        return len(set(edges)) == len(edges)
-
     def starts(self, source: Edges, run: Run) -> str:
         opens = run.sql(source.open, source.schema)
         timed = f"SELECT *, {column(source, source.time)} AS le FROM {run.source(source)}"
@@ -124,12 +105,8 @@ class EdgesRoom(SourceRoom[Edges]):
         key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
         return Edges(name, columns, "t", "edge", key, open=opens, close=closes, payload_from=payload_from)
 
-    def arriving(self, draw: Draw, source: Edges, how: Arriving) -> list[Item]:
-        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
-        from streamq.testing import events
-
-        items: list[Item] = draw(events.edges(how.payloads, source.key, how.intent, how.scale))
-        return items
+    def arriving(self, source: Edges, how: Arriving) -> st.SearchStrategy[list[Item]]:
+        return edge_items(source.key, how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
@@ -153,3 +130,48 @@ def _mark(value: Expr) -> Any:
     if not isinstance(value, Lit):
         raise PlanError(sentence("testing", "an edge that is not a literal", f"found {value!r}"))
     return value.value
+
+
+@st.composite
+def edge_items(draw: Draw, key: Sequence[str], how: Arriving) -> list[Item]:
+    """Draw edges of each key: starts, ends, an end with a start at one instant, starts that end the event before.
+
+    If the intent names a duration, an overlap or a pattern, the edges are those of lifetimes drawn by it.
+    """
+    intent, scale = how.intent, how.scale
+    if intent.duration is not None or intent.overlap is not None or intent.pattern is not None:
+        return draw(arranged(draw(_edges_of_lifetimes(key, how)), intent, causal=False))
+    at: dict[Any, int] = {}
+    living: set[Any] = set()
+    chained: list[tuple[int, Item]] = []
+    steps = st.tuples(
+        how.payloads, st.integers(1, 6), st.sampled_from(["start", "end", "both"]), st.sampled_from(scale.units)
+    )
+    beside = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
+    for (values, gap, kind, unit), by in draw(long_lists(st.tuples(steps, beside), intent.events)):
+        k = tuple(comparable(values[name]) for name in key)
+        if k not in at:
+            at[k] = scale.anchor + draw(st.integers(-12, 5)) * unit
+        at[k] += gap * unit + by * scale.step
+        both = (CLOSE, OPEN) if kind == "both" else (OPEN if kind == "start" else CLOSE,)
+        for edge in both if k in living else (OPEN,):
+            chained += [(len(chained), Item(edge, at[k], payload=values))] * draw(copies(intent))
+            (living.add if edge == OPEN else living.discard)(k)
+    return draw(arranged(chained, intent, causal=False))
+
+
+@st.composite
+def _edges_of_lifetimes(draw: Draw, key: Sequence[str], how: Arriving) -> list[tuple[int, Item]]:
+    """Draw lifetimes as edges; within a key, a lifetime ends at the latest where the next one starts."""
+    chains: dict[Any, dict[int, tuple[int, dict[str, Any]]]] = {}
+    for start, end in sorted(draw(lifetimes(how.intent, how.scale))):
+        values = draw(how.payloads)
+        chains.setdefault(tuple(comparable(values[name]) for name in key), {})[start] = (end, values)
+    edge_items: list[Item] = []
+    for chain in chains.values():
+        following = [*list(chain)[1:], INFINITY]
+        for (start, (end, values)), after in zip(chain.items(), following, strict=True):
+            edge_items.append(Item(OPEN, start, payload=values))
+            if end < after or (end == after < INFINITY and draw(st.booleans())):
+                edge_items.append(Item(CLOSE, end, payload=values))
+    return list(enumerate(item for item in edge_items for _ in range(draw(copies(how.intent)))))

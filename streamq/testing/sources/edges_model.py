@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountReason
-from streamq.operators import Edges
 from streamq.runtime.event import INSERT
-from streamq.testing.arrival import CLOSE, OPEN, Item, start_of
+from streamq.sources.edges import Edges
+from streamq.testing.arrival import CLOSE, OPEN, Item, count_distinct, end_ticks, start_of
 from streamq.testing.late_policies import late_room_of
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Admitted, Reach, SourceModel
@@ -45,6 +45,26 @@ class EdgesModel(SourceModel[Edges]):
     def __init__(self, source: Edges):
         super().__init__(source)
         self.chains: dict[Any, list[_Edge]] = {}
+
+    def repeated(self, events: Sequence[Item]) -> int:
+        return len(events) - count_distinct(events)
+
+    def unmatched(self, events: Sequence[Item]) -> int:
+        chains: dict[Any, set[tuple[int, str]]] = {}
+        for item in events:
+            key = tuple(comparable(item.payload[name]) for name in self.source.key)
+            chains.setdefault(key, set()).add((end_ticks(item.start), item.kind))
+        count = 0
+        for chain in chains.values():
+            for at in {at for at, kind in chain if kind == CLOSE}:
+                earlier = [time for time, _ in chain if time < at]
+                count += not earlier or (max(earlier), OPEN) not in chain
+        return count
+
+    def is_plain(self, events: Sequence[Item]) -> bool:
+        """True if no two edges of one kind and key have the same time."""
+        edges = [(tuple(comparable(i.payload[n]) for n in self.source.key), i.start, i.kind) for i in events]
+        return len(set(edges)) == len(edges)
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Add edges to the chains of their keys, and count late ones as adjusted if they change the events, else as dropped."""

@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.operators import Intervals
 from streamq.plan.schema import Field
 from streamq.runtime.event import INSERT
-from streamq.testing.arrival import Item
+from streamq.sources.intervals import Intervals
+from streamq.testing.arrival import Item, end_or_none
+from streamq.testing.arrival_order import arranged
+from streamq.testing.drawn_duplicates import DuplicateFilter, copies
+from streamq.testing.drawn_lifetimes import lifetimes
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
 from streamq.testing.program_text import one_or_more, string
+from streamq.testing.scale import Scale
 from streamq.testing.sources.insert_only_model import InsertOnlyModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.testing.scale import Scale
 
 
 @defines(Intervals)
@@ -58,12 +59,8 @@ class IntervalsRoom(SourceRoom[Intervals]):
         columns = (Field("start", time), Field("end", time), *fields, *ids)
         return Intervals(name, columns, "start", "end", ids=tuple(f.name for f in ids))
 
-    def arriving(self, draw: Draw, source: Intervals, how: Arriving) -> list[Item]:
-        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
-        from streamq.testing import events
-
-        items: list[Item] = draw(events.intervals(how.payloads, how.intent, how.scale, how.id, how.number))
-        return items
+    def arriving(self, source: Intervals, how: Arriving) -> st.SearchStrategy[list[Item]]:
+        return interval_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
@@ -74,3 +71,21 @@ class IntervalsRoom(SourceRoom[Intervals]):
     def written(self, source: Intervals) -> tuple[str, list[str]]:
         ids = [f"id={one_or_more(source.ids)}"] if source.ids else []
         return "sq.intervals", [f"start={string(source.start)}", f"end={string(source.end)}", *ids]
+
+
+@st.composite
+def interval_items(draw: Draw, how: Arriving) -> list[Item]:
+    """Draw inserts only; an id distinguishes events of one start, and copies repeat."""
+    chained: list[tuple[int, Item]] = []
+    once = DuplicateFilter(how.intent)
+    number: dict[int, int] = {}
+    for start, end in draw(lifetimes(how.intent, how.scale)):
+        payload = draw(how.payloads)
+        if how.id:
+            # events of different starts may have one id
+            number[start] = number.get(start, -1) + 1
+            payload = {**payload, how.id: how.number(number[start])}
+        item = Item(INSERT, start, end_or_none(end), payload=payload)
+        if once.is_new(item):
+            chained += [(len(chained), item)] * draw(copies(how.intent))
+    return draw(arranged(chained, how.intent, causal=False))

@@ -10,7 +10,7 @@ from typing import Generic, TypeVar
 
 from streamq.choices import CountReason
 from streamq.operators import Source
-from streamq.testing.arrival import Item, is_event
+from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event
 from streamq.testing.late_policies import late_room_of
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -91,6 +91,18 @@ class SourceModel(ABC, Generic[S]):
         """End the input; return what the source admits."""
         self._pass(Reach(INFINITY, INFINITY))
         return self.admitted
+
+    def repeated(self, events: Sequence[Item]) -> int:
+        """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
+        return len(events) - count_distinct(events) if self.source.ids else 0
+
+    def unmatched(self, events: Sequence[Item]) -> int:
+        """Return the number of items, valid by themselves, that refer to an item that does not exist."""
+        return count_contradictions(self.source, events)
+
+    def is_plain(self, events: Sequence[Item]) -> bool:
+        """True if the model covers these items."""
+        return True
 
     @abstractmethod
     def _pass(self, at: Reach) -> None:

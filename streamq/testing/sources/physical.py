@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 from hypothesis import strategies as st
 from pyspark.sql import types as t
 
 from streamq.choices import Invalid
 from streamq.errors import InvalidEvent, sentence
-from streamq.operators import Physical
 from streamq.plan.schema import Field
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT, RETRACT
-from streamq.testing.arrival import Item, comparable_payload, count_distinct, end_ticks
+from streamq.sources.physical import Physical
+from streamq.testing.arrival import Item, end_or_none
+from streamq.testing.arrival_order import arranged, with_ctis
+from streamq.testing.drawn_duplicates import DuplicateFilter, copies
+from streamq.testing.drawn_lifetimes import forbids_overlap, lifetimes
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import keys, listed, payload, same
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, keyed, no_start, payload_of, representatives
 from streamq.testing.program_text import string
-from streamq.testing.python_values import comparable
+from streamq.testing.scale import Scale
 from streamq.testing.sources.physical_model import PhysicalModel
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.testing.scale import Scale
 
 
 @defines(Physical)
@@ -132,43 +132,6 @@ class PhysicalRoom(SourceRoom[Physical]):
     def late_row(self, source: Physical, item: Item) -> dict[str, Any]:
         return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
 
-    def repeated(self, source: Physical, events: Sequence[Item]) -> int:
-        """Count repeated inserts and, of events that would leave an end more often than they reach it, repeated retractions."""
-        if source.id is None:
-            return 0
-        repetitions = 0
-        by_id: dict[Any, list[Item]] = {}
-        for item in events:
-            if item.kind != CTI:
-                by_id.setdefault(comparable(item.payload[source.id]), []).append(item)
-        for items in by_id.values():
-            inserts, moves = ([i for i in items if i.kind == kind] for kind in (INSERT, RETRACT))
-            totals = Counter(i.new_end for i in moves)
-            totals.subtract(i.end for i in moves)
-            totals.update(i.end for i in inserts[:1])
-            repetitions += len(inserts) - count_distinct(inserts)
-            repetitions += len(moves) - count_distinct(moves) if min(totals.values()) < 0 else 0
-        return repetitions
-
-    def unmatched(self, source: Physical, events: Sequence[Item]) -> int:
-        """Count retractions of an end that their event never had."""
-        names = [(i.payload[source.id] if source.id else (i.start, comparable_payload(i)), i) for i in events]
-        ends = {(comparable(n), end_ticks(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
-        return sum(i.kind == RETRACT and (comparable(n), end_ticks(i.end)) not in ends for n, i in names)
-
-    def is_plain(self, source: Physical, events: Sequence[Item]) -> bool:
-        """True if inserts come before their retractions, and no two events of one start are equal in all columns."""
-        model = PhysicalModel(source)
-        inserts = [model.name(item) for item in events if item.kind == INSERT]
-        ends: dict[Any, int] = {}
-        moved = set(inserts)
-        for item in events:
-            name = model.name(item)
-            if item.kind == RETRACT and name in moved and ends.get(name) != end_ticks(item.end):
-                return False
-            ends[name] = end_ticks(item.end if item.kind == INSERT else item.new_end)
-        return len(moved) == len(inserts)
-
     def starts(self, source: Physical, run: Run) -> str:
         names = (source.kind, source.start, source.end, source.new_end)
         kind, start, end, new_end = (column(source, name) for name in names)
@@ -189,21 +152,8 @@ class PhysicalRoom(SourceRoom[Physical]):
         id = ids[0].name if ids else None
         return Physical(name, columns, kind="kind", start="start", end="end", new_end="new_end", id=id)
 
-    def arriving(self, draw: Draw, source: Physical, how: Arriving) -> list[Item]:
-        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
-        from streamq.testing import events
-
-        physical = events.physical(
-            how.payloads,
-            how.intent,
-            how.scale,
-            explicit=how.explicit,
-            id=how.id,
-            numbered=how.number,
-            causal=how.causal,
-        )
-        items: list[Item] = draw(physical)
-        return items
+    def arriving(self, source: Physical, how: Arriving) -> st.SearchStrategy[list[Item]]:
+        return physical_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
@@ -227,3 +177,140 @@ class PhysicalRoom(SourceRoom[Physical]):
         roles = {name: getattr(source, name) for name in names if getattr(source, name) != name}
         roles |= {"id": source.id} if source.id else {}
         return "sq.physical", [f"{name}={string(column)}" for name, column in roles.items()]
+
+
+@st.composite
+def physical_items(draw: Draw, how: Arriving) -> list[Item]:
+    """Draw inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs."""
+    id, intent, scale = how.id, how.intent, how.scale
+    lengths, ends = (
+        (["shorten"], ["delete"])
+        if forbids_overlap(intent)
+        else (["shorten", "extend", "step", "meet", "pass", "pass"], ["delete", "delete", "open"])
+    )
+    moves = st.one_of(
+        st.tuples(st.sampled_from(lengths), st.integers(0, 12)), st.tuples(st.sampled_from(ends), st.just(0))
+    )
+    most = 0 if intent.speculation is False else 3
+    moved = st.lists(moves, max_size=most, min_size=1 if intent.speculation else 0)
+    chained: list[tuple[int, Item]] = []
+    chain = 0
+    once = DuplicateFilter(intent)
+    spans = draw(lifetimes(intent, scale))
+    if intent.overlap is None and intent.pattern is None and draw(st.sampled_from([False, True])):
+        spans = _in_pairs(spans)
+    confined = forbids_overlap(intent) or intent.pattern is not None
+    moving = most > 0 and not confined and draw(st.sampled_from([False, False, False, True]))
+    instants = sorted({time for span in spans for time in span if time < INFINITY} | set(scale.edges(scale.anchor)))
+    for start, end in spans:
+        payload, chosen = draw(how.payloads), draw(moved)
+        if moving and draw(st.booleans()):
+            chosen = [("delete", 0)]
+        if not once.is_new(Item(INSERT, start, payload=payload)):
+            continue
+        for copy in range(draw(copies(intent))):
+            own_payload = {**payload, id: how.number(chain)} if id else payload
+            # a copy is mostly not retracted; else both copies change, each in its own way
+            copy_moves = draw(moved) if copy and draw(st.booleans()) else ()
+            others = [other for at, other in spans if at == start and other not in (end, start + scale.step, INFINITY)]
+            items = _chain(start, end, copy_moves if copy else chosen, own_payload, scale, instants, others)
+            if id:
+                items = _before_repetition(items)
+                items += _redelivered(items, draw(st.integers(0, len(items) - 1))) if draw(copies(intent)) > 1 else []
+            chained += [(chain, item) for item in items]
+            chain += 1
+        last = items[-1]
+        if last.kind == RETRACT and last.new_end == start and (moving or draw(st.booleans())):
+            # move the event: insert it again a step before or after another event's start
+            to = draw(st.sampled_from(spans))[0] + draw(st.sampled_from([-1, 1])) * scale.step
+            moved_to = Item(INSERT, to, end_or_none(end if end == INFINITY else end - start + to), payload=payload)
+            if to != start and not confined and once.is_new(Item(INSERT, to, payload=payload)):
+                own_payload = {**payload, id: how.number(chain)} if id else payload
+                # it belongs to the chain of its deletion, which it follows
+                chained.append((chain - 1, replace(moved_to, payload=own_payload)))
+                chain += 1
+        elif last.kind == RETRACT and last.new_end == start and draw(st.booleans()):
+            # correct the deleted event: insert it with another payload, or with one column changed
+            corrected = draw(how.payloads)
+            if id is None and draw(st.booleans()):
+                corrected = {**payload, **_single_column(corrected, draw(st.integers(0, len(corrected) - 1)))}
+            if once.is_new(Item(INSERT, start, payload=corrected)):
+                own_payload = {**corrected, id: how.number(chain)} if id else corrected
+                chained.append((chain, Item(INSERT, start, last.end, payload=own_payload)))
+                chain += 1
+    causal = draw(st.sampled_from([False, False, True])) if how.causal is None else how.causal
+    items = draw(arranged(chained, intent, causal))
+    return draw(with_ctis(items, intent, scale)) if how.explicit else items
+
+
+def _chain(
+    start: int,
+    end: int,
+    moved: Sequence[tuple[str, int]],
+    payload: Mapping[str, Any],
+    scale: Scale,
+    instants: Sequence[int],
+    others: Sequence[int],
+) -> list[Item]:
+    """Return an insert and its retractions, each of which names the end that the item before it set.
+
+    ``moved`` lists (kind of move, by) for each retraction. ``instants`` are starts and ends of all events, ``others`` the finite
+    ends of events with the same start.
+    """
+    items = [Item(INSERT, start, end_or_none(end), payload=payload)]
+    step, unit = scale.step, scale.units[0]
+    for kind, by in moved:
+        by, to = max(by, int(scale.is_coarse)), end
+        if kind == "shorten" and end - start > step:
+            to = start + step + (by * unit if end == INFINITY else by * unit % (end - start - step) // step * step)
+        elif kind == "extend" and end < INFINITY:
+            to = end + step + by * unit
+        elif kind == "step" and end < INFINITY:
+            # a small move, mostly within the same window
+            to = max(start + step, end + (by % 4 - 1) * step)
+        elif kind == "pass" and others:
+            # move the end past that of another event of this start
+            other = others[by % len(others)]
+            to = other + step if end <= other else max(start + step, other - step)
+        elif kind in ("meet", "pass") and (after := [time for time in instants if time > start]):
+            to = after[by % len(after)]
+        elif kind == "open":
+            to = INFINITY
+        elif kind == "delete":
+            to = start
+        if to != end:
+            items.append(Item(RETRACT, start, end_or_none(end), end_or_none(to), payload))
+        end = to
+        if end == start:
+            break
+    return items
+
+
+def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Move every second lifetime to the start of the one before it, so that only their ends order them."""
+    paired = []
+    for i, (start, end) in enumerate(spans):
+        to = spans[i - 1][0] if i % 2 else start
+        paired.append((to, end if end == INFINITY else end - start + to))
+    return paired
+
+
+def _single_column(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
+    """Return the payload's column at position ``which``."""
+    return dict([list(payload.items())[which]])
+
+
+def _before_repetition(items: list[Item]) -> list[Item]:
+    """Return the items before the first retraction that equals an earlier one; with ids it would count as a repetition."""
+    moves = [(item.end, item.new_end) for item in items]
+    first = next((i for i, move in enumerate(moves) if i and move in moves[1:i]), len(items))
+    return items[:first]
+
+
+def _redelivered(items: list[Item], since: int) -> list[Item]:
+    """Return the items of an event that are delivered again: those from ``since`` on.
+
+    If the event had one end twice, only its insert is delivered again.
+    """
+    ends = [items[0].end, *(item.new_end for item in items[1:])]
+    return items[since:] if len(set(ends)) == len(ends) else items[:1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from streamq.choices import CountReason
-from streamq.operators import Physical
-from streamq.runtime.event import INSERT, RETRACT
-from streamq.testing.arrival import Item, comparable_payload, end_ticks, start_of
+from streamq.runtime.event import CTI, INSERT, RETRACT
+from streamq.sources.physical import Physical
+from streamq.testing.arrival import Item, comparable_payload, count_distinct, end_ticks, start_of
 from streamq.testing.python_values import comparable
 from streamq.testing.sources.model import Admitted, Reach, SourceModel
 from streamq.time import INFINITY
@@ -40,6 +41,42 @@ class PhysicalModel(SourceModel[Physical]):
     def name(self, item: Item) -> Any:
         """Return the key by which a retraction is matched with its event: the id or, without ids, the start and the payload."""
         return comparable(item.payload[self.source.id]) if self.source.id else (item.start, comparable_payload(item))
+
+    def repeated(self, events: Sequence[Item]) -> int:
+        """Count repeated inserts and, of events that would leave an end more often than they reach it, repeated retractions."""
+        if self.source.id is None:
+            return 0
+        repetitions = 0
+        by_id: dict[Any, list[Item]] = {}
+        for item in events:
+            if item.kind != CTI:
+                by_id.setdefault(comparable(item.payload[self.source.id]), []).append(item)
+        for items in by_id.values():
+            inserts, moves = ([i for i in items if i.kind == kind] for kind in (INSERT, RETRACT))
+            totals = Counter(i.new_end for i in moves)
+            totals.subtract(i.end for i in moves)
+            totals.update(i.end for i in inserts[:1])
+            repetitions += len(inserts) - count_distinct(inserts)
+            repetitions += len(moves) - count_distinct(moves) if min(totals.values()) < 0 else 0
+        return repetitions
+
+    def unmatched(self, events: Sequence[Item]) -> int:
+        """Count retractions of an end that their event never had."""
+        names = [(i.payload[self.source.id] if self.source.id else (i.start, comparable_payload(i)), i) for i in events]
+        ends = {(comparable(n), end_ticks(i.end if i.kind == INSERT else i.new_end)) for n, i in names}
+        return sum(i.kind == RETRACT and (comparable(n), end_ticks(i.end)) not in ends for n, i in names)
+
+    def is_plain(self, events: Sequence[Item]) -> bool:
+        """True if inserts come before their retractions, and no two events of one start are equal in all columns."""
+        inserts = [self.name(item) for item in events if item.kind == INSERT]
+        ends: dict[Any, int] = {}
+        moved = set(inserts)
+        for item in events:
+            name = self.name(item)
+            if item.kind == RETRACT and name in moved and ends.get(name) != end_ticks(item.end):
+                return False
+            ends[name] = end_ticks(item.end if item.kind == INSERT else item.new_end)
+        return len(moved) == len(inserts)
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         for item in items:

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
+from hypothesis import strategies as st
 from pyspark.sql import types as t
 
-from streamq.operators import Points
 from streamq.plan.schema import Field
 from streamq.runtime.event import INSERT
+from streamq.sources.points import Points
 from streamq.testing.arrival import Item
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.sources import column, events_of, no_start, once, payload_of
 from streamq.testing.program_text import one_or_more, string
+from streamq.testing.scale import Scale
 from streamq.testing.sources.insert_only_model import InsertOnlyModel
+from streamq.testing.sources.intervals import interval_items
 from streamq.testing.sources.room import Arriving, Draw, SourceRoom
 from streamq.time import INFINITY
-
-if TYPE_CHECKING:
-    from streamq.testing.scale import Scale
 
 
 @defines(Points)
@@ -59,12 +60,8 @@ class PointsRoom(SourceRoom[Points]):
     ) -> Points:
         return Points(name, (Field("t", time), *fields, *ids), "t", ids=tuple(f.name for f in ids))
 
-    def arriving(self, draw: Draw, source: Points, how: Arriving) -> list[Item]:
-        # imported here to avoid a cycle: events are drawn at a scale, which imports the rooms
-        from streamq.testing import events
-
-        items: list[Item] = draw(events.points(how.payloads, how.intent, how.scale, how.id, how.number))
-        return items
+    def arriving(self, source: Points, how: Arriving) -> st.SearchStrategy[list[Item]]:
+        return point_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
         return Item(INSERT, None, payload=payload)
@@ -72,3 +69,10 @@ class PointsRoom(SourceRoom[Points]):
     def written(self, source: Points) -> tuple[str, list[str]]:
         ids = [f"id={one_or_more(source.ids)}"] if source.ids else []
         return "sq.points", [f"time={string(source.time)}", *ids]
+
+
+@st.composite
+def point_items(draw: Draw, how: Arriving) -> list[Item]:
+    """Draw inserts of one tick."""
+    unit_intervals = draw(interval_items(replace(how, intent=how.intent.but(duration=("point",)))))
+    return [Item(INSERT, item.start, item.start + 1, payload=item.payload) for item in unit_intervals]

@@ -18,34 +18,36 @@ from streamq.plan.schema import Field
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.testing.arrival import Item, count_contradictions, count_distinct, is_event, table_of
+from streamq.testing.arrival import Item, is_event, table_of
+from streamq.testing.intent import Intent
+from streamq.testing.scale import Scale
 from streamq.testing.sources.model import SourceModel
 
 if TYPE_CHECKING:
-    from streamq.testing.intent import Intent
     from streamq.testing.oracle.run import Run
-    from streamq.testing.scale import Scale
 
 S = TypeVar("S", bound=Source)
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
+
+Payloads = st.SearchStrategy[dict[str, Any]]
 
 
 @dataclass(frozen=True)
 class Arriving:
     """The parameters for drawing the items of a source: payloads, an intent, a scale, and the function from a number to an id.
 
-    ``id`` is the column of ids, if there is one; ``explicit``: CTIs are among the items; ``causal`` as in
-    :func:`streamq.testing.events.physical`.
+    ``id`` is the column of ids, if there is one; ``explicit``: CTIs are among the items; ``causal``: a retraction arrives after
+    the item that it retracts (None: drawn).
     """
 
-    payloads: st.SearchStrategy[dict[str, Any]]
+    payloads: Payloads
     intent: Intent
     scale: Scale
-    id: str | None
-    number: Callable[[int], Any]
-    explicit: bool
-    causal: bool | None
+    id: str | None = None
+    number: Callable[[int], Any] = lambda n: n
+    explicit: bool = True
+    causal: bool | None = None
 
 
 class SourceRoom(ABC, Generic[S]):
@@ -91,18 +93,6 @@ class SourceRoom(ABC, Generic[S]):
         """Return the kind, the start and the ends that the late output has for an item; times are ticks."""
         return {"kind": None, "start": item.start, "end": item.end, "new_end": None}
 
-    def repeated(self, source: S, events: Sequence[Item]) -> int:
-        """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
-        return len(events) - count_distinct(events) if source.ids else 0
-
-    def unmatched(self, source: S, events: Sequence[Item]) -> int:
-        """Return the number of items, valid by themselves, that refer to an item that does not exist."""
-        return count_contradictions(source, events)
-
-    def is_plain(self, source: S, events: Sequence[Item]) -> bool:
-        """True if the model covers these items."""
-        return True
-
     # the oracle
 
     @abstractmethod
@@ -120,8 +110,12 @@ class SourceRoom(ABC, Generic[S]):
         """Draw a source whose times have the type ``time`` and whose payload is ``fields`` and ``ids``."""
 
     @abstractmethod
-    def arriving(self, draw: Draw, source: S, how: Arriving) -> list[Item]:
-        """Draw the items of a source, in order of arrival, all of them legal."""
+    def arriving(self, source: S, how: Arriving) -> st.SearchStrategy[list[Item]]:
+        """Draw the items of a source, in order of arrival, all of them legal: retractions match, none is late, rows are events.
+
+        Rows that the source can recognize as repetitions are delivered more than once. Shrinking leads to few events in order,
+        without corrections. (Test framework, section 5.)
+        """
 
     @abstractmethod
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
@@ -152,6 +146,11 @@ def room_of_shape(shape: str) -> SourceRoom[Any]:
     return next(room for room in rooms().values() if shape in (*room.shapes, *room.shapes_on_request))
 
 
+def model_of(source: Source) -> SourceModel[Any]:
+    """Return the model of a source that has brought nothing yet."""
+    return room_of(source).model(source)
+
+
 def row(source: Source, item: Item) -> dict[str, Any]:
     """Return an item as a row of its source; times are ticks."""
     return {**item.payload, **room_of(source).row(source, item)}
@@ -164,7 +163,7 @@ def table(source: Source, items: Sequence[Item]) -> pa.Table:
 
 def repeated(source: Source, items: Sequence[Item]) -> int:
     """Return the number of items of a legal arrival sequence that the source recognizes as repetitions."""
-    return room_of(source).repeated(source, [item for item in items if is_event(item)])
+    return model_of(source).repeated([item for item in items if is_event(item)])
 
 
 def unmatched(source: Source, items: Sequence[Item]) -> int:
@@ -174,19 +173,21 @@ def unmatched(source: Source, items: Sequence[Item]) -> int:
     """
     rows = [item for item in items if item.kind != CTI]
     events = [item for item in rows if is_event(item)]
-    return len(rows) - len(events) + room_of(source).unmatched(source, events)
+    return len(rows) - len(events) + model_of(source).unmatched(events)
 
 
 def is_plain(source: Source, items: Sequence[Item]) -> bool:
     """True if the model of late items covers the items of a source."""
-    return room_of(source).is_plain(source, [item for item in items if item.kind != CTI and is_event(item)])
+    return model_of(source).is_plain([item for item in items if item.kind != CTI and is_event(item)])
 
 
 __all__ = [
     "Arriving",
     "Draw",
+    "Payloads",
     "SourceRoom",
     "is_plain",
+    "model_of",
     "repeated",
     "room_of",
     "room_of_shape",

@@ -7,11 +7,12 @@ from collections.abc import Callable
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.operators import Intervals, Points
 from streamq.plan.node import Node
 from streamq.plan.schema import Field
 from streamq.run.query import local_history
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.sources.intervals import Intervals
+from streamq.sources.points import Points
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import EVALUATED, Untranslated, oracle
 from streamq.windows import Hopping

@@ -10,7 +10,7 @@ import pytest
 from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import LateEvent
-from streamq.operators import Edges, ToSignal
+from streamq.operators import ToSignal
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Lit
@@ -19,6 +19,7 @@ from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.sources.edges import Edges
 from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 

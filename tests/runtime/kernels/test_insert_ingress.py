@@ -11,7 +11,6 @@ from streamq.choices import Invalid, OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.errors import InvalidEvent, LateEvent
 from streamq.grid import Grid
-from streamq.operators import Intervals, Points
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
 from streamq.policies import Level
@@ -20,6 +19,8 @@ from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.kernel import Arrival, Clock, Judge
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.late_policies import ADJUST
+from streamq.sources.intervals import Intervals
+from streamq.sources.points import Points
 from streamq.time import INFINITY
 from tests.programs import compiled
 

@@ -16,11 +16,13 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import LateEvent
-from streamq.operators import Edges, Intervals, Points
 from streamq.operators.input_table import table_fields
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.expr import Lit
 from streamq.progress.generate import GeneratedCtis
+from streamq.sources.edges import Edges
+from streamq.sources.intervals import Intervals
+from streamq.sources.points import Points
 from streamq.stream import Stream
 from tests.programs import compiled
 

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from streamq.errors import TypeMismatch, sentence
+from streamq.choices import check_word
+from streamq.errors import PlanError, TypeMismatch, column_names, sentence
+from streamq.keywords import check_keywords
+from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_KIND,
@@ -17,7 +20,7 @@ from streamq.operators.source import (
     without_refused,
 )
 from streamq.operators.source_items import SourceItems
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.inference import types
@@ -26,13 +29,16 @@ from streamq.plan.lowering import orderable
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import EDGE, Field, Schema, quote
 from streamq.plan.spark_types import comparable
+from streamq.progress.argument import ProgressArgument
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, OPENS, RE
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.edges import EdgesKernel
+from streamq.stream import Stream
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -141,6 +147,60 @@ class Edges(Source):
             closed = F.coalesce(~F.col("__next")[OPENS], F.lit(False))
             payload |= {name: F.when(closed, F.col("__next")[name]).otherwise(F.col(quote(name))) for name in rest}
         return df.select(LE, RE, *(payload[f.name].alias(f.name) for f in self.payload))
+
+
+@check_keywords
+def edges(
+    df: DataFrame | pa.Table,
+    time: str,
+    *,
+    edge: str,
+    key: str | Sequence[str],
+    open: Any = "start",
+    close: Any = "end",
+    payload: str = "start",
+    name: str | None = None,
+    progress: ProgressArgument | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Read events that begin with one row and end with another: a row with ``edge == open`` opens ``[t, inf)``.
+
+    The next edge with the same ``key`` closes the event: a row with ``edge == close``, or another start. ``payload="end"``
+    takes the other columns from the closing row when it arrives; results are then final only up to the earliest start that
+    is still open. An end without an open start before it is no event: see ``invalid``. ``time`` and ``edge`` are consumed.
+    The other arguments and the errors are those of :func:`points`.
+
+    A source that may deliver a row more than once needs no ``id``: key, instant and edge identify the row. A row equal in
+    all columns to an earlier one is a duplicate, dropped and counted (``run.late``), as for :func:`points`; a different one
+    is no event.
+
+    Tasks, in rows (at, what, task, host) where ``what`` is "start" or "end"::
+
+        tasks = sq.edges(df, time="at", edge="what", key="task")
+    """
+    table = input_table(df, "edges")
+    check_word(payload, ("start", "end"), "payload", "edges")
+    policy = source_policy("edges", axis_of(table.columns, (time,), "edges"), progress, late, invalid)
+    keys = column_names(key, "edges", "the key")
+    for column in (time, edge):
+        Schema(table.columns, "integer").require(column, "edges")
+    if not keys or {time, edge} & set(keys):
+        raise PlanError(sentence("edges", "the key needs columns other than time and edge", f"found {list(keys)}"))
+    if edge_literal(open).digest == edge_literal(close).digest:
+        raise PlanError(sentence("edges", "open and close are the same value", f"found {open!r}"))
+    source = Edges(
+        source_name(name),
+        table.columns,
+        time,
+        edge,
+        keys,
+        open=edge_literal(open),
+        close=edge_literal(close),
+        payload_from=payload,
+        policy=policy,
+    )
+    return Stream(source, {source.table: table.rows})
 
 
 def edge_literal(value: Any) -> Expr:

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import Invalid
-from streamq.errors import TypeMismatch, sentence
+from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.functions.text import LOWER
+from streamq.keywords import check_keywords
+from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
@@ -22,19 +24,22 @@ from streamq.operators.source import (
     without_refused,
 )
 from streamq.operators.source_items import SourceItems
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Call, Col
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import orderable
 from streamq.plan.node import Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema, quote
+from streamq.progress.argument import ProgressArgument
 from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import BAD, CTI, INSERT, KIND, LE, NEW_END, NO_START, RE, RETRACT
 from streamq.runtime.items import Items, Mark
 from streamq.runtime.kernels.physical import PhysicalKernel
+from streamq.stream import Stream
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import Column, DataFrame, GroupedData
 
 
@@ -147,6 +152,51 @@ class Physical(Source):
         df = keep_good(df.withColumn("__w", weight).withColumn(BAD, reason)).where(F.col("__w") > 0)
         copies = F.explode(F.sequence(F.lit(1), F.col("__w").cast("int")))
         return df.select(LE, RE, *payload, copies.alias("__copy")).drop("__copy")
+
+
+@check_keywords
+def physical(
+    df: DataFrame | pa.Table,
+    *,
+    kind: str = "kind",
+    start: str = "start",
+    end: str = "end",
+    new_end: str = "new_end",
+    id: str | None = None,
+    name: str | None = None,
+    progress: ProgressArgument | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Read a physical stream: rows that insert events, retract them, or carry a CTI.
+
+    ``kind`` holds "insert", "retract" or "cti". An insert is an event on ``[start, end)``; a retraction moves the end of an
+    event to ``new_end``, or deletes the event if that equals ``start``; a CTI has its instant in ``start``. A retraction
+    matches an event of the same ``id`` and end, if the stream has ids, else of the same start, end and payload; one without a
+    match is no event: see ``invalid``. ``progress`` defaults to ``sq.explicit()``. The other arguments and the errors are
+    those of :func:`points`.
+
+    With ``id``, a column whose values identify events, rows may be delivered more than once. A second insert of an id, alive
+    or deleted, is a duplicate, dropped and counted (``run.late``); if its start, end or payload differ, it is no event. A
+    retraction that does not have the event's current end, but repeats one that was applied before, is a duplicate, too; an
+    end may move to and fro if its retractions come in order. In batch all retractions count, unless an end would be left more
+    often than it was reached: then equal ones count once. An event is remembered until the CTI has passed every finite end
+    that it has had; repetitions after that are late. Without ``id`` each of several equal inserts is an event.
+
+    This reads back a changelog that ``run(output="changelog", ctis=True)`` wrote; one without CTIs needs ``sq.generate``::
+
+        corrected = sq.physical(spark.readStream.schema(changes.schema).parquet("changes"))
+
+    If that run had a late sink, its files also have a column ``streamq_batch``, the number of the micro-batch, which is
+    dropped.
+    """
+    table = input_table(df, "physical")
+    axis = axis_of(table.columns, (start, end, new_end), "physical")
+    policy = source_policy("physical", axis, progress, late, invalid, explicit_by_default=True)
+    if not (id is None or isinstance(id, str)):
+        raise PlanError(sentence("physical", "id is the name of one column", f"found {id!r}"))
+    source = Physical(source_name(name), table.columns, kind, start, end, new_end, id=id, policy=policy)
+    return Stream(source, {source.table: table.rows})
 
 
 def _by_id(node: Physical, df: DataFrame) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Literal streams: converts items that are written in a program to an Arrow table."""
+"""Literal streams: reads events and items that are written in a program, by way of an Arrow table."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.errors import SourceError, sentence
 from streamq.keywords import check_keywords
+from streamq.operators.input_table import source_name, table_fields
+from streamq.operators.source import axis_of
+from streamq.operators.source_policy import source_policy
+from streamq.plan.schema import check_names
 from streamq.plan.spark_types import parse_type
+from streamq.progress.argument import ProgressArgument
+from streamq.sources.intervals import Intervals
+from streamq.sources.physical import Physical
+from streamq.stream import Stream
 from streamq.time import INFINITY, MINUS_INFINITY, plain_integer
 
 if TYPE_CHECKING:
@@ -48,7 +56,45 @@ def cti(time: Time, /) -> Item:
     return Item("cti", time)
 
 
-def literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
+@check_keywords
+def events(
+    items: Sequence[Item | tuple[Any, Any, Mapping[str, Any]]],
+    *,
+    schema: Mapping[str, str] | None = None,
+    name: str | None = None,
+    progress: ProgressArgument | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Make a literal stream of ``(start, end, payload)`` tuples, or of items from ``sq.insert``, ``sq.retract`` and ``sq.cti``.
+
+    Starts and ends are all integers or all datetimes (naive ones are UTC); an event with end None is still alive. Items are
+    in arrival order. A column has one type: whole numbers are bigint, and a payload without the column has NULL; ``schema``
+    sets types that the values do not determine, as ``{"v": "double"}``. No column may be called start, end, kind or new_end.
+    Such a stream runs in-process, without Spark, by ``show()`` and ``to_pandas()``, and on Spark by ``to_df()`` and
+    ``run()``. As a stream it makes progress only by its ``sq.cti`` items, unless ``progress`` is ``sq.generate(delay)``.
+
+    Raises SourceError, TypeMismatch. A row that is no event (its end not after its start, no start, a retraction that
+    matches nothing) raises InvalidEvent when the query is answered, unless ``invalid="drop"``; ``run`` drops and counts it,
+    unless ``invalid="fail"``.
+
+    >>> import streamq as sq
+    >>> sq.events([sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]).show()
+    v  start  end
+    3      1   10
+    """
+    table, is_physical = _literal_table(items, schema)
+    fields = table_fields(table)
+    axis = axis_of(fields, ("start",), "events")
+    policy = source_policy("events", axis, progress, late, invalid, explicit_by_default=True)
+    check_names([f.name for f in fields if f.name not in ("kind", "start", "end", "new_end")], "events")
+    label = source_name(name)
+    if is_physical:
+        return Stream(Physical(label, fields, "kind", "start", "end", "new_end", policy=policy), {label: table})
+    return Stream(Intervals(label, fields, "start", "end", policy), {label: table})
+
+
+def _literal_table(rows: Any, schema: Any) -> tuple[pa.Table, bool]:
     """Return the items as a table, and True if it is a physical stream, with columns kind and new_end, not plain intervals.
 
     ``schema`` maps payload columns to Spark's names of types, or is None; the type of any other column follows from its values. A

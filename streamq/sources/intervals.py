@@ -7,6 +7,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence
+from streamq.keywords import check_keywords
+from streamq.operators.input_table import input_table, source_name
 from streamq.operators.operator import BatchRun
 from streamq.operators.source import (
     AS_END,
@@ -16,15 +18,19 @@ from streamq.operators.source import (
     deduplicate,
     source_schema,
 )
+from streamq.operators.source_arguments import id_columns
 from streamq.operators.source_items import SourceItems
-from streamq.operators.source_policy import SourcePolicy
+from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Col
 from streamq.plan.node import ADDED, Traits, node
 from streamq.plan.schema import INTERVAL, Field, Schema
+from streamq.progress.argument import ProgressArgument
 from streamq.runtime.event import LE, RE
+from streamq.stream import Stream
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 
@@ -82,3 +88,32 @@ class Intervals(InsertSource):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the table's events, each once."""
         return deduplicate(self, self.good_items(run))
+
+
+@check_keywords
+def intervals(
+    df: DataFrame | pa.Table,
+    start: str,
+    end: str,
+    *,
+    id: str | Sequence[str] | None = None,
+    name: str | None = None,
+    progress: ProgressArgument | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Read each row of ``df`` as an event on ``[start, end)``; an event with a NULL end is still alive.
+
+    The columns ``start`` and ``end`` are consumed. A row with a NULL start, or with an end that is not after the start, is no
+    event: see ``invalid``. With ``id``, rows of one id and start must also have equal ends. The other arguments and the
+    errors are those of :func:`points`.
+
+    Sessions, some of them still open (their ``logout`` is NULL)::
+
+        sessions = sq.intervals(df, start="login", end="logout")
+    """
+    table = input_table(df, "intervals")
+    policy = source_policy("intervals", axis_of(table.columns, (start, end), "intervals"), progress, late, invalid)
+    ids = id_columns(id, table.columns, (start, end), "intervals")
+    source = Intervals(source_name(name), table.columns, start, end, policy, ids)
+    return Stream(source, {source.table: table.rows})

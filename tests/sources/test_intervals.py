@@ -9,8 +9,8 @@ from pyspark.sql import types as t
 
 import streamq as sq
 from streamq.errors import InvalidEvent, PlanError, SourceError
-from streamq.operators import Intervals
 from streamq.plan.schema import Field
+from streamq.sources.intervals import Intervals
 
 
 def test_a_null_end_is_still_alive() -> None:

@@ -1,0 +1,128 @@
+"""Points: each row is an event that lives for one tick, ``[t, t + 1)``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field
+from typing import TYPE_CHECKING, Any
+
+from streamq.keywords import check_keywords
+from streamq.operators.input_table import input_table, source_name
+from streamq.operators.operator import BatchRun
+from streamq.operators.source import (
+    AS_START,
+    InsertSource,
+    axis_of,
+    deduplicate,
+    source_schema,
+)
+from streamq.operators.source_arguments import id_columns
+from streamq.operators.source_items import SourceItems
+from streamq.operators.source_policy import SourcePolicy, source_policy
+from streamq.plan.lowering import end_column
+from streamq.plan.node import ADDED, Traits, node
+from streamq.plan.schema import POINT, Field, Schema, quote
+from streamq.progress.argument import ProgressArgument
+from streamq.runtime.event import BAD, LAST_POINT, LE, RE
+from streamq.stream import Stream
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+
+@node
+class Points(InsertSource):
+    """Reads each row of ``table`` as a point at column ``time``; with ``ids``, rows of equal ids and start are one event.
+
+    CTI: c, generated from the data (greatest start seen - delay) or set from outside
+    Final: every row that is on time
+    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    Cost: a pass over what is new; with id: and over the rows held that start where it does
+    """
+
+    table: str
+    columns: tuple[Field, ...]
+    time: str
+    policy: SourcePolicy = SourcePolicy()
+    ids: tuple[str, ...] = field(default=(), metadata=ADDED)
+
+    title = "points"
+
+    @property
+    def consumed(self) -> dict[str, str]:
+        return {self.time: AS_START}
+
+    def _schema(self) -> Schema:
+        return source_schema(self, axis_of(self.columns, (self.time,), "points"), POINT, "points")
+
+    def _traits(self) -> Traits:
+        return Traits()
+
+    def detail(self) -> str:
+        return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
+
+    def define_items(self, items: SourceItems[Any]) -> None:
+        """Add ``__le``; the end is implied, one tick later."""
+        items.add_ticks(LE, self.time)
+        items.refuse_starts(LAST_POINT)
+
+    def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
+        """Return ``__le`` and payload of each row, in batch also ``__bad``; in a stream a NULL start marks a refused row."""
+        df = super().on_spark(table, streaming)
+        return df.drop(BAD) if streaming else df
+
+    def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
+        """Return the table's events, each once."""
+        from pyspark.sql import functions as F
+
+        df = self.good_items(run)
+        return deduplicate(
+            self, df.select(LE, end_column(False).alias(RE), *(F.col(quote(f.name)) for f in self.payload))
+        )
+
+
+@check_keywords
+def points(
+    df: DataFrame | pa.Table,
+    time: str,
+    *,
+    id: str | Sequence[str] | None = None,
+    name: str | None = None,
+    progress: ProgressArgument | None = None,
+    late: str = "drop",
+    invalid: str | None = None,
+) -> Stream:
+    """Read each row of ``df`` as a point: an event that lasts one tick, at the instant in column ``time``.
+
+    ``df`` is a DataFrame, batch or streaming, or a ``pyarrow.Table``; a query over Arrow tables alone runs in-process,
+    without Spark, by ``show()``, ``to_arrow()`` and ``to_pandas()``. ``time`` is a timestamp (ticks are microseconds; without
+    a zone it is UTC), a date or an integer. It is consumed: expressions read it as ``sq.start()``. ``progress`` is
+    ``sq.generate(delay)`` (default, with delay 0), ``sq.explicit()`` or another progress policy. ``late`` is the policy for
+    items behind the CTI: "drop" (counted), "adjust" or "fail"; ``invalid`` that for rows without a time: "fail" (default in
+    batch and in-process) or "drop" (counted; default in streams). Raises SourceError for a ``df`` that is no table,
+    UnknownColumn, TypeMismatch, PlanError.
+
+    ``id``, for sources that may deliver a row more than once, is a column, or several, that together with the start identify
+    an event. A row equal to an earlier one is a duplicate: it is dropped and counted (``run.late``), whatever ``late`` is.
+    Behind the CTI, where rows are forgotten, a duplicate is late like any other row. A row of the same id and start with
+    another payload is no event: see ``invalid``; the first one stays, and within a micro-batch or batch the least by payload.
+    NULLs are equal, as are NaNs, both zeros, and maps of equal entries. The id stays in the payload. Without ``id`` each of
+    several equal rows is an event.
+
+    Readings, up to ten minutes out of order::
+
+        readings = sq.points(df, time="taken_at", progress=sq.generate("10 minutes"))
+
+    >>> import pyarrow as pa
+    >>> import streamq as sq
+    >>> sq.points(pa.table({"at": [4, 1], "v": [20, 21]}), time="at").show()
+     v  start  end
+    21      1    2
+    20      4    5
+    """
+    table = input_table(df, "points")
+    policy = source_policy("points", axis_of(table.columns, (time,), "points"), progress, late, invalid)
+    ids = id_columns(id, table.columns, (time,), "points")
+    source = Points(source_name(name), table.columns, time, policy, ids)
+    return Stream(source, {source.table: table.rows})
