@@ -162,6 +162,7 @@ def describe_node(node: Node) -> str:
 
 
 def _nothing(node: Node) -> Notes:
+    """Return no notes."""
     return {}
 
 

@@ -36,4 +36,5 @@ def page(parts: Sequence[Section]) -> str:
 
 
 def _lines(part: Section) -> str:
+    """Return the lines of a section as HTML."""
     return f"<pre>{escape(chr(10).join(part.lines))}</pre>"

@@ -6,7 +6,6 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +21,7 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
@@ -147,7 +147,7 @@ class LocalRun:
         for bucket, channel, body in out:
             if channel == TOTALS:
                 self.totals[(number, bucket)] = json.loads(body)
-        spoken = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
+        stage_messages = [m for _, number, body in out if number == SPOKEN for m in decode_messages(body)]
         relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
         tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
@@ -159,21 +159,21 @@ class LocalRun:
         for _, number, body in passing:
             if number in done:
                 result[done[number]].append(decode(body))
-        return [e for e in passing if e[1] not in done] + self._send(packer, tables, spoken, None, result)
+        return [e for e in passing if e[1] not in done] + self._send(packer, tables, stage_messages, None, result)
 
     def _send(
         self,
-        packer: Any,
+        packer: Packer,
         tables: Sequence[tuple[Relation, pa.Table]],
-        spoken: Sequence[Message],
-        progress: Message | None,
+        stage_messages: Sequence[Message],
+        source_message: Message | None,
         result: dict[int, list[pa.Table]],
     ) -> list[Envelope]:
         """Apply the paths of relations to their rows and pack them into envelopes; rows of results go to ``result``.
 
-        ``spoken`` are the messages of kernels, ``progress`` is that of a source.
+        The messages are those of the kernels of a stage, and that of a source; both are sent along.
         """
-        lanes: dict[int, list[pa.Table]] = {}
+        tables_by_channel: dict[int, list[pa.Table]] = {}
         for relation, table in tables:
             for feed in self.program.feeds_of(relation):
                 rows = apply_steps_in_arrow(feed, relation.schema, table, self.static, self.observer)
@@ -182,8 +182,8 @@ class LocalRun:
                 if feed.result is not None:
                     result[feed.result].append(rows)
                 elif rows.num_rows:
-                    lanes.setdefault(feed.channel.number, []).append(rows)
-        return list(packer.pack(lanes, spoken, progress))
+                    tables_by_channel.setdefault(feed.channel.number, []).append(rows)
+        return list(packer.pack(tables_by_channel, stage_messages, source_message))
 
 
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:

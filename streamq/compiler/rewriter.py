@@ -161,7 +161,7 @@ class _Phase:
     def _shares_window_below(self, node: Node) -> bool:
         """Return True if a node that is read more than once lies below, with at most filters, selects and explodes between.
 
-        Those rules that recompute what lies below rewrite windows, so that node is a window.
+        That node is the window that a rule would compute anew, or lies above it.
         """
         below = node.children[0]
         while isinstance(below, Where | Select | Explode) and below.digest not in self.shared:

@@ -82,7 +82,7 @@ def apply_paths(
     if is_delta is not None:
         df = df.withColumn(IS_EVENT, F.coalesce(is_delta, F.lit(False)))
         keeps = {r.number: F.col(IS_EVENT) for r in relations}
-    lanes: dict[int, tuple[str | None, tuple[str, ...]]] = {}
+    columns_by_channel: dict[int, tuple[str | None, tuple[str, ...]]] = {}
     technical = [*beside.outside, *([] if is_delta is None else [IS_EVENT])]
     df = df.select(*technical, F.struct(*(F.col(quote(n)) for n in all_columns)).alias("__row"))
     df, selections = copy_for_paths(df, feeds, keeps)
@@ -96,9 +96,9 @@ def apply_paths(
         name = f"__lane{feed.channel.number}"
         df = side.select(*others, F.struct(*_port(feed, side, [])).alias(name))
         packed.append(name)
-        lanes[feed.channel.number] = (name, feed.channel.columns)
+        columns_by_channel[feed.channel.number] = (name, feed.channel.columns)
     df = df.select(*beside.outside, *(F.col("__row")[n].alias(n) for n in beside.rows), *packed)
-    return df, WideRowLayout(lanes)
+    return df, WideRowLayout(columns_by_channel)
 
 
 def copy_for_paths(

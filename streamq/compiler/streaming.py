@@ -67,8 +67,8 @@ def build_frame(
             relations = program.made_at(stage.number + 1)
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
-            df, lanes = apply_paths(lowering, relations, df)
-            df = df.mapInArrow(stage_packer(program.packer(relations), lanes), ENVELOPE_DDL)
+            df, layout = apply_paths(lowering, relations, df)
+            df = df.mapInArrow(stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
     return _result(lowering, _observed(program, df) if program.stages else df)
 
 
@@ -118,8 +118,8 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
     carried = source.policy.progress.carried_columns
     df = df.withColumns({column: F.col(quote(name)) for name, column in carried.items()}) if carried else df
     beside = ExtraColumns((BAD,) if BAD in df.columns else (), (*source.items.columns, *carried.values()))
-    df, lanes = apply_paths(lowering, [relation], df, beside, is_delta)
-    return df.mapInArrow(source_packer(lowering.program.packer([relation]), lanes), ENVELOPE_DDL)
+    df, layout = apply_paths(lowering, [relation], df, beside, is_delta)
+    return df.mapInArrow(source_packer(lowering.program.packer([relation]), layout), ENVELOPE_DDL)
 
 
 # opening

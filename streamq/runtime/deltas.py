@@ -33,7 +33,7 @@ def weighted(rows: pa.Table, weight: int) -> pa.Table:
     return with_column(rows, WEIGHT, np.full(rows.num_rows, weight, np.int64))
 
 
-def taken_back(deltas: pa.Table) -> pa.Table:
+def cancelling_deltas(deltas: pa.Table) -> pa.Table:
     """Return the deltas that cancel these."""
     return with_column(deltas, WEIGHT, pc.negate(deltas.column(WEIGHT)))
 
@@ -47,4 +47,4 @@ def unit_weights(deltas: pa.Table) -> pa.Table:
     return with_column(deltas.take(pa.array(copies)), WEIGHT, np.sign(weight)[copies])
 
 
-__all__ = ["as_points", "taken_back", "unit_weights", "weighted", "with_ends", "with_weights"]
+__all__ = ["as_points", "cancelling_deltas", "unit_weights", "weighted", "with_ends", "with_weights"]

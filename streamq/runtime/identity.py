@@ -118,10 +118,12 @@ def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[
 
 
 def _join_values(of_results: Sequence[object]) -> str:
+    """Return values, one per result, as text."""
     return ", ".join(repr(value) for value in of_results)
 
 
 def _listed(folders: Sequence[str]) -> str:
+    """Return folders as text; ``no folder`` if there are none."""
     return " and ".join(folders) or "no folder"
 
 

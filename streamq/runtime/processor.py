@@ -105,7 +105,7 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark, on one bucket's envelopes; it raises CheckpointError for another state."""
+    """Return the function that runs a stage in Spark on one bucket's envelopes; another query's state raises CheckpointError."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -165,9 +165,9 @@ class WideRowLayout:
 
 
 def source_packer(
-    packer: Packer, lanes: WideRowLayout
+    packer: Packer, layout: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the map side over a source's rows, for ``mapInArrow``; ``lanes`` finds the columns of each channel in a row.
+    """Return the map side over a source's rows, for ``mapInArrow``; ``layout`` finds the columns of each channel in a row.
 
     It combines and sends rows whenever it has read FLUSH_ROWS of them, and the rest at the end of the task.
     """
@@ -186,7 +186,7 @@ def source_packer(
             if message is not None:
                 progress = message if progress is None else merge_messages(progress, message)
             for table in good:
-                for number, rows in lanes.take(table).items():
+                for number, rows in layout.take(table).items():
                     if rows.num_rows:
                         combined.setdefault(number, []).append(rows)
 
@@ -304,11 +304,11 @@ def _wide(
 
 
 def stage_packer(
-    packer: Packer, lanes: WideRowLayout
+    packer: Packer, layout: WideRowLayout
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """Return the map side between two stages: it packs rows of opened outputs, and passes other envelopes.
 
-    The progress of kernels goes to every bucket. ``lanes`` finds the columns of each channel in a row.
+    The progress of kernels goes to every bucket. ``layout`` finds the columns of each channel in a row.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -328,7 +328,7 @@ def stage_packer(
                     passed.append((row["__to"], row["__channel"], row["__body"]))
             yield from envelope_batches(passed)
             if pc.any(opened).as_py():
-                for number, rows in lanes.take(table.filter(opened)).items():
+                for number, rows in layout.take(table.filter(opened)).items():
                     if rows.num_rows:
                         tables.setdefault(number, []).append(rows)
         yield from envelope_batches(packer.pack(tables, stage_messages, None))

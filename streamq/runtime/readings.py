@@ -53,6 +53,7 @@ _FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {
 
 
 def _reading(combine: CombineRule, **others: bool) -> Any:
+    """Return a field for a reading, None by default, with the rule that combines it and other facts in its metadata."""
     return field(default=None, metadata={"combine": combine, **others})
 
 

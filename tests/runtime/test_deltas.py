@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from streamq.runtime.deltas import as_points, taken_back, unit_weights, weighted, with_ends, with_weights
+from streamq.runtime.deltas import as_points, cancelling_deltas, unit_weights, weighted, with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 
 BARE = pa.table({LE: [3, 5]})
@@ -24,6 +24,6 @@ def test_without_a_weight_a_row_is_an_insert() -> None:
 
 
 def test_weights_are_taken_back_and_taken_apart() -> None:
-    assert taken_back(WHOLE).column(WEIGHT).to_pylist() == [1, -2]
+    assert cancelling_deltas(WHOLE).column(WEIGHT).to_pylist() == [1, -2]
     assert unit_weights(BARE) is BARE
     assert unit_weights(WHOLE).to_pydict() == {LE: [3, 5, 5], RE: [9, 6, 6], WEIGHT: [-1, 1, 1]}

@@ -31,4 +31,5 @@ class PairCondition:
 
 
 def _no_lifetime(part: str) -> pa.Array:
+    """Raise AssertionError: a condition on a pair reads no lifetime."""
     raise AssertionError("a condition on two events has no lifetime")

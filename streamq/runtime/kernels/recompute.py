@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas
-from streamq.runtime.deltas import as_points, taken_back, weighted, with_ends, with_weights
+from streamq.runtime.deltas import as_points, cancelling_deltas, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -220,7 +220,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if old is None:
             return new
         old = old.filter(pa.array(self._is_open(old, c_before)))
-        return net_deltas(concat([new, taken_back(old)]))
+        return net_deltas(concat([new, cancelling_deltas(old)]))
 
     def _keep(
         self,

@@ -20,7 +20,7 @@ from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, expand_ranges, group, ints, is_matching, net_deltas, with_column
-from streamq.runtime.deltas import taken_back, unit_weights, weighted, with_weights
+from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
@@ -319,7 +319,7 @@ class WindowAggregateKernel:
         )
         fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
         reported = self._reported.between(state, first, last)
-        old = [taken_back(t) for t in reported]
+        old = [cancelling_deltas(t) for t in reported]
         if not (fresh or old):
             return []
         both = self._reported.rows([*old, *fresh])
