@@ -29,7 +29,7 @@ COPY = "__copy"
 
 @dataclass(frozen=True)
 class StreamLowering:
-    """A program, the tables that its sources read, and the observer that is told of every node's DataFrames."""
+    """A program, the tables that its sources read, and the observer that receives the DataFrames of every node."""
 
     program: StagedPlan
     tables: Mapping[str, DataFrame]

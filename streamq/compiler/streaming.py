@@ -40,12 +40,11 @@ if TYPE_CHECKING:
 def build_frame(
     lowering: StreamLowering, identity: Identity, *, control: DataFrame | None = None, clock: DataFrame | None = None
 ) -> DataFrame:
-    """The streaming DataFrame of a program: results, late rows and totals, told apart by ``__channel``; several results have
-    a column each, ``Result.column``.
+    """Return the streaming DataFrame of a program: results, late rows and totals, distinguished by ``__channel``.
 
-    ``control`` holds rows of CONTROL_DDL; None where nobody can write any. ``clock`` holds rows ``now bigint``, and has some
-    whenever time has passed; None where no source follows the clock. ``identity`` is kept beside the state. What the stages
-    say of themselves is in Spark's reports, under OBSERVED.
+    Several results have a column each, ``Result.column``. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
+    ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
+    ``identity`` is kept beside the state. The readings of the stages are in Spark's reports, under OBSERVED.
     """
     from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
 
