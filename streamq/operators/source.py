@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.sql import types as t
@@ -13,9 +13,10 @@ from pyspark.sql import types as t
 from streamq.choices import Invalid
 from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.operators.operator import BatchRun, Operator
-from streamq.operators.source_items import ArrowItems, SourceItems, SparkItems
+from streamq.operators.source_items import ItemRule, ItemRules
 from streamq.operators.source_policy import SourcePolicy
 from streamq.plan.keys import check_key
+from streamq.plan.lazy import lazy
 from streamq.plan.lowering import instant, orderable
 from streamq.plan.schema import POINT, Field, Schema, check_names, quote
 from streamq.runtime.consistency import AlignAt
@@ -62,15 +63,19 @@ class Source(Operator):
         """The columns that hold times and kinds instead of payload, each with the expression that reads it in a query."""
 
     @abstractmethod
-    def define_items(self, items: SourceItems[Any]) -> None:
-        """Add the items' columns beside the payload, and refuse rows that are no events, with a reason."""
+    def define_items(self) -> Iterable[ItemRule]:
+        """Return the rules that add the items' columns beside the payload, and those that refuse rows that are no events."""
+
+    @lazy
+    def item_rules(self) -> ItemRules:
+        """The rules by which rows of the table become items."""
+        return ItemRules(self.columns, self.define_items())
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return each row of a table as an item: ``__le``, the other columns of its lifetime, the payload, and ``__bad``."""
         from pyspark.sql import functions as F
 
-        items = SparkItems(self.columns)
-        self.define_items(items)
+        items = self.item_rules.on_spark()
         assert items.reason is not None
         le, reason = check_starts(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
         columns = {**items.columns, LE: le, **{f.name: F.col(quote(f.name)) for f in self.payload}, BAD: reason}
@@ -102,8 +107,7 @@ class Source(Operator):
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """Return a table's items with payload and ``__bad``; under ``invalid="fail"`` the first reason shows the lifetime."""
-        items = ArrowItems(self.columns, table)
-        self.define_items(items)
+        items = self.item_rules.in_arrow(table)
         reason = items.reason
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
             reason = items.reason_with_lifetime(self.schema.axis)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
@@ -24,6 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column
 
 C = TypeVar("C")
+I = TypeVar("I", bound="SourceItems[Any]")
 
 _COLUMNS = tuple(
     Field(name, kind)
@@ -38,18 +41,18 @@ _COLUMNS = tuple(
 
 
 class SourceItems(ABC, Generic[C]):
-    """The items of a table whose columns are ``fields``: ``columns`` beside the payload, and a ``reason``, NULL for events.
+    """The items of a table: ``columns`` beside the payload, and a ``reason``, NULL for events.
 
-    Expressions read the table's columns and the item columns added so far.
+    ``schema`` has the columns that expressions read.
     """
 
-    def __init__(self, fields: tuple[Field, ...]):
-        self.schema = Schema((*fields, *_COLUMNS), "integer")
+    def __init__(self, schema: Schema):
+        self.schema = schema
         self.columns: dict[str, C] = {}
 
     @abstractmethod
     def evaluated(self, expr: Expr) -> C:
-        """Return the values of an expression, one a row."""
+        """Return the values of an expression, one a row; it reads the table's columns and the item columns added so far."""
 
     @abstractmethod
     def ticks(self, name: str, missing: int | None) -> C:
@@ -59,22 +62,53 @@ class SourceItems(ABC, Generic[C]):
     def refuse(self, is_wrong: Expr, why: str) -> None:
         """Set the reason ``why`` on the rows where ``is_wrong`` is true, unless they already have one."""
 
-    def add(self, name: str, expr: Expr) -> None:
-        """Add a column to the items."""
-        self.columns[name] = self.evaluated(expr)
 
-    def add_ticks(self, name: str, column: str, missing: int | None = None) -> None:
-        """Add a time column of the table to the items, in ticks, with ``missing`` for NULL."""
-        self.columns[name] = self.ticks(column, missing)
+class ItemRule(ABC):
+    """A rule by which rows become items. A source has its rules once, so that their expressions are checked once."""
 
-    def refuse_starts(self, last: int = INFINITY - 1, among: Expr | None = None) -> None:
-        """Refuse rows whose start is NULL, infinite in the past, or after ``last``; ``among`` restricts this to some rows."""
-        for is_wrong, why in (
-            (Col(LE).is_null(), NO_START),
-            (Col(LE) == MINUS_INFINITY, TOO_EARLY),
-            (Col(LE) > last, TOO_LATE),
-        ):
-            self.refuse(is_wrong if among is None else among & is_wrong, why)
+    @abstractmethod
+    def apply(self, items: SourceItems[Any]) -> None:
+        """Add a column to the items, or refuse some."""
+
+
+@dataclass(frozen=True)
+class ItemColumn(ItemRule):
+    """Adds a column to the items."""
+
+    name: str
+    expr: Expr
+
+    def apply(self, items: SourceItems[Any]) -> None:
+        items.columns[self.name] = items.evaluated(self.expr)
+
+
+@dataclass(frozen=True)
+class TickColumn(ItemRule):
+    """Adds a time column of the table to the items, in ticks, with ``missing`` for NULL."""
+
+    name: str
+    column: str
+    missing: int | None = None
+
+    def apply(self, items: SourceItems[Any]) -> None:
+        items.columns[self.name] = items.ticks(self.column, self.missing)
+
+
+@dataclass(frozen=True)
+class Refusal(ItemRule):
+    """Refuses the rows where ``is_wrong`` is true, for the reason ``why``, unless they already have one."""
+
+    is_wrong: Expr
+    why: str
+
+    def apply(self, items: SourceItems[Any]) -> None:
+        items.refuse(self.is_wrong, self.why)
+
+
+def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple[Refusal, ...]:
+    """Refuse rows whose start is NULL, infinite in the past, or after ``last``; ``among`` restricts this to some rows."""
+    reasons = (Col(LE).is_null(), NO_START), (Col(LE) == MINUS_INFINITY, TOO_EARLY), (Col(LE) > last, TOO_LATE)
+    return tuple(Refusal(is_wrong if among is None else among & is_wrong, why) for is_wrong, why in reasons)
 
 
 class SparkItems(SourceItems["Column"]):
@@ -111,8 +145,8 @@ class SparkItems(SourceItems["Column"]):
 class ArrowItems(SourceItems[pa.Array]):
     """The items of an Arrow table."""
 
-    def __init__(self, fields: tuple[Field, ...], table: pa.Table):
-        super().__init__(fields)
+    def __init__(self, schema: Schema, table: pa.Table):
+        super().__init__(schema)
         self.table = table
         self.reason: Any = pa.nulls(table.num_rows, pa.string())
 
@@ -156,4 +190,35 @@ class ArrowItems(SourceItems[pa.Array]):
         raise AssertionError(part)
 
 
-__all__ = ["ArrowItems", "SourceItems", "SparkItems"]
+class ItemRules:
+    """The rules of a source over a table with the columns ``fields``, in order."""
+
+    def __init__(self, fields: tuple[Field, ...], rules: Iterable[ItemRule]):
+        self.schema = Schema((*fields, *_COLUMNS), "integer")
+        self.rules = tuple(rules)
+
+    def on_spark(self) -> SparkItems:
+        """Return the items of a DataFrame that has the table's columns."""
+        return self._applied(SparkItems(self.schema))
+
+    def in_arrow(self, table: pa.Table) -> ArrowItems:
+        """Return the items of an Arrow table."""
+        return self._applied(ArrowItems(self.schema, table))
+
+    def _applied(self, items: I) -> I:
+        for rule in self.rules:
+            rule.apply(items)
+        return items
+
+
+__all__ = [
+    "ArrowItems",
+    "ItemColumn",
+    "ItemRule",
+    "ItemRules",
+    "Refusal",
+    "SourceItems",
+    "SparkItems",
+    "TickColumn",
+    "refused_starts",
+]

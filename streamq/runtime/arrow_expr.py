@@ -65,31 +65,87 @@ def attempt(
     expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
 ) -> Value:
     """Evaluate as :func:`evaluate`, but return rows on which Spark raises as faults; their values are arbitrary."""
-    kinds = _checked(expr, schema, "expression")
+    return _CHECKED.expression(expr, schema).attempt(columns, lifetime, rows)
 
-    def visit(node: Expr, parts: list[Value]) -> Value:
-        kind = kinds[node.digest]
-        match node:
-            case Col(name=name):
-                return Value(_plain(columns[name], kind), kind)
-            case Lifetime(part=part):
-                return Value(_plain(lifetime(part), kind), kind)
-            case Lit(value=value):
-                natural = literal_type(value)
-                array, faults = cast(constant_array(value, natural, rows), natural, kind)
-                return Value(array, kind, value if kind == natural else ..., _located(node, faults))
-            case Alias():
-                return parts[0]
-            case Cast(type=to):
-                array, faults = cast(parts[0].array, parts[0].kind, to)
-                return Value(array, to, ..., (*parts[0].faults, *_located(node, faults)))
-            case Case():
-                return _case(parts, kind, rows)
-            case Call() if node.function.arrow is not None:
-                return _call(node, node.function.arrow, parts, kind, rows)
-        raise AssertionError(type(node))
 
-    return fold(expr, visit)
+class CheckedExpression:
+    """An expression over events of ``schema`` whose types are checked once, however often it is evaluated.
+
+    Raises NeedsSpark if it cannot be evaluated in-process; the error names ``verb``.
+    """
+
+    def __init__(self, expr: Expr, schema: Schema, verb: str = "expression"):
+        kinds = _checked(expr, schema, verb)
+        self.expr, self.schema = expr, schema
+        self.parts: list[tuple[Expr, list[int], DataType]] = []
+
+        def visit(node: Expr, operands: list[int]) -> int:
+            self.parts.append((node, operands, kinds[node.digest]))
+            return len(self.parts) - 1
+
+        fold(expr, visit)
+
+    def attempt(self, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int) -> Value:
+        """Evaluate as :func:`attempt`: each part once, operands before the parts that read them."""
+        values: list[Value] = []
+        for node, operands, kind in self.parts:
+            values.append(_value(node, [values[place] for place in operands], kind, columns, lifetime, rows))
+        return values[-1]
+
+
+class CheckedExpressions:
+    """The expressions evaluated last, checked: those of a running query come again in every micro-batch."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[int, CheckedExpression] = {}
+
+    def expression(self, expr: Expr, schema: Schema) -> CheckedExpression:
+        """Return the expression, checked; the digests of two expressions may be equal where their functions differ."""
+        checked = self.by_id.pop(id(expr), None)
+        if checked is None or checked.expr is not expr or checked.schema != schema:
+            checked = CheckedExpression(expr, schema)
+        self.by_id[id(expr)] = checked
+        if len(self.by_id) > _LAST:
+            del self.by_id[next(iter(self.by_id))]
+        return checked
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel to workers empty."""
+        return CheckedExpressions, ()
+
+
+_LAST = 1_000
+_CHECKED = CheckedExpressions()
+
+
+def _value(
+    node: Expr,
+    operands: list[Value],
+    kind: DataType,
+    columns: Mapping[str, pa.Array],
+    lifetime: Callable[[str], pa.Array],
+    rows: int,
+) -> Value:
+    """Return the value of a part of an expression, of type ``kind``, from the values of its operands."""
+    match node:
+        case Col(name=name):
+            return Value(_plain(columns[name], kind), kind)
+        case Lifetime(part=part):
+            return Value(_plain(lifetime(part), kind), kind)
+        case Lit(value=value):
+            natural = literal_type(value)
+            array, faults = cast(constant_array(value, natural, rows), natural, kind)
+            return Value(array, kind, value if kind == natural else ..., _located(node, faults))
+        case Alias():
+            return operands[0]
+        case Cast(type=to):
+            array, faults = cast(operands[0].array, operands[0].kind, to)
+            return Value(array, to, ..., (*operands[0].faults, *_located(node, faults)))
+        case Case():
+            return _case(operands, kind, rows)
+        case Call() if node.function.arrow is not None:
+            return _call(node, node.function.arrow, operands, kind, rows)
+    raise AssertionError(type(node))
 
 
 def lifetime_part(part: str, starts: pa.Array, ends: pa.Array, axis: pa.DataType) -> pa.Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from streamq.choices import check_word
@@ -19,7 +19,7 @@ from streamq.operators.source import (
     source_schema,
     without_refused,
 )
-from streamq.operators.source_items import SourceItems
+from streamq.operators.source_items import ItemColumn, ItemRule, Refusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
@@ -98,13 +98,15 @@ class Edges(Source):
         keys = ", ".join(self.key)
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
-    def define_items(self, items: SourceItems[Any]) -> None:
+    def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le``, the instant of the edge, and ``__opens``."""
-        items.add_ticks(LE, self.time)
         opens, closes = (Col(self.edge).eq_null_safe(mark) for mark in (self.open, self.close))
-        items.add(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None))))
-        items.refuse_starts()
-        items.refuse(Col(OPENS).is_null(), "neither a start nor an end")
+        return (
+            TickColumn(LE, self.time),
+            ItemColumn(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None)))),
+            *refused_starts(),
+            Refusal(Col(OPENS).is_null(), "neither a start nor an end"),
+        )
 
     @property
     def items(self) -> Items:

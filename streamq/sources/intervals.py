@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, sentence
 from streamq.keywords import check_keywords
@@ -19,7 +19,7 @@ from streamq.operators.source import (
     source_schema,
 )
 from streamq.operators.source_arguments import id_columns
-from streamq.operators.source_items import SourceItems
+from streamq.operators.source_items import ItemRule, Refusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Col
 from streamq.plan.node import ADDED, Traits, node
@@ -78,12 +78,14 @@ class Intervals(InsertSource):
     def detail(self) -> str:
         return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
-    def define_items(self, items: SourceItems[Any]) -> None:
+    def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le`` and ``__re``."""
-        items.add_ticks(LE, self.start)
-        items.add_ticks(RE, self.end, INFINITY)
-        items.refuse_starts()
-        items.refuse(Col(RE) <= Col(LE), "end not after start")
+        return (
+            TickColumn(LE, self.start),
+            TickColumn(RE, self.end, INFINITY),
+            *refused_starts(),
+            Refusal(Col(RE) <= Col(LE), "end not after start"),
+        )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the table's events, each once."""

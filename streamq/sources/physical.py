@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from streamq.choices import Invalid
 from streamq.errors import PlanError, TypeMismatch, sentence
@@ -23,7 +23,7 @@ from streamq.operators.source import (
     source_schema,
     without_refused,
 )
-from streamq.operators.source_items import SourceItems
+from streamq.operators.source_items import ItemColumn, ItemRule, Refusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Call, Col
 from streamq.plan.keys import check_key
@@ -105,18 +105,20 @@ class Physical(Source):
             f", id={self.id}" if self.id else ""
         )
 
-    def define_items(self, items: SourceItems[Any]) -> None:
+    def define_items(self) -> Iterable[ItemRule]:
         """Add ``__kind``, ``__le``, ``__re`` and ``__new``."""
-        items.add(KIND, Call(LOWER, (Col(self.kind),)))
-        items.add_ticks(LE, self.start)
-        items.add_ticks(RE, self.end, INFINITY)
-        items.add_ticks(NEW_END, self.new_end, INFINITY)
         kind, has_lifetime = Col(KIND), Col(KIND).isin(INSERT, RETRACT)
-        items.refuse(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti")
-        items.refuse(Col(LE).is_null(), NO_START)
-        items.refuse_starts(among=has_lifetime)
-        items.refuse(has_lifetime & (Col(RE) <= Col(LE)), "end not after start")
-        items.refuse((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start")
+        return (
+            ItemColumn(KIND, Call(LOWER, (Col(self.kind),))),
+            TickColumn(LE, self.start),
+            TickColumn(RE, self.end, INFINITY),
+            TickColumn(NEW_END, self.new_end, INFINITY),
+            Refusal(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti"),
+            Refusal(Col(LE).is_null(), NO_START),
+            *refused_starts(among=has_lifetime),
+            Refusal(has_lifetime & (Col(RE) <= Col(LE)), "end not after start"),
+            Refusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start"),
+        )
 
     @property
     def items(self) -> Items:

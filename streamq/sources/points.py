@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from streamq.keywords import check_keywords
 from streamq.operators.input_table import input_table, source_name
@@ -17,7 +17,7 @@ from streamq.operators.source import (
     source_schema,
 )
 from streamq.operators.source_arguments import id_columns
-from streamq.operators.source_items import SourceItems
+from streamq.operators.source_items import ItemRule, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.lowering import end_column
 from streamq.plan.node import ADDED, Traits, node
@@ -62,10 +62,9 @@ class Points(InsertSource):
     def detail(self) -> str:
         return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
-    def define_items(self, items: SourceItems[Any]) -> None:
+    def define_items(self) -> Iterable[ItemRule]:
         """Add ``__le``; the end is implied, one tick later."""
-        items.add_ticks(LE, self.time)
-        items.refuse_starts(LAST_POINT)
+        return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
         """Return ``__le`` and payload of each row, in batch also ``__bad``; in a stream a NULL start marks a refused row."""
