@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.testing.case import Case
@@ -20,7 +21,7 @@ from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
 from streamq.testing.patterns.rules import Undetermined, brute_force
 from streamq.testing.patterns.set_definitions import set_answer
-from tests.patterns.pattern_cases import CASES, CHOICES, SETS, bag, histories, matching, one_by_one
+from tests.patterns.pattern_cases import CASES, CHOICES, SETS, SPARSE, bag, histories, matching, one_by_one
 
 SOAK = 20 if os.environ.get("STREAMQ_SOAK") else 1
 
@@ -50,17 +51,14 @@ def some(examples: int) -> settings:
 MANY = 40
 """Cases among which the one with the most matches of a text is looked for."""
 
-RARE = 6 * MANY
-"""Cases among which one with an answer is looked for, if there is none among a few."""
-
 
 @functools.cache
-def sample(count: int = 6) -> Sequence[Case]:
+def sample(count: int = 6, drawn: st.SearchStrategy[Case] = CASES) -> Sequence[Case]:
     """A few cases, the same for each text."""
     cases = []
 
     @some(count)
-    @given(CASES)
+    @given(drawn)
     def draw(case: Case) -> None:
         cases.append(case)
 
@@ -107,7 +105,7 @@ def test_whatever_is_selected_and_consumed(text: str) -> None:
     """In all of a few cases, in one way after the other; that it is the same in any order is what the disorder in them shows."""
     turns = enumerate(sample(), list(CHOICES).index(text))
     answered = [check_choices(CHOICES[text], case, ways(turn)) for turn, case in turns]
-    more = (case for count in (MANY, RARE) for case in sample(count))
+    more = (case for drawn in (CASES, SPARSE) for case in sample(MANY, drawn))
     assert any(answered) or any(check_choices(CHOICES[text], case, [CHANGELOG]) for case in more)
 
 
