@@ -32,8 +32,13 @@ FEWER_PROCESSES = {
 NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 """Else PySpark tells the JVM the line that each column comes from: four calls more a column, a sixth of a query's start."""
 
-INTERPRETED = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-"""Compiling takes longer than jobs over a few rows do."""
+INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.ui.explainMode": "simple",
+}
+"""Over a few rows, compiling a plan, making it anew after each stage and writing it down in full take longer than its jobs."""
 
 SPARK_TESTS = Path(__file__).parent / "spark"
 
