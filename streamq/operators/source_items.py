@@ -95,7 +95,7 @@ class TickColumn(ItemRule):
 
 
 @dataclass(frozen=True)
-class Refusal(ItemRule):
+class RowRefusal(ItemRule):
     """Refuses the rows where ``is_wrong`` is true, for the reason ``why``, unless they already have one."""
 
     is_wrong: Expr
@@ -105,10 +105,10 @@ class Refusal(ItemRule):
         items.refuse(self.is_wrong, self.why)
 
 
-def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple[Refusal, ...]:
+def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple[RowRefusal, ...]:
     """Refuse rows whose start is NULL, infinite in the past, or after ``last``; ``among`` restricts this to some rows."""
     reasons = (Col(LE).is_null(), NO_START), (Col(LE) == MINUS_INFINITY, TOO_EARLY), (Col(LE) > last, TOO_LATE)
-    return tuple(Refusal(is_wrong if among is None else among & is_wrong, why) for is_wrong, why in reasons)
+    return tuple(RowRefusal(is_wrong if among is None else among & is_wrong, why) for is_wrong, why in reasons)
 
 
 class SparkItems(SourceItems["Column"]):
@@ -216,7 +216,7 @@ __all__ = [
     "ItemColumn",
     "ItemRule",
     "ItemRules",
-    "Refusal",
+    "RowRefusal",
     "SourceItems",
     "SparkItems",
     "TickColumn",

@@ -19,7 +19,7 @@ from streamq.operators.source import (
     source_schema,
     without_refused,
 )
-from streamq.operators.source_items import ItemColumn, ItemRule, Refusal, TickColumn, refused_starts
+from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.case import Case
 from streamq.plan.expr import Col, Expr, Lit
@@ -105,7 +105,7 @@ class Edges(Source):
             TickColumn(LE, self.time),
             ItemColumn(OPENS, Case((opens, Lit(True), closes, Lit(False), Lit(None)))),
             *refused_starts(),
-            Refusal(Col(OPENS).is_null(), "neither a start nor an end"),
+            RowRefusal(Col(OPENS).is_null(), "neither a start nor an end"),
         )
 
     @property

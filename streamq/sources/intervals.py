@@ -19,7 +19,7 @@ from streamq.operators.source import (
     source_schema,
 )
 from streamq.operators.source_arguments import id_columns
-from streamq.operators.source_items import ItemRule, Refusal, TickColumn, refused_starts
+from streamq.operators.source_items import ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Col
 from streamq.plan.node import ADDED, Traits, node
@@ -84,7 +84,7 @@ class Intervals(InsertSource):
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
             *refused_starts(),
-            Refusal(Col(RE) <= Col(LE), "end not after start"),
+            RowRefusal(Col(RE) <= Col(LE), "end not after start"),
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -23,7 +23,7 @@ from streamq.operators.source import (
     source_schema,
     without_refused,
 )
-from streamq.operators.source_items import ItemColumn, ItemRule, Refusal, TickColumn, refused_starts
+from streamq.operators.source_items import ItemColumn, ItemRule, RowRefusal, TickColumn, refused_starts
 from streamq.operators.source_policy import SourcePolicy, source_policy
 from streamq.plan.expr import Call, Col
 from streamq.plan.keys import check_key
@@ -113,11 +113,11 @@ class Physical(Source):
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
             TickColumn(NEW_END, self.new_end, INFINITY),
-            Refusal(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti"),
-            Refusal(Col(LE).is_null(), NO_START),
+            RowRefusal(~kind.isin(INSERT, RETRACT, CTI) | kind.is_null(), "a kind that is not insert, retract or cti"),
+            RowRefusal(Col(LE).is_null(), NO_START),
             *refused_starts(among=has_lifetime),
-            Refusal(has_lifetime & (Col(RE) <= Col(LE)), "end not after start"),
-            Refusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start"),
+            RowRefusal(has_lifetime & (Col(RE) <= Col(LE)), "end not after start"),
+            RowRefusal((kind == RETRACT) & (Col(NEW_END) < Col(LE)), "new end before start"),
         )
 
     @property
