@@ -68,6 +68,7 @@ class WindowForm(ABC):
         """
 
     def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
+        """Return states with these methods, in the order of :class:`ModuleStates`; ``fields`` replaces its other fields."""
         read: Any = as_frame if self.sensitive else as_series
         common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
         return ModuleStates(self.name, *methods, **{**common, **fields})
@@ -80,6 +81,7 @@ class FunctionForm(WindowForm):
     """
 
     def check(self) -> None:
+        """Raise PlanError if time-sensitive code takes less than two arguments, or other code begins with (events, window)."""
         signature = signature_without_self(self.code)
         if signature is None:
             return
@@ -97,6 +99,7 @@ class FunctionForm(WindowForm):
         return QueryCall(0, options, leading=2) if self.sensitive else QueryCall(columns, options)
 
     def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        """Return states that are a window's events themselves, without parts: the result calls the function with all of them."""
         is_type = inspect.isclass(self.code)
         function = self.code if is_type else make_object(self.name, self.code, options, self.verb)
         if self.sensitive:
@@ -114,6 +117,7 @@ class ClassForm(WindowForm):
     """The methods that it must have, with their arguments."""
 
     def check(self) -> None:
+        """Raise PlanError if a needed method is missing, or if a method that is there does not take its arguments."""
         check_methods(self.name, self.code, self.methods)
         for method, arguments in self._arguments().items():
             if getattr(self.code, method, None) is not None:
@@ -121,7 +125,7 @@ class ClassForm(WindowForm):
 
     @abstractmethod
     def _arguments(self) -> Mapping[str, str]:
-        """Return the arguments of each method that it may have."""
+        """Return the arguments of each method that it may have, as text, by the method's name."""
 
     def query_call(self, columns: int, options: Mapping[str, Any]) -> QueryCall:
         return QueryCall(1, {}, leading=1, method=self.adding)
@@ -144,6 +148,7 @@ class IncrementalForm(ClassForm):
         return call if self.sensitive else replace(call, columns=columns)
 
     def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        """Return states by the methods of an object of the class, made with the options; None for a missing optional method."""
         module = make_object(self.name, self.code, options, self.verb)
         spread: Any = (lambda method: method) if self.sensitive else _spread
         remove, merge = getattr(module, "remove", None), getattr(module, "merge", None)
@@ -165,6 +170,7 @@ class AggregatorForm(ClassForm):
         return {name: arguments for name, arguments in self.methods.items() if callable(getattr(self.code, name))}
 
     def states(self, options: Mapping[str, Any], *, order_insensitive: bool = False) -> ModuleStates:
+        """Return states that are buffers, to which events are added one by one; raises PlanError for time-sensitive code."""
         module = make_object(self.name, self.code, options, self.verb)
         if self.sensitive:
             hint = "Give initial(), add(state, events) and result(state, window)."
@@ -178,6 +184,7 @@ class AggregatorForm(ClassForm):
             return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
 
         def reduce(buffer: Any, events: Sequence[Any]) -> Any:
+            """Return a copy of the buffer with the events added, one call each."""
             buffer = copy.deepcopy(buffer)
             for event in events:
                 buffer = module.reduce(buffer, event)
@@ -193,7 +200,10 @@ class AggregatorForm(ClassForm):
 
 
 def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:
-    """Return the form of code over windows; of an incomplete class the form of which it has more methods."""
+    """Return the form of code over windows; a class or an object with states has the form of which it has more methods.
+
+    If it has as many of both, its form is the incremental one.
+    """
     if not has_states(code):
         return FunctionForm(verb, name, code, time_sensitive)
     public = public_methods(code)

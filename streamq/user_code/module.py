@@ -141,7 +141,7 @@ class UserModule(CallableModule, ABC):
         return replace(self, options=dict(options))
 
     def called_with(self, options: Mapping[str, Any]) -> Self:
-        """Return the module with the keyword arguments of a call added; raises PlanError for a column among them."""
+        """Return the module with a call's keyword arguments, which replace earlier ones; raises PlanError for a column."""
         for option, value in options.items():
             if isinstance(value, Expr) or is_sparks_column(value):
                 hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."
@@ -159,7 +159,7 @@ class UserModule(CallableModule, ABC):
                 raise PlanError(sentence(self.name, "values instead of columns", f"found {kind_of(value)}", hint))
 
     def columns_of(self, operands: Sequence[Any]) -> list[Expr]:
-        """Return columns from expressions and names of columns; raises PlanError for a plain value."""
+        """Return columns from expressions and names of columns; raises PlanError for a plain value or a collection."""
         self.check_in_query(operands)
         for value in operands:
             if not isinstance(value, str | Expr) and not is_sparks_column(value):
@@ -184,7 +184,7 @@ class UserModule(CallableModule, ABC):
 
     @property
     def place(self) -> str:
-        """The Python module that registered it, and the code's own name if that differs."""
+        """The Python module that registered it; in brackets the code's own name, if it differs from the user module's."""
         place = place_of(self.registered_in)
         owner = self.code if hasattr(self.code, "__qualname__") else type(self.code)
         module = str(getattr(owner, "__module__", None) or type(owner).__module__)
@@ -221,7 +221,10 @@ def _decorators_with(option: str) -> str:
 
 
 def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> dict[str, Any]:
-    """Return a module's guard fields from the arguments of its decorator; raises PlanError for invalid ones."""
+    """Return the arguments of a decorator as fields of its module, by name; raises PlanError for invalid ones.
+
+    ``time_limit`` is a number above 0 or None, ``on_error`` a word of ErrorPolicy; ``verb`` is the decorator, for errors.
+    """
     is_number = isinstance(time_limit, int | float) and not isinstance(time_limit, bool)
     if time_limit is not None and not (is_number and time_limit > 0):
         raise PlanError(sentence(verb, "time_limit is a number of seconds above 0", f"found {time_limit!r}"))
@@ -238,9 +241,9 @@ def name_of(code: Any, name: str | None) -> str:
 
 
 def type_returned(verb: str, returns: Any, what: str) -> DataType:
-    """Return the type of a module's results from the decorator's argument; raises PlanError, TypeMismatch.
+    """Return Spark's type for the argument ``returns`` of a decorator; raises TypeMismatch for text that names no type.
 
-    ``what`` names the results in messages.
+    Raises PlanError if it is neither text nor a type, as where the decorator has no brackets. ``what`` names the results there.
     """
     if not isinstance(returns, str | DataType):
         hint = f'Write @sq.{verb}("double") above the function: the type of its {what} in SQL.'
@@ -305,7 +308,7 @@ def filters_on(*fields: str) -> Property:
 
 
 def check_properties(properties: Iterable[Any], verb: str) -> tuple[Property, ...]:
-    """Return declared properties; raise PlanError for a value that is not a property."""
+    """Return declared properties (one, or several), each once; raise PlanError for a value that is not a property."""
     if isinstance(properties, Property | str):
         properties = (properties,)
     checked = []

@@ -85,6 +85,7 @@ class Repository:
     """
 
     def __init__(self, entry_points: Callable[[], Iterable[metadata.EntryPoint]] = installed_entry_points) -> None:
+        """Make an empty repository; ``entry_points`` returns those of published modules, and is called when first needed."""
         self._installed = entry_points
         self._own: dict[str, UserModule] = {}
         self._published: dict[str, tuple[UserModule, str]] = {}
@@ -93,7 +94,10 @@ class Repository:
         self._loading = threading.RLock()
 
     def register(self, module: M) -> M:
-        """Store a module under its name, replacing any other, and return it; called by decorators."""
+        """Store a module under its name, replacing any other, and return it; called by decorators.
+
+        A module without a name is not stored. One that is made while an entry point is loaded counts as published by it.
+        """
         meanwhile = _published_meanwhile.get()
         if module.name == UNNAMED:
             return module
@@ -101,7 +105,7 @@ class Repository:
         return module
 
     def get(self, name: str) -> UserModule:
-        """Return the module of a name.
+        """Return the module of a name: the program's own, else the published one.
 
         Raises PlanError if there is none, which lists the existing ones, and the entry points that could not be loaded.
         """
@@ -130,7 +134,10 @@ class Repository:
         return sum(1 for _ in self)
 
     def package_of(self, module: UserModule) -> str:
-        """Return the name of the package that publishes a module, or ""; loads no entry point."""
+        """Return the name of the package that publishes a module, or ""; loads no entry point.
+
+        It has published the module already, or has an entry point in the Python module that registered it.
+        """
         known, package = self._published.get(module.name, (None, ""))
         if known == module:
             return package
@@ -156,7 +163,7 @@ class Repository:
         return tuple(self._installed())
 
     def _load(self) -> None:
-        """Import the modules that packages publish, once, in the order of the packages' names."""
+        """Import the modules that packages publish, once, in the order of the packages' names; again if it was interrupted."""
         with self._loading:
             if self._is_loaded:
                 return
@@ -172,7 +179,7 @@ class Repository:
                 raise
 
     def _load_one(self, entry_point: metadata.EntryPoint) -> None:
-        """Import the modules of an entry point, and note the reasons of failures."""
+        """Import an entry point and publish its modules; note why it cannot be loaded, or which of the names are in use."""
         meanwhile: dict[str, UserModule] = {}
         token = _published_meanwhile.set(meanwhile)
         try:
@@ -198,6 +205,7 @@ class Repository:
         return [self._entry(self.get(name)) for name in self]
 
     def _entry(self, module: UserModule) -> ModuleEntry:
+        """Return a module's row of the table, as text; its place ends with its package."""
         return ModuleEntry(
             module.name,
             module.kind,
@@ -210,7 +218,7 @@ class Repository:
 
     @property
     def _remarks(self) -> list[str]:
-        """A line for each published module that is not used."""
+        """The lines below the table: entry points not loaded, and published modules whose names the program uses for others."""
         covered = [
             f"{name}{_of_package(package)} is not used: {place_of(self._own[name].registered_in)} has one of this name"
             for name, (module, package) in sorted(self._published.items())
@@ -219,6 +227,7 @@ class Repository:
         return [f"not loaded: {one}" for one in self.unloaded] + covered
 
     def __repr__(self) -> str:
+        """Return the rows as a table of text, or a sentence if there are none, and a line for each remark."""
         rows = [HEADINGS, *(tuple(vars(row).values()) for row in self.rows)]
         remarks = [f"! {remark}" for remark in self._remarks]
         if len(rows) == 1:
@@ -228,6 +237,7 @@ class Repository:
         return "\n".join(lines + remarks)
 
     def _repr_html_(self) -> str:
+        """Return the same as HTML, for notebooks."""
         def line(cell: str, texts: Iterable[str]) -> str:
             cells = (f"<{cell} style='text-align:left'>{html.escape(text)}</{cell}>" for text in texts)
             return f"<tr>{''.join(cells)}</tr>"
@@ -241,7 +251,10 @@ _NONE = "no modules: those that sq's decorators make are listed here"
 
 
 def _add_modules(value: Any, modules: dict[str, UserModule]) -> list[str]:
-    """Add an entry point's modules to those that decorators made while loading it; return the reason if there are none."""
+    """Add an entry point's modules to ``modules``, those that decorators made while loading it; return a reason if none exist.
+
+    ``value`` is what the entry point loads: a user module, or a Python module that holds some.
+    """
     values = list(vars(value).values()) if isinstance(value, ModuleType) else [value]
     for module in values:
         if isinstance(module, UserModule) and module.name != UNNAMED:

@@ -22,7 +22,10 @@ WITH_TIME = "With time_sensitive=True"
 
 
 def has_states(code: Any) -> bool:
-    """Return True if code is meant to have states: it is no function, nor a type such as ``list`` that is called like one."""
+    """Return True if code is meant to have states: it is no function, nor a type such as ``list`` that is called like one.
+
+    An object that can be called has states only if it has a method of the forms with states, such as ``initial``.
+    """
     if inspect.isclass(code):
         has_first_state = hasattr(code, "initial") or hasattr(code, "zero")
         return has_first_state or (not hasattr(code, "__iter__") and bool(public_methods(code)))
@@ -44,7 +47,10 @@ def _is_written(method: Any) -> bool:
 
 
 def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
-    """Raise PlanError if one of the ``needed`` methods is missing or is no method; ``zero`` may be a value."""
+    """Raise PlanError if one of the ``needed`` methods, by name with their arguments, is missing or is no method.
+
+    ``zero`` may be a value.
+    """
     public = public_methods(code)
     missing = [m for m in needed if getattr(code, m, None) is None]
     if missing:
@@ -60,7 +66,10 @@ def check_methods(name: str, code: Any, needed: Mapping[str, str]) -> None:
 
 
 def check_method(name: str, code: Any, method: str, arguments: str) -> None:
-    """Raise PlanError if a method does not take the ``arguments`` of its calls."""
+    """Raise PlanError if a method does not take the ``arguments`` of its calls, a text such as ``state, *values``.
+
+    A star stands for any number. A method without a signature, as some C functions are, passes.
+    """
     signature = signature_without_self(code, method)
     if signature is None:
         return
@@ -90,7 +99,7 @@ class QueryCall:
     method: str = ""
 
     def check(self, name: str, code: Any) -> None:
-        """Raise PlanError if code, or a method of it, does not take this many columns, or these options."""
+        """Raise PlanError if code, or a method of it, does not take this many columns or these options; ``name``: for errors."""
         signature = signature_without_self(code, self.method)
         if signature is None:
             return
@@ -126,7 +135,10 @@ class QueryCall:
 def check_options(
     name: str, signature: inspect.Signature, options: Mapping[str, Any], shown: str, *, skipped: int = 0
 ) -> None:
-    """Raise PlanError for a keyword that is no parameter, with the nearest one."""
+    """Raise PlanError for an option that is no parameter, with the nearest one; ``shown`` is the signature as a sentence.
+
+    ``skipped``: the number of leading parameters that are no options.
+    """
     if any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values()):
         return
     kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)

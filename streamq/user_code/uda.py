@@ -82,12 +82,14 @@ class UserAggregate(WindowModule):
     kind = "uda"
 
     def check(self) -> None:
+        """Raise PlanError for invalid code, and for a property that only operators have."""
         super().check()
         if promises := [promise for promise in self.properties if promise.partition("(")[0] in OF_OPERATORS]:
             name, hint = promises[0].partition("(")[0], "Operators are made with @sq.udo."
             raise PlanError(sentence("uda", f"{name} is a promise of operators", f"found {promises[0]}", hint))
 
     def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the column of a partial result made of states; None if states do not merge, or windows need their own calls."""
         if not self.module.merges or self.runs_by_window:
             return None
         where = of.aggregate.where

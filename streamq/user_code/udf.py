@@ -97,6 +97,7 @@ class UserFunction(UserModule, Function):
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 
     def check(self) -> None:
+        """Raise PlanError for code that cannot be called, or that cannot be pickled."""
         if not callable(self.code):
             hint = 'Write @sq.udf("double") above a def.'
             raise PlanError(sentence("udf", "not a function", f"found {self.code!r}", hint))
@@ -104,13 +105,17 @@ class UserFunction(UserModule, Function):
 
     @property
     def identity(self) -> str:
+        """A text that differs for every other function; guards are a part of it only if they are set."""
         parts = [str(self.takes), self.returns.json(), self.fingerprint, self.options_text]
         if self.checked or self.sets_aside or self.time_limit is not None:
             parts += [str(self.time_limit), str(self.checked), self.on_error]
         return f"udf {self.name}:{':'.join(parts)}"
 
     def __call__(self, *operands: Any, **options: Any) -> Call:
-        """Return an expression; a string is a column, any other value that is no expression a literal."""
+        """Return an expression; a string is a column, any other value that is no expression a literal.
+
+        Keyword arguments are plain values for each call. Raises PlanError without a column, and if the code does not take them.
+        """
         function = self.called_with(options)
         if not operands:
             hint = "Columns come by position, not by keyword."
@@ -126,7 +131,11 @@ class UserFunction(UserModule, Function):
         return self.on_spark_among(None, *arguments)
 
     def on_spark_among(self, is_there: Column | None, *arguments: Any) -> Column:
-        """Return the results as a column that raises an error only where Spark evaluates the result."""
+        """Return the results as a column that raises an error only where Spark evaluates the result.
+
+        ``is_there`` is true for rows for which the code is called (None: all); the others have NULL. Raises PlanError for code
+        that cannot be sent to Spark's workers.
+        """
         from pyspark.sql import functions as F
         from pyspark.sql.pandas.functions import arrow_udf
 
@@ -147,7 +156,7 @@ class UserFunction(UserModule, Function):
         return F.when(called["error"].isNull(), called["value"]).otherwise(failed)
 
     def _on_worker(self, is_there: pa.Array, *arrays: pa.Array) -> pa.Array:
-        """Return a struct of value and error for each row; both are NULL for a row that is not there."""
+        """Return a struct of value and error message for each row, NULL without one; both are NULL for a row not there."""
         are_all_there = pc.all(is_there).as_py()
         results, errors = self._results([_in_utc(a if are_all_there else a.filter(is_there)) for a in arrays])
         messages = pa.array([errors[i][0] if i in errors else None for i in range(len(results))], pa.string())
@@ -159,7 +168,7 @@ class UserFunction(UserModule, Function):
         return pa.StructArray.from_arrays(columns, ["value", "error"])
 
     def _computed(self, operands: Sequence[Value], kind: DataType) -> tuple[pa.Array, Sequence[Fault]]:
-        """Return the results in-process, and a fault for each error."""
+        """Return the results in-process, NULL where a call fails, and a fault for each distinct error message."""
         results, errors = self._results([operand.array for operand in operands])
         faults: dict[str, Fault] = {}
         for i, (message, error) in errors.items():
@@ -171,7 +180,10 @@ class UserFunction(UserModule, Function):
         return results, list(faults.values())
 
     def _results(self, arrays: Sequence[pa.Array]) -> tuple[pa.Array, Errors]:
-        """Return the results, and errors by row: event by event, or in one call, repeated one by one if it fails."""
+        """Return the results, NULL for failing rows, and errors by row; code over values is called row by row.
+
+        Code over columns is called once. If that fails it is called for each row, and if none fails alone all of them fail.
+        """
         if self.takes == ArgumentForm.VALUES:
             calls = zip(*(array.to_pylist() for array in arrays), strict=True)
             return self._one_by_one((partial(self._call_code, *values), values) for values in calls)
@@ -199,7 +211,10 @@ class UserFunction(UserModule, Function):
         return code(*arguments, **self.options)
 
     def _one_by_one(self, calls: Iterable[tuple[Callable[[], Any], Sequence[Any]]]) -> tuple[pa.Array, Errors]:
-        """Return the results of calls, each with the values it is for, and the errors of failing ones by row."""
+        """Return the results of calls, one a row, NULL for failing ones, and their errors by row.
+
+        A call comes with its values, for the error message.
+        """
         to = arrow_type(self.returns)
         results: list[Any] = []
         errors: Errors = {}
@@ -216,7 +231,10 @@ class UserFunction(UserModule, Function):
         return self._module_call.guarded(lambda: fit_to_type(plain_result(call()), to, self.returns.simpleString()))
 
     def _column_over(self, arrays: Sequence[pa.Array]) -> pa.Array:
-        """Return the results of code that takes whole columns."""
+        """Return the results of code that takes whole columns, with NaN as NULL.
+
+        Raises ReturnError if they are no column of the declared type, or not one result an event.
+        """
         to = arrow_type(self.returns)
         result = self._call_code(*(map(series, arrays) if self.takes == ArgumentForm.SERIES else arrays))
         if isinstance(result, pa.ChunkedArray):
@@ -253,7 +271,10 @@ Errors = dict[int, tuple[str, BaseException]]
 
 
 def _is_of_kind(kind: pa.DataType, to: pa.DataType) -> bool:
-    """Return True if a column may be read as one of another type: with other digits, or floats for integers with NULLs."""
+    """Return True if a result of type ``kind`` may be cast to ``to``: both are numbers that are no decimals, both strings, ...
+
+    NULLs may be cast to any type; lists and dictionaries go by the types of their values.
+    """
     if kind == to or pa.types.is_null(kind):
         return True
     if pa.types.is_dictionary(kind):

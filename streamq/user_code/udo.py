@@ -86,6 +86,7 @@ class UserOperator(WindowModule):
     leading_options = ("",)
 
     def check(self) -> None:
+        """Raise PlanError for invalid code, ``time_bound`` if it is not time-sensitive, and ``filters_on`` other columns."""
         super().check()
         if str(time_bound) in self.properties and not self.time_sensitive:
             wrong = "time_bound is a promise about lifetimes of its rows"
@@ -131,7 +132,7 @@ class UserOperator(WindowModule):
         return "mergeable: not merged, for rows are made window by window" if self.module.merge is not None else ""
 
     def _time_bound_note(self, stamp: Stamp, place: WindowPlace) -> str:
-        """Return the line of explain on the promise ``time_bound``."""
+        """Return the line of explain on ``time_bound``, used or not; empty if the promise would give nothing."""
         is_promised = str(time_bound) in self.properties
         if stamp is Stamp.TIME_BOUND:
             return "time_bound: rows and CTI go on as input comes"
@@ -142,7 +143,7 @@ class UserOperator(WindowModule):
         return f"not time_bound: CTI is the {place.progress}; sq.time_bound would give c"
 
     def _filters_note(self, applied: Aggregate, place: WindowPlace) -> str:
-        """Return the line of explain on filters above the operator."""
+        """Return the line of explain on filters above the operator: they stay, or move; empty if the promise would not help."""
         above = self.filters_above
         staying = self.events_that_stay(place.windows, on_grid=place.grid is not None, endless=place.endless)
         moves = f"move into its calls, for {staying}" if staying else "move below"
@@ -153,6 +154,7 @@ class UserOperator(WindowModule):
         return f"no filters_on: sq.filters_on(...) would let filters on {names} {moves}" if names and not above else ""
 
     def _single_note(self, stamp: Stamp, place: WindowPlace) -> str:
+        """Return the line of explain on ``one_output_per_group``; empty if it is not promised and would allow no upsert."""
         is_keyed = stamp not in OWN_LIFETIMES and not place.equal_starts(stamp)
         if self.gives_one_row:
             return "one_output_per_group: output='upsert' " + (
@@ -161,6 +163,7 @@ class UserOperator(WindowModule):
         return "no one_output_per_group: with it output='upsert' would go" if is_keyed else ""
 
     def result(self, of: Application) -> DataType:
+        """Return the type of the list of rows; a row that keeps its own lifetime begins with its start and duration."""
         own = [t.StructField(name, t.LongType()) for name in (START, LASTS)]
         fields = [*(own if of.options[0] in OWN_LIFETIMES else ()), *self.fields]
         return t.ArrayType(t.StructType(fields), False)
@@ -175,6 +178,7 @@ class UserOperator(WindowModule):
         return dict(zip(names, applied.args, strict=False))
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
+        """Return the operator's call for a result column; ``names`` are the stamp, then those of the arguments."""
         stamp, *arguments = names
         shape = RowShape.from_fields(
             self.fields,

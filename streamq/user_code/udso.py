@@ -103,7 +103,7 @@ class EventOperator(ABC):
 
     @abstractmethod
     def calling(self, values: int) -> StepCall:
-        """Return the call for events of this many values; raises PlanError if it cannot be called so."""
+        """Return the call for events with this many values each; raises PlanError if it cannot be called so."""
 
     def shown(self, args: Sequence[Expr]) -> str:
         """Return its form in explain over ``args``."""
@@ -146,6 +146,7 @@ class StatefulOperator(UserModule, EventOperator):
 
     @property
     def identity(self) -> str:
+        """A text that differs for every other operator, also for another first state or other guards."""
         initial = text_of(self.initial) if self._is_function else ""
         parts = [self.returns.json(), self.fingerprint, initial, self.options_text, str(self.time_sensitive)]
         parts += [str(self.time_limit), str(self.checked), *([self.on_error] if self.sets_aside else [])]
@@ -187,6 +188,7 @@ class StatefulOperator(UserModule, EventOperator):
         return start, step
 
     def calling(self, values: int) -> StepCall:
+        """Return the call of the step with this many values; raises PlanError if the code does not take them, or the options."""
         (initial, step), leading = self.steps, 1 + self.time_sensitive
         by_name, method = (self.options, "") if self._is_function else ({}, "step")
         call = QueryCall(values, by_name, leading, method)

@@ -37,6 +37,7 @@ class WindowModule(UserModule, AggregateFunction):
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
     def check(self) -> None:
+        """Raise PlanError for code of no form, for ``columns`` without use, and for ``mergeable`` code that cannot be merged."""
         if not is_window_code(self.code):
             hint = f"Write @sq.{self.kind}(...) above a def or a class."
             raise PlanError(sentence(self.kind, "not code", f"found {self.code!r}", hint))
@@ -48,7 +49,10 @@ class WindowModule(UserModule, AggregateFunction):
             raise PlanError(sentence(self.name, "it is declared mergeable", "it cannot be merged", hint))
 
     def _check_columns(self) -> None:
-        """Raise PlanError for ``columns`` unless code reads its arguments by them, or a promise needs them."""
+        """Raise PlanError for a column called start or end, and for ``columns`` that nothing reads.
+
+        Time-sensitive code reads its arguments by them, and ``filters_on`` needs them.
+        """
         reserved = [name for name in self.columns if name in ("start", "end")]
         if reserved:
             hint = "Call the argument something else."
@@ -98,7 +102,8 @@ class WindowModule(UserModule, AggregateFunction):
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> Aggregate:
         """Return its aggregate over ``operands``, columns or names of columns, for members for which ``where`` is true.
 
-        Keyword arguments are plain values: parameters of the function, or of the class when it is made.
+        Keyword arguments are plain values: parameters of the function, or of the class when it is made. Raises PlanError if the
+        code does not take them.
         """
         function = self.called_with(options)
         if not operands and not self.time_sensitive:
@@ -112,7 +117,10 @@ class WindowModule(UserModule, AggregateFunction):
         return Aggregate(function, bare, None if where is None else as_expr(where), (*self.leading_options, *names))
 
     def _argument_names(self, args: Sequence[Expr]) -> tuple[str, ...]:
-        """Return the names under which a time-sensitive module reads its arguments; none for other modules."""
+        """Return the names under which a time-sensitive module reads its arguments; none for other modules.
+
+        Raises PlanError for an expression without a name, names that repeat or are start or end, or a number other than declared.
+        """
         if self.columns and len(self.columns) != len(args):
             shown = f"it takes {', '.join(self.columns)}"
             raise PlanError(sentence(self.name, f"{len(args)} arguments", shown))
@@ -161,7 +169,7 @@ class WindowModule(UserModule, AggregateFunction):
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
-        """Return the module's call for a result column; ``names`` are those of the arguments."""
+        """Return the module's call for a result column; ``names`` are those of the arguments, empty: those in the code."""
         return WindowCall(
             module=forbid_module_changes(self.module) if self.checked else self.module,
             names=names or self.parameter_names(len(column.args)),
@@ -208,7 +216,7 @@ class ModuleReduction(RangeReduction):
 def window_fields(
     verb: str, columns: Iterable[str], properties: Iterable[Any], *, time_sensitive: bool
 ) -> dict[str, Any]:
-    """Return a module's fields from the arguments of its decorator; raises PlanError for no properties."""
+    """Return the arguments of a decorator as fields of its module, by name; raises PlanError for what is not a property."""
     promises = check_properties(properties, verb)
     return {
         "time_sensitive": time_sensitive,
