@@ -118,7 +118,7 @@ class ModuleCall:
     def guarded(self, compute: Callable[[], T], result_of: Callable[[T], Any] = lambda outcome: outcome) -> T:
         """Return what ``compute`` returns, within the time limit.
 
-        In checking mode it is computed twice; raises ReturnError if the results, the parts ``result_of`` the two, differ.
+        In checking mode it is computed twice; raises ReturnError if the two differ in what ``result_of`` returns of them.
         """
         outcome = call_with_limit(compute, self.time_limit)
         if self.checked:
@@ -169,7 +169,7 @@ class WindowCall(ModuleCall, NamedObject):
         return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
-        """Return the module's result as a value of the result column; raises ReturnError if it is not valid."""
+        """Return a result for the ``window`` as a value, or as the list of its rows; raises ReturnError if it is not valid."""
         if self.rows is None:
             return fit_to_type(plain_result(result), self.to, self.shown_type)
         return self.rows.rows(result, self.axis, lambda lifetime: self._lifetime_under_stamp(lifetime, window))
@@ -194,7 +194,10 @@ class WindowCall(ModuleCall, NamedObject):
         return f"window [{start}, {end}){of_group and ', '}{of_group}; {events}"
 
     def _lifetime_under_stamp(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
-        """Return the lifetime of a row under the stamp, from its own lifetime (None: the window); an end of None is infinite."""
+        """Return the lifetime of a row under the stamp, from its own lifetime (None: the window); an end of None is infinite.
+
+        Raises ReturnError for a row that starts before its window, or of which nothing is left.
+        """
         start, end = window if lifetime is None else lifetime
         if self.stamp is Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
@@ -243,6 +246,7 @@ class StepCall(ModuleCall):
         return self.guarded(lambda: self._state_and_rows(step(pickle.loads(body) if body else state, *values)))
 
     def _state_and_rows(self, result: Any) -> tuple[Any, list[dict[str, Any]]]:
+        """Return a step's result as its state and its rows by column; raises ReturnError if it is not valid."""
         if not isinstance(result, tuple) or len(result) != 2:
             raise ReturnError(f"a step gives (state, rows), and this one {short_text(result)}")
         state, rows = result
@@ -254,7 +258,7 @@ def _has_no_window(lifetime: object) -> tuple[int, int | None]:
 
 
 def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
-    """Return a function that raises ReturnError if code changes a state or values passed to it."""
+    """Return ``call`` as a function that raises ReturnError, about ``what``, if it changes a state or values passed to it."""
 
     def watched(*arguments: Any) -> Any:
         before = pickled(arguments)
@@ -297,6 +301,7 @@ def call_with_limit(compute: Callable[[], T], seconds: float | None) -> T:
     outcome: list[Any] = []
 
     def run() -> None:
+        """Write down whether the call returned, with its result or its error."""
         try:
             outcome.extend((True, compute()))
         except CallTimeout:

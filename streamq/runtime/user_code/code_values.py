@@ -130,7 +130,7 @@ class ReturnError(Exception):
 
 
 def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
-    """Return the result if it fits its type completely; else raise ReturnError."""
+    """Return the result if it fits its type completely; else raise ReturnError, in which ``shown_type`` names the type."""
     try:
         is_fit = _is_stored_whole(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
@@ -141,6 +141,7 @@ def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
 
 
 def _unfit(result: Any, to: pa.DataType, shown_type: str) -> ReturnError:
+    """Return the error for a result that does not fit its type, with a hint; closes a coroutine."""
     if inspect.iscoroutine(result):
         result.close()  # or Python warns that nobody awaits it
     hint = _instead_of(result, to)
@@ -193,7 +194,7 @@ def reason_of(error: BaseException) -> str:
 
 
 def plain_result(result: Any) -> Any:
-    """Return a scalar of pandas or NumPy as Python's; their NaN, NA and NaT are NULL, as in a Series."""
+    """Return a NumPy scalar as Python's, None for NA, NaT and every NaN, as in a Series; other values unchanged."""
     import pandas as pd
 
     if result is pd.NA or result is pd.NaT:
@@ -217,7 +218,7 @@ def short_text(value: Any) -> str:
 
 
 def _is_stored_whole(result: Any, stored: Any) -> bool:
-    """Return True if Arrow has stored a result completely: nothing cut off, left out or reinterpreted."""
+    """Return True if Arrow has stored a result completely, as ``stored``: nothing cut off, left out or reinterpreted."""
     match stored:
         case bool():
             return isinstance(result, bool | np.bool_)
@@ -299,7 +300,7 @@ class RowShape:
         return rows
 
     def _split_row(self, row: Any) -> tuple[tuple[Any, Any] | None, Mapping[str, Any]]:
-        """Return a row's own start and end, None if it has none, and its values by field."""
+        """Return a row's own start and end, None if it has none, and its values by field; raises ReturnError for other fields."""
         expected = [*(["start", "end"] if self.timed else []), *self.names]
         fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
         row = dict(zip(fields, row, strict=True)) if fields else row
@@ -335,7 +336,7 @@ def _lifetime_in_ticks(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
 
 
 def _iterate_rows(result: Any, *, is_wide: bool) -> Iterable[Any]:
-    """Return the rows of a result as an iterable; ``is_wide``: a row may have more than one value."""
+    """Return a result's rows, none for None; raises ReturnError for no collection, if ``is_wide`` also for a tuple as one row."""
     import pandas as pd
 
     if result is None:

@@ -54,7 +54,7 @@ class CallMemory:
 
     @staticmethod
     def from_table(table: pa.Table | None, fresh: pa.Table | None) -> CallMemory:
-        """Return the memory stored in a table."""
+        """Return the memory stored in a table, None: an empty one, with this micro-batch's deltas ``fresh``."""
         if table is None:
             return CallMemory(fresh=fresh)
         before = {(row.pop("name"), row.pop("window")): CallRecord(**row) for row in table.to_pylist()}
@@ -113,7 +113,10 @@ class WindowArguments:
     def read(
         sources: Mapping[str, str], rows: pa.Table, memory: CallMemory | None, passes: Callable[[pa.Table], Mask]
     ) -> WindowArguments:
-        """Return the columns that ``sources`` name, of the members' ``rows`` and of the deltas in the memory."""
+        """Return the columns of the members' ``rows``, and then of those deltas in the memory that pass the filter.
+
+        ``sources``: the column of the rows for each argument name. ``passes``: the module's filter.
+        """
         columns = {name: rows.column(source).combine_chunks() for name, source in sources.items()}
         if memory is None or memory.fresh is None:
             return WindowArguments(columns, None)
@@ -138,6 +141,7 @@ class WindowChanges:
     def __init__(
         self, name: str, module: ModuleStates, members: RangedMembers, memory: CallMemory, arguments: WindowArguments
     ):
+        """Compute the hashes of windows, groups and arguments; ``name`` is the result's in the memory."""
         self.name, self.module, self.members, self.memory = name, module, members, memory
         self.fresh, self.first_fresh = arguments.fresh, members.rows.num_rows
         start, end = members.window
@@ -178,7 +182,10 @@ class WindowChanges:
         return call
 
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
-        """Return the change from the window's last call to now; None if this micro-batch's deltas do not explain it."""
+        """Return the change from the window's last call to now, by this micro-batch's deltas.
+
+        None if they do not explain it, are as many as the members, or need a method that the module lacks, and without a state.
+        """
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if (
             call is None
@@ -203,7 +210,7 @@ class WindowChanges:
     def remember(
         self, now: WindowMembers, digest: int, result: Any, *, state: bytes | None, failure: str | None
     ) -> None:
-        """Remember a call: its result, the pickled state after it, and, if it failed, why."""
+        """Remember a call: its result (None: NULL), the pickled state after it, if it is kept, and, if it failed, why."""
         body = None if result is None else pickled(result)
         self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, state, failure)
 
@@ -211,13 +218,14 @@ class WindowChanges:
         return self.name, int(self.windows[now.window])
 
     def _digest_of(self, members: WindowMembers) -> int:
+        """Return the sum of the members' hashes, the part of :meth:`digests` that they add in any order."""
         member_hashes = self.content[members.row]
         if members.start is not None and members.end is not None:
             member_hashes = _with_lifetimes(member_hashes, members.start, members.end)
         return int(member_hashes.sum(dtype=np.uint64))
 
     def _fresh_members(self, now: WindowMembers, is_in: Mask, copies: Ints) -> WindowMembers:
-        """Return the new deltas in a window as members, as often as ``copies`` says."""
+        """Return the deltas that ``is_in`` marks as members of a window, each as often as ``copies`` says."""
         assert self.fresh is not None
         at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
         if not self.module.sensitive:
@@ -249,7 +257,7 @@ class StateChange:
 
 
 def _value_hashes(columns: Mapping[str, pa.Array], count: int) -> Hashes:
-    """Return a number for each row that identifies its values; floats count by their bits."""
+    """Return a number for each of ``count`` rows that identifies its values; floats count by their bits."""
     parts = [hashes(float_bits(c) if pa.types.is_floating(c.type) else c) for c in columns.values()]
     return combine_hashes([np.ones(count, np.uint64), *parts])
 

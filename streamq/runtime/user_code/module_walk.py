@@ -53,6 +53,7 @@ class ModuleWalk:
     def __init__(
         self, calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
     ):
+        """Select the rows that pass the filter, in the module's order; if ``members`` has a memory, detect what has changed."""
         self.calling, self.members = calling, members
         self.module = calling.module
         rows = np.flatnonzero(passes(members.rows))
@@ -101,7 +102,10 @@ class ModuleWalk:
             yield self._result(now) if digests is None else self._remembered_result(now, digests[i])
 
     def _remembered_result(self, now: WindowMembers, digest: int) -> Any:
-        """Return the result of a window's last call if its members have not changed, else of a new call."""
+        """Return the result of a window's last call if its members have not changed, else of a new call, and remember it.
+
+        A window whose last call failed is set aside again.
+        """
         changes = self._changes
         assert changes is not None
         call = changes.unchanged(now, digest)
@@ -126,12 +130,16 @@ class ModuleWalk:
         return self.arguments.of_members(members, self.calling.axis)
 
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
-        """Return the result of a call over the changes since the last call or the preceding window, or over all members."""
+        """Return the result of a call over the changes since the last call or the preceding window, or over all members.
+
+        The fewest are passed. A failed call raises ModuleFailed, or sets the window aside and returns None.
+        """
         changes = [c for c in (since_last_call, self._since_preceding(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)
         window = self._interval(now)
 
         def compute() -> tuple[Any, Any, bytes | None]:
+            """Return the result, the state, and the pickled state, None if states are not remembered."""
             state = self.module.state_over(self._arguments(now)) if change is None else self._changed_state(change)
             # pickled here, so that a state that cannot be pickled fails for its own window
             body = pickled(state) if self.keeps_states else None
@@ -194,7 +202,10 @@ class ModuleWalk:
         return state
 
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
-        """Return the change from the preceding window to this one; None if there is none, or its state is unknown."""
+        """Return the change from the preceding window to this one; None if there is none, or its state is unknown.
+
+        None, too, if the module cannot take events in parts, or members have gone and it cannot remove them.
+        """
         before = self._before
         if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:
             return None

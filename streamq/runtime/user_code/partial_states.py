@@ -41,7 +41,7 @@ class _PartState(NamedTuple):
     error: BaseException | None = None
 
     def merged(self, merge: Callable[[Any, Any], Any], other: _PartState) -> _PartState:
-        """Return the state over the events of both."""
+        """Return the state over the events of both; it is an error if one of them is, or if ``merge`` fails."""
         first = self.first if len(self.first) >= FIRST else (self.first + other.first)[:FIRST]
         events, error = self.events + other.events, self.error or other.error
         if error is not None:
@@ -59,6 +59,7 @@ class _PartState(NamedTuple):
 
 
 def _part_state(compute: Callable[[], Any], first: StateRows, events: int) -> _PartState:
+    """Return the state that ``compute`` returns, with the number of its events and the first ones; its error if it fails."""
     try:
         return _PartState(compute(), first, events)
     except FAILURES as error:
@@ -129,7 +130,7 @@ class PickledState(Partial):
         return {**nothing, self._state: pa.nulls(table.num_rows, pa.binary()), **self.of_weighted(table)}
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """Return the values themselves."""
+        """Return the arguments of each event, and whether the event counts, which is where ``passes`` is true."""
         counts: Any = np.ones(table.num_rows, bool)
         if self.passes is not None:
             counts = pc.fill_null(table.column(self.passes), False)
@@ -137,7 +138,10 @@ class PickledState(Partial):
         return {**{name: table.column(column) for name, (column, _) in values}, self._counts: counts}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with events as often as their weights say; events of weight 0 do not count."""
+        """Return the table with a partial result in each row: an event of weight 1, or the state over an event of more weight.
+
+        Events of weight 0 or less do not count.
+        """
         many = ints(table, COUNT)
         states: list[bytes | None] = [None] * table.num_rows
         counts = pc.and_(table.column(self._counts), pa.array(many > 0))
@@ -151,9 +155,9 @@ class PickledState(Partial):
         return with_column(table, self.name, pa.nulls(table.num_rows, arrow_type(self.type)))
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the state of each number: its events added to a state at once, then merged with its other states.
+        """Return the state of each number in ``at``: its events added to a state at once, then merged with its other states.
 
-        A number with a single row keeps it unchanged.
+        ``number``: each row's number. A number with a single row keeps it unchanged.
         """
         order = np.argsort(number, kind="stable")
         bound = int(number.max(initial=-1)) + 1
@@ -227,7 +231,7 @@ class PickledState(Partial):
         return dict(zip(self.calling.names, columns, strict=True))
 
     def _result(self, row: pa.Table, state: bytes | None, place: Callable[[], Any]) -> Any:
-        """Return the value of a row, a state or an event; NULL if no event counts."""
+        """Return the result of a row, a state or event, None if no event counts; raises ModuleFailed, with window and group."""
         calling = self.calling
         if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
             return None
