@@ -69,7 +69,7 @@ def source_name(name: str | None) -> str:
 
 
 def _check_once(names: Sequence[str], verb: str, where: str) -> None:
-    """Raise AmbiguousColumn if two names are equal; Spark ignores case in names."""
+    """Raise AmbiguousColumn if two names are equal but for case, which Spark ignores; ``where`` names the table in the error."""
     lower = [n.lower() for n in names]
     repeated = sorted({n for n in lower if lower.count(n) > 1})
     if repeated:

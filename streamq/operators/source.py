@@ -72,7 +72,10 @@ class Source(Operator):
         return ItemRules(self.columns, self.define_items())
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """Return each row of a table as an item: ``__le``, the other columns of its lifetime, the payload, and ``__bad``."""
+        """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
+
+        ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead.
+        """
         from pyspark.sql import functions as F
 
         items = self.item_rules.on_spark()
@@ -106,7 +109,10 @@ class Source(Operator):
         return self.insert_only and self.schema.shape == POINT
 
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
-        """Return a table's items with payload and ``__bad``; under ``invalid="fail"`` the first reason shows the lifetime."""
+        """Return a table's items with payload, ``__bad`` (the reason to refuse it, or NULL) and columns that progress reads.
+
+        Under ``invalid="fail"`` the first reason shows the lifetime.
+        """
         items = self.item_rules.in_arrow(table)
         reason = items.reason
         if self.policy.invalid_in(streaming) == Invalid.FAIL:
@@ -192,8 +198,9 @@ def check_starts(
 ) -> tuple[Column, Column]:
     """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime, and a batch raises it.
 
-    A batch raises when LE is read. ``read``: a bigint column to raise from instead, because LE would be read after the rows
-    are filtered by it. ``payload``: the payload's columns, if they are not available under their own names.
+    ``reason``: why a row is refused, NULL: it is not; ``re``: its end, if it has one. A batch raises when LE is read. ``read``: a
+    bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
+    ``payload``: the payload's columns, if they are not available under their own names.
     """
     from pyspark.sql import functions as F
 
@@ -212,7 +219,10 @@ def check_starts(
 
 
 def deduplicate(node: InsertSource, df: DataFrame) -> DataFrame:
-    """Deduplicate by id and start: keep the row least by (end, payload), drop rows equal to it, refuse different ones."""
+    """Deduplicate by id and start: keep the row least by (end, payload), drop rows equal to it, refuse different ones.
+
+    A source without ids keeps all rows.
+    """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 

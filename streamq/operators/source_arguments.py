@@ -12,7 +12,11 @@ from streamq.plan.schema import Field, Schema, check_names
 def key_columns(
     key: str | Sequence[str], fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str, what: str = "key"
 ) -> tuple[str, ...]:
-    """Return the key's columns; raise PlanError if one is consumed, or if a payload column has a name of the lifetime's."""
+    """Return the key's columns; raise PlanError if one is consumed, or if a payload column has a name of the lifetime's.
+
+    ``fields``: all columns of the table; ``consumed``: those that are no payload; ``what``: the key's name in errors. Raises
+    UnknownColumn, and TypeMismatch for values that cannot be compared.
+    """
     keys = column_names(key, verb, f"the {what}")
     schema = Schema(fields, "integer")
     for column in keys:
@@ -27,7 +31,7 @@ def key_columns(
 def id_columns(
     id: str | Sequence[str] | None, fields: tuple[Field, ...], consumed: tuple[str, ...], verb: str
 ) -> tuple[str, ...]:
-    """Return the id's columns, checked like those of a key; empty without an id."""
+    """Return the id's columns, checked like those of a key; empty for None, PlanError for an id of no columns."""
     ids = () if id is None else key_columns(id, fields, consumed, verb, "id")
     if id is not None and not ids:
         raise PlanError(sentence(verb, "no id", "", 'Name the column: id="trip_id".'))

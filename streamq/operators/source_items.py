@@ -106,7 +106,7 @@ class RowRefusal(ItemRule):
 
 
 def refused_starts(last: int = INFINITY - 1, among: Expr | None = None) -> tuple[RowRefusal, ...]:
-    """Refuse rows whose start is NULL, infinite in the past, or after ``last``; ``among`` restricts this to some rows."""
+    """Return rules that refuse rows whose start is NULL, minus infinity, or after ``last``; all rows, or those of ``among``."""
     reasons = (Col(LE).is_null(), NO_START), (Col(LE) == MINUS_INFINITY, TOO_EARLY), (Col(LE) > last, TOO_LATE)
     return tuple(RowRefusal(is_wrong if among is None else among & is_wrong, why) for is_wrong, why in reasons)
 
@@ -130,12 +130,14 @@ class SparkItems(SourceItems["Column"]):
         return to_spark(expr, self)
 
     def ticks(self, name: str, missing: int | None) -> Column:
+        """Return a time column of the table in ticks, with ``missing`` (None: NULL) for NULL."""
         from pyspark.sql import functions as F
 
         ticks = self.evaluated(instant_as_ticks(Col(name), self.schema.type_of(name)))
         return ticks if missing is None else F.coalesce(ticks, F.lit(missing))
 
     def refuse(self, is_wrong: Expr, why: str) -> None:
+        """Extend the reason: it is ``why`` where ``is_wrong`` is true and no earlier rule has refused the row."""
         from pyspark.sql import functions as F
 
         earlier = F if self.reason is None else self.reason
@@ -151,6 +153,7 @@ class ArrowItems(SourceItems[pa.Array]):
         self.reason: Any = pa.nulls(table.num_rows, pa.string())
 
     def evaluated(self, expr: Expr) -> pa.Array:
+        """Return the values of an expression; an item column is read before a column of the table of that name."""
         read = columns(expr)
         arrays = {name: self.columns[name] for name in read if name in self.columns}
         arrays |= {name: self.table.column(name).combine_chunks() for name in read - arrays.keys()}
@@ -174,7 +177,7 @@ class ArrowItems(SourceItems[pa.Array]):
         self.reason = pc.if_else(is_first, why, self.reason)
 
     def reason_with_lifetime(self, axis: str) -> Any:
-        """Return the reasons; the first, which is the one raised, shows its item's start and end."""
+        """Return the reasons, NULL for events; the first, which is the one raised, shows its item's start and end."""
         at = pc.index(pc.is_valid(self.reason), True).as_py()
         if at < 0:
             return self.reason

@@ -57,7 +57,10 @@ def source_policy(
     *,
     explicit_by_default: bool = False,
 ) -> SourcePolicy:
-    """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit."""
+    """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit.
+
+    ``verb`` made the source, for errors. Without ``progress`` CTIs are generated, or explicit if that is the default.
+    """
     if progress is None:
         progress = explicit() if explicit_by_default else generate()
     anything: object = progress

@@ -29,7 +29,7 @@ _PREIMAGE = "update_preimage"
 
 
 def _check_operations(fields: tuple[Field, ...], op: str) -> None:
-    """Raise UnknownColumn, or TypeMismatch for a column that cannot hold operations."""
+    """Raise UnknownColumn if there is no column ``op``, TypeMismatch if it holds no strings."""
     kind = Schema(fields, "integer").require(op, "changes")
     if not isinstance(kind, t.StringType):
         raise TypeMismatch(
@@ -43,7 +43,7 @@ def _check_operations(fields: tuple[Field, ...], op: str) -> None:
 
 
 def _operations_to_edges(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Table:
-    """Write "start" and "end" for operations, NULL for one that is neither; leave preimages out."""
+    """Return the table with "start" or "end" for each operation in column ``op``, NULL for an unknown one; without preimages."""
     import pyarrow as pa
 
     if isinstance(table, pa.Table):

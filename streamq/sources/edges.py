@@ -99,7 +99,7 @@ class Edges(Source):
         return f"{self.shown_name()}, time={self.time}, {marks}, key=[{keys}], payload={self.payload_from}"
 
     def define_items(self) -> Iterable[ItemRule]:
-        """Add ``__le``, the instant of the edge, and ``__opens``."""
+        """Add ``__le``, the instant, and ``__opens``, true for a start and false for an end; refuse rows that are neither."""
         opens, closes = (Col(self.edge).eq_null_safe(mark) for mark in (self.open, self.close))
         return (
             TickColumn(LE, self.time),
@@ -114,15 +114,17 @@ class Edges(Source):
 
     @property
     def ingress(self) -> Ingress:
+        """The kernel that pairs the edges of a key; events are held back where they close if their payload comes from there."""
         kernel, title = EdgesKernel(self.key, self.payload_from == "end"), f"edges by {', '.join(self.key)}"
         if kernel.from_end:
             return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_CLOSE)
         return Ingress(kernel, (OPENS,), self.key, title, AlignAt.EDGE_OPEN)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Order the edges by key, time, and ends before starts; a start lives until the next edge.
+        """Return an event for each start: it lives until the key's next edge, by time and ends before starts, or without an end.
 
-        An end without an open start before it, and two different starts of a key at one instant, are refused.
+        Equal edges count once. An end without an open start before it, and two different starts of a key at one instant, are
+        refused.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F

@@ -79,7 +79,7 @@ class Intervals(InsertSource):
         return f"{self.shown_name()}, start={self.start}, end={self.end}{self.shown_ids()}"
 
     def define_items(self) -> Iterable[ItemRule]:
-        """Add ``__le`` and ``__re``."""
+        """Add ``__le`` and ``__re``; refuse rows without a valid start, or whose end is not after it."""
         return (
             TickColumn(LE, self.start),
             TickColumn(RE, self.end, INFINITY),
@@ -88,7 +88,7 @@ class Intervals(InsertSource):
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Return the table's events, each once."""
+        """Return the table's events; with ids, each once."""
         return deduplicate(self, self.good_items(run))
 
 

@@ -106,7 +106,7 @@ class Physical(Source):
         )
 
     def define_items(self) -> Iterable[ItemRule]:
-        """Add ``__kind``, ``__le``, ``__re`` and ``__new``."""
+        """Add ``__kind`` in lower case, ``__le``, ``__re`` and ``__new``; refuse other kinds, and times in the wrong order."""
         kind, has_lifetime = Col(KIND), Col(KIND).isin(INSERT, RETRACT)
         return (
             ItemColumn(KIND, Call(LOWER, (Col(self.kind),))),
@@ -132,7 +132,10 @@ class Physical(Source):
         return Ingress(kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Fold retractions into their inserts: sum signed deltas by (LE, RE, payload). CTIs are no events."""
+        """Return the events that are left once retractions are applied: sum signed deltas by (LE, RE, payload), or by id.
+
+        Under ``invalid="drop"`` retractions that match nothing are left out, else they raise. CTIs are no events.
+        """
         from pyspark.sql import functions as F
 
         df = self.good_items(run).where(F.col(KIND) != CTI)
@@ -270,6 +273,7 @@ def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, 
 def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
     """Return the ends of each event with their numbers ``__w``, without retractions that match no event.
 
+    ``events``: deltas, as of ``_delta``, grouped by all that identifies an event. ``carried``: further columns to keep.
     If an end is left more often than it is reached, some retraction matches nothing. Then the retractions are applied one by one,
     from the inserts on. A bag has no order: of several retractions that leave one end, those with the least new end match.
     """
@@ -283,13 +287,18 @@ def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
 
 
 def _applied_counts(ends: Column) -> Column:
-    """Count the events at each end after applying the retractions that match; in rounds, since one may enable another."""
+    """Count the events at each end after applying the retractions that match; in rounds, since one may enable another.
+
+    ``ends`` is an array of structs: the end, the number of inserts with it, and the new ends of retractions that leave it. The
+    result is an array of structs ``RE`` and ``__w``.
+    """
     from pyspark.sql import functions as F
 
     def leaving(end: Column) -> Column:
         return F.transform(end["__to"], lambda to: F.struct(end[RE].alias("re"), to.alias("to")))
 
     def move(state: Column, to: Column) -> Column:
+        """Apply a retraction to the counts if there is an event at its end, else add it to those ``left``."""
         counts, left = state["counts"], state["left"]
         after = F.transform_values(
             counts, lambda end, n: n + F.when(end == to["to"], 1).otherwise(0) - F.when(end == to["re"], 1).otherwise(0)
@@ -302,6 +311,7 @@ def _applied_counts(ends: Column) -> Column:
         )
 
     def one_round(state: Column, _: Column) -> Column:
+        """Try all retractions that are left, unless the last round has applied none."""
         many, none = F.size(state["left"]), F.filter(state["left"], lambda _: F.lit(False))
         start = F.struct(state["counts"], none.alias("left"), many.alias("before"))
         return F.when(many < state["before"], F.aggregate(state["left"], start, move)).otherwise(state)

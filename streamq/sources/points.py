@@ -63,7 +63,7 @@ class Points(InsertSource):
         return f"{self.shown_name()}, time={self.time}{self.shown_ids()}"
 
     def define_items(self) -> Iterable[ItemRule]:
-        """Add ``__le``; the end is implied, one tick later."""
+        """Add ``__le``; the end is implied, one tick later. Refuse rows without a valid start."""
         return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
@@ -72,7 +72,7 @@ class Points(InsertSource):
         return df.drop(BAD) if streaming else df
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Return the table's events, each once."""
+        """Return the table's events; with ids, each once."""
         from pyspark.sql import functions as F
 
         df = self.good_items(run)
