@@ -110,6 +110,8 @@ def _with_one_delayed(draw: Draw, items: list[Item]) -> list[Item]:
 def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
     """Draw a delay that is too short for some item: progress has then reached one of the item's instants, or is beside it.
 
+    Return 0 if no item comes after a start at or behind its own instants.
+
     It may also have reached an instant of an earlier item that lies after this one, or, as lateness before windows depends on
     the windows' ends, the end of a window that the item starts in or lasts beyond.
     """
@@ -150,7 +152,10 @@ def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
 
 @st.composite
 def _with_violated_ctis(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
-    """Insert one or two CTIs that later items violate: at one of their instants, or a step or two beside it."""
+    """Insert one or two CTIs that later items violate: at one of their instants, or a step or two beside it.
+
+    Items without events are returned as they are.
+    """
     places = [i for i, item in enumerate(items) if item.kind != CTI and is_event(item)]
     if not places:
         return items
@@ -179,7 +184,7 @@ def with_invalid(
     number: Any,
     manner: str = ON_TIME,
 ) -> list[Item]:
-    """Insert, now and then, one or two invalid rows; ``number`` makes an id.
+    """Return the items with one or two invalid rows inserted, rarely or as the intent says; ``number`` makes an id of a number.
 
     If no item is late by ``manner``, the row may have the id and start of an event but differ from it.
     """
@@ -239,6 +244,7 @@ def _neighbour(value: Any) -> Any:
 
 @st.composite
 def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, scale: Scale) -> Item:
+    """Draw an item that is no event, beside the start of another."""
     starts = sorted({item.start for item in items if item.start is not None}) or [scale.anchor]
     return room_of(source).invalid(draw, items, draw(st.sampled_from(starts)), payload, scale)
 

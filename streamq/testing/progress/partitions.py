@@ -33,6 +33,10 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
     def cti_after(
         self, policy: PartitionCtis, micro_batches: Sequence[Sequence[Item]], times: Sequence[int]
     ) -> int | None:
+        """Return the CTI by the least of the greatest starts of partitions; if all are idle, by the greatest start of all.
+
+        ``times``: the times of day in the micro-batches, in microseconds. None without starts.
+        """
         greatest: dict[Any, int] = {}
         heard: dict[Any, int] = {}
         clock, latest = MINUS_INFINITY, None
@@ -59,6 +63,7 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
         return replace(policy, idle_after=None)
 
     def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
+        """Return strategies for policies per one or two payload columns, without and with a clock; empty if none can be."""
         columns = [f.name for f in source.payload if has_equality(f.type)]
         if not columns:
             return []

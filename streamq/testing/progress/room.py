@@ -60,7 +60,10 @@ class ProgressRoom(ABC, Generic[P]):
         return None
 
     def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[P]]:
-        """Return strategies for its policies on a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``."""
+        """Return strategies for its policies on a source whose CTIs stay ``delay`` ticks behind, in steps of ``every``.
+
+        They are as likely as each other; empty: the policy is not drawn for such a source.
+        """
         return []
 
     @abstractmethod

@@ -100,6 +100,7 @@ class EdgesRoom(SourceRoom[Edges]):
     def drawn(
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Edges:
+        """Draw a source of edges, with payload from start or end, whose key is the first field; ids do not apply."""
         columns = (Field("t", time), Field("edge", t.StringType()), *fields)
         payload_from = draw(st.sampled_from(["start", "end"]))
         key, opens, closes = (fields[0].name,), Lit("start"), Lit("end")
@@ -109,6 +110,7 @@ class EdgesRoom(SourceRoom[Edges]):
         return edge_items(source.key, how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
+        """Draw an end edge at the first start of all items, or a step before it, or one without an instant."""
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
         first = min((item.start for item in items if item.start is not None), default=scale.anchor)
         before = Item(CLOSE, first - short, payload=payload)
@@ -116,6 +118,7 @@ class EdgesRoom(SourceRoom[Edges]):
         return item
 
     def written(self, source: Edges) -> tuple[str, list[str]]:
+        """Return ``sq.edges`` and its arguments as text, without those that have their defaults."""
         arguments = [f"time={string(source.time)}", f"edge={string(source.edge)}", f"key={one_or_more(source.key)}"]
         marks = {"open": (source.open, "start"), "close": (source.close, "end")}
         arguments += [
@@ -136,7 +139,8 @@ def _mark(value: Expr) -> Any:
 def edge_items(draw: Draw, key: Sequence[str], how: Arriving) -> list[Item]:
     """Draw edges of each key: starts, ends, an end with a start at one instant, starts that end the event before.
 
-    If the intent names a duration, an overlap or a pattern, the edges are those of lifetimes drawn by it.
+    ``key``: the payload columns of the key. If the intent names a duration, an overlap or a pattern, the edges are those of
+    lifetimes drawn by it.
     """
     intent, scale = how.intent, how.scale
     if intent.duration is not None or intent.overlap is not None or intent.pattern is not None:
@@ -162,7 +166,7 @@ def edge_items(draw: Draw, key: Sequence[str], how: Arriving) -> list[Item]:
 
 @st.composite
 def _edges_of_lifetimes(draw: Draw, key: Sequence[str], how: Arriving) -> list[tuple[int, Item]]:
-    """Draw lifetimes as edges; within a key, a lifetime ends at the latest where the next one starts."""
+    """Draw lifetimes as numbered edges, copies included; within a key, a lifetime ends at the latest where the next starts."""
     chains: dict[Any, dict[int, tuple[int, dict[str, Any]]]] = {}
     for start, end in sorted(draw(lifetimes(how.intent, how.scale))):
         values = draw(how.payloads)

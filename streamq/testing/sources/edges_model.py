@@ -50,6 +50,7 @@ class EdgesModel(SourceModel[Edges]):
         return len(events) - count_distinct(events)
 
     def unmatched(self, events: Sequence[Item]) -> int:
+        """Return the number of ends without a start at the last earlier instant at which their key has an edge."""
         chains: dict[Any, set[tuple[int, str]]] = {}
         for item in events:
             key = tuple(comparable(item.payload[name]) for name in self.source.key)
@@ -114,6 +115,7 @@ class EdgesModel(SourceModel[Edges]):
             chain[:] = [edge for edge in chain if not edge.is_none]
 
     def end(self) -> Admitted:
+        """End the input; return what the source admits, with the events that the chains form."""
         super().end()
         for chain in self.chains.values():
             self.admitted.events += self._events(chain)

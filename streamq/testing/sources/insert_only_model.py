@@ -25,7 +25,7 @@ class InsertOnlyModel(SourceModel[Source]):
         """Do nothing, as no item waits for another."""
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
-        """Count invalid rows and duplicates, admit rows that are on time, and adjust or drop late ones."""
+        """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones."""
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():
             by_name.setdefault(self._name(item), []).append(item)

@@ -63,6 +63,7 @@ class IntervalsRoom(SourceRoom[Intervals]):
         return interval_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
+        """Draw an insert whose end is its start or a step before it, or an insert without a start."""
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
         without_start = Item(INSERT, None, start, payload=payload)
         item: Item = draw(st.sampled_from([Item(INSERT, start, start - short, payload=payload), without_start]))
@@ -75,7 +76,7 @@ class IntervalsRoom(SourceRoom[Intervals]):
 
 @st.composite
 def interval_items(draw: Draw, how: Arriving) -> list[Item]:
-    """Draw inserts only; an id distinguishes events of one start, and copies repeat."""
+    """Draw inserts only, in order of arrival; ids count the events of one start, and a copy repeats its event's id."""
     chained: list[tuple[int, Item]] = []
     once = DuplicateFilter(how.intent)
     number: dict[int, int] = {}

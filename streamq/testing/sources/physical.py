@@ -58,6 +58,7 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     values = [] if node.id else representatives(node)
 
     def counted(rows: str) -> str:
+        """Return the table of lifetimes by key with their counts ``w``: inserts, less retractions from it, plus those to it."""
         return run.table(f"""
             SELECT {listed("le", "re", *key, *values)}, sum(w) AS w FROM (
                 SELECT *, CASE WHEN inserts THEN 1 ELSE -1 END AS w FROM {rows}
@@ -133,6 +134,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
 
     def starts(self, source: Physical, run: Run) -> str:
+        """Return a query for the starts ``t`` of inserts and retractions whose ends are in order."""
         names = (source.kind, source.start, source.end, source.new_end)
         kind, start, end, new_end = (column(source, name) for name in names)
         return f"""
@@ -147,6 +149,7 @@ class PhysicalRoom(SourceRoom[Physical]):
     def drawn(
         self, draw: Draw, name: str, time: t.DataType, fields: tuple[Field, ...], ids: tuple[Field, ...]
     ) -> Physical:
+        """Return a physical source with these fields, whose ids, if there are any, are in the first of ``ids``."""
         times = tuple(Field(n, time) for n in ("start", "end", "new_end"))
         columns = (Field("kind", t.StringType()), *times, *fields, *ids)
         id = ids[0].name if ids else None
@@ -156,6 +159,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return physical_items(how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
+        """Draw an insert without a start or a lifetime, or a retraction of an end that no event has."""
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
         last = max((time for item in items for time in item.times), default=scale.anchor)
         end = last + 3 * scale.step
@@ -173,6 +177,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return item
 
     def written(self, source: Physical) -> tuple[str, list[str]]:
+        """Return ``sq.physical`` and, as text, the columns with other names than by default."""
         names = ("kind", "start", "end", "new_end")
         roles = {name: getattr(source, name) for name in names if getattr(source, name) != name}
         roles |= {"id": source.id} if source.id else {}

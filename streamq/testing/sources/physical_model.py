@@ -79,6 +79,7 @@ class PhysicalModel(SourceModel[Physical]):
         return len(moved) == len(inserts)
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
+        """Process the inserts of a micro-batch, then its retractions."""
         for item in items:
             if item.kind == INSERT:
                 self._insert(item, at)
@@ -146,6 +147,11 @@ class PhysicalModel(SourceModel[Physical]):
             self._count(CountReason.DROPPED, item, at.c)
 
     def _pass(self, at: Reach) -> None:
+        """Give up waiting for the events of retractions whose end c has passed; at the end of the input, of all.
+
+        Such a retraction takes effect from c on if its event could come in time by the source's own CTI; else it counts as
+        invalid, or as dropped if it was late itself.
+        """
         over = [(item, late) for item, late in self.waiting if end_ticks(item.end) < at.c or at.c == INFINITY]
         self.waiting = [pair for pair in self.waiting if pair not in over]
         for item, late in over:
@@ -163,6 +169,7 @@ class PhysicalModel(SourceModel[Physical]):
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def end(self) -> Admitted:
+        """End the input; return what the source admits, with the pieces of events as events."""
         super().end()
         for event in self.live.values():
             for start, end in event.pieces:

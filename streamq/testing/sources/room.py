@@ -142,7 +142,7 @@ def room_of(source: Source) -> SourceRoom[Any]:
 
 
 def room_of_shape(shape: str) -> SourceRoom[Any]:
-    """Return the room from which streams of a shape are drawn."""
+    """Return the room from which streams of a shape are drawn; raise StopIteration if there is none."""
     return next(room for room in rooms().values() if shape in (*room.shapes, *room.shapes_on_request))
 
 
