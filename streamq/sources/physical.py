@@ -208,7 +208,8 @@ def _by_id(node: Physical, df: DataFrame) -> DataFrame:
     """Return one event per id: its insert, with the end that its retractions lead to, however often each row is delivered.
 
     A bag does not tell repeated retractions from an end that moves to and fro, so all of them count. Only if an end would then
-    be left more often than it was reached, each distinct retraction counts once.
+    be left more often than it was reached, each distinct retraction counts once. Of different inserts of an id the least by
+    (start, end, payload) stays; the others, and retractions that match nothing, are refused.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F

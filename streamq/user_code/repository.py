@@ -238,6 +238,7 @@ class Repository:
 
     def _repr_html_(self) -> str:
         """Return the same as HTML, for notebooks."""
+
         def line(cell: str, texts: Iterable[str]) -> str:
             cells = (f"<{cell} style='text-align:left'>{html.escape(text)}</{cell}>" for text in texts)
             return f"<tr>{''.join(cells)}</tr>"

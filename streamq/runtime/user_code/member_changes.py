@@ -184,7 +184,8 @@ class WindowChanges:
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
         """Return the change from the window's last call to now, by this micro-batch's deltas.
 
-        None if they do not explain it, are as many as the members, or need a method that the module lacks, and without a state.
+        None without the state of that call, if the deltas do not explain the change or are as many as the members, or if the
+        module lacks ``remove`` or depends on the order.
         """
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if (

@@ -162,7 +162,7 @@ class ModuleWalk:
             return None
 
     def _handle_failure(self, now: WindowMembers, error: BaseException) -> None:
-        """Set a window aside whose call failed, if something takes it; else raise ModuleFailed."""
+        """Set a window aside whose call failed, if module and run set such aside, else raise ModuleFailed; forget the state."""
         self._before = self._state = self._body = None
         events = pa.table(self._arguments(now))
         about = self.calling.about(self._interval(now), self._group(now), first_rows(events), events.num_rows)
@@ -173,7 +173,7 @@ class ModuleWalk:
         self._set_aside(now, reason)
 
     def _set_aside(self, now: WindowMembers, reason: str) -> None:
-        """Set aside the members of a failed window, if it can no longer change."""
+        """Set aside the members of a failed window for ``reason``, if it can no longer change; else do nothing."""
         if self.members.final is not None and not self.members.final[now.window]:
             return
         start, end = (bound[now.row] for bound in self.members.lifetime)
