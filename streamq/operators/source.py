@@ -261,6 +261,7 @@ def _shown_payload(node: Source, columns: Mapping[str, Column] | None) -> Column
 
 
 def _shown(ticks: Column, axis: str) -> Column:
+    """Return an instant as text, "NULL" for NULL."""
     from pyspark.sql import functions as F
 
     return F.coalesce(instant(ticks, axis).cast("string"), F.lit("NULL"))

@@ -209,6 +209,7 @@ class ItemRules:
         return self._applied(ArrowItems(self.schema, table))
 
     def _applied(self, items: I) -> I:
+        """Apply all rules to the items, in order, and return them."""
         for rule in self.rules:
             rule.apply(items)
         return items

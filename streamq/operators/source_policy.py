@@ -29,6 +29,7 @@ class SourcePolicy:
     invalid: Invalid | None = None
 
     def __post_init__(self) -> None:
+        """Replace words by the policies that they name."""
         if isinstance(self.late, str):
             object.__setattr__(self, "late", LATE_POLICIES[self.late])
         object.__setattr__(self, "invalid", None if self.invalid is None else Invalid(self.invalid))

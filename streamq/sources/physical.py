@@ -127,6 +127,7 @@ class Physical(Source):
 
     @property
     def ingress(self) -> Ingress:
+        """The kernel that matches retractions with their events, in buckets by id or, without ids, by start."""
         kernel = PhysicalKernel(tuple(f.name for f in self.payload), self.id)
         hashed = (self.id,) if self.id else (LE,)
         return Ingress(kernel, (KIND, RE, NEW_END), hashed, "match retractions with their events")

@@ -110,7 +110,7 @@ def _with_one_delayed(draw: Draw, items: list[Item]) -> list[Item]:
 def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
     """Draw a delay that is too short for some item: progress has then reached one of the item's instants, or is beside it.
 
-    Return 0 if no item comes after a start at or behind its own instants.
+    Return 0 if the instants of each item lie after all starts before it.
 
     It may also have reached an instant of an earlier item that lies after this one, or, as lateness before windows depends on
     the windows' ends, the end of a window that the item starts in or lasts beyond.

@@ -124,6 +124,7 @@ class UserOperator(WindowModule):
         return "events may never end, and then the windows of some depend on the endpoints of all" if endless else ""
 
     def notes(self, applied: Aggregate, place: WindowPlace) -> tuple[str, ...]:
+        """Return the lines of explain on merging, order, ``time_bound``, filters and upserts; no line where nothing is to say."""
         stamp = Stamp(str(applied.options[0]))
         of_lifetimes = self._time_bound_note(stamp, place), self._filters_note(applied, place)
         return (*super().notes(applied, place), *filter(None, (*of_lifetimes, self._single_note(stamp, place))))

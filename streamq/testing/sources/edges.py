@@ -30,7 +30,7 @@ from streamq.time import INFINITY
 
 @defines(Edges)
 def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
-    """Make an event of each start edge; it ends at the first later instant at which its key has an edge.
+    """Return SQL that makes an event of each start edge; it ends at the first later instant at which its key has an edge.
 
     An end edge is an event's end if the last earlier instant at which its key has an edge has a start; ends come before starts of
     the same instant. Equal edges count once. Of different starts, or ends, of one key and instant only the least by payload is

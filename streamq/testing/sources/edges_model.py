@@ -89,7 +89,11 @@ class EdgesModel(SourceModel[Edges]):
             self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item, at.c)
 
     def _pass(self, at: Reach) -> None:
-        """Count the ends, among those that c has now passed, that close no event: as dropped or as invalid."""
+        """Count the ends, among those that c has now passed, that close no event; then forget what later edges do not need.
+
+        An end counts as dropped if its event was dropped or has ended before, or if only the level of consistency made it late;
+        else as invalid.
+        """
         for chain in self.chains.values():
             over = [e for e in chain if e.time < at.c and e.since == e.time and not e.opens and not e.passed]
             lost = [edge for edge, gone in zip(chain, _orphaned(chain), strict=True) if gone]

@@ -14,7 +14,10 @@ from streamq.testing.sources.model import Reach, SourceModel
 
 
 class InsertOnlyModel(SourceModel[Source]):
-    """Points and intervals. With ids, an equal row of an id is a duplicate, a row that differs from the id's first is invalid."""
+    """Points and intervals. With ids, an equal row of an id is a duplicate, a row that differs from the id's first is invalid.
+
+    ``standing``: the valid row by id and start. ``seen``: all valid rows.
+    """
 
     def __init__(self, source: Source):
         super().__init__(source)

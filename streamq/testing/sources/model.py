@@ -113,7 +113,7 @@ class SourceModel(ABC, Generic[S]):
         """Process the items of a micro-batch that are events."""
 
     def _count(self, reason: CountReason, item: Item, c: int | None = None, *, forgotten: bool = False) -> None:
-        """Count an item that lies behind ``c``; None: it is not late.
+        """Count an item by its ``reason``, and set it aside as late by its distance behind ``c``; None: it is not late.
 
         ``forgotten``: the item repeats one that the source may have forgotten, and is late only then.
         """
@@ -123,7 +123,10 @@ class SourceModel(ABC, Generic[S]):
         self.admitted.set_aside.append(SetAside(reason, item, late_by, forgotten_by))
 
     def _acts(self, sync: int, at: Reach) -> bool:
-        """True if an item takes effect, at least from c on: it is on time by the source's own CTI, or the policy adjusts it."""
+        """True if an item takes effect, at least from c on: it is on time by the source's own CTI, or the policy adjusts it.
+
+        ``sync``: the earliest instant that the item changes. An item late under ``late="fail"`` marks the case as refused.
+        """
         room = late_room_of(self.source)
         if sync < at.promised:
             self.admitted.refused |= room.fails

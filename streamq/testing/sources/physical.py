@@ -32,7 +32,9 @@ from streamq.time import INFINITY
 
 @defines(Physical)
 def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
-    """Count lifetimes: an insert adds one, a retraction adds one of the new lifetime and subtracts one of the lifetime it names.
+    """Return SQL for the events that are left, by counts of lifetimes.
+
+    An insert adds one, a retraction adds one of the new lifetime and subtracts one of the lifetime it names.
 
     With ids, a retraction names its event by id and end, and start and payload are the insert's; without ids, by start, end and
     payload. An id names one event: equal inserts of an id count once, and of different ones only the least by start, end,
@@ -84,7 +86,10 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
 
 
 def _one_event_per_id(node: Physical, run: Run, rows: str, key: list[str]) -> str:
-    """Return rows in which each id names one event: without repetitions, and with the insert's start in retractions."""
+    """Return rows in which each id names one event: without repetitions, and with the insert's start in retractions.
+
+    ``key``: the columns of the id. Raises InvalidEvent for different inserts of an id, unless ``invalid`` drops them.
+    """
     names = keys(node.schema)
     values = [c for c in payload(node.schema) if c not in names]
     columns = listed("inserts", "le", "re", "new_re", *names, *values)
@@ -177,7 +182,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return item
 
     def written(self, source: Physical) -> tuple[str, list[str]]:
-        """Return ``sq.physical`` and, as text, the columns with other names than by default."""
+        """Return ``sq.physical`` and, as text, the columns with other names than by default, and the id."""
         names = ("kind", "start", "end", "new_end")
         roles = {name: getattr(source, name) for name in names if getattr(source, name) != name}
         roles |= {"id": source.id} if source.id else {}
@@ -186,7 +191,11 @@ class PhysicalRoom(SourceRoom[Physical]):
 
 @st.composite
 def physical_items(draw: Draw, how: Arriving) -> list[Item]:
-    """Draw inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs."""
+    """Draw inserts, chains of retractions that shorten, extend, open or delete, corrections of deleted events, and CTIs.
+
+    They are in order of arrival, with CTIs only if ``how`` is explicit. A deleted event may come again at another start. With
+    ids each event has its own, and its items may be delivered again.
+    """
     id, intent, scale = how.id, how.intent, how.scale
     lengths, ends = (
         (["shorten"], ["delete"])
@@ -259,8 +268,8 @@ def _chain(
 ) -> list[Item]:
     """Return an insert and its retractions, each of which names the end that the item before it set.
 
-    ``moved`` lists (kind of move, by) for each retraction. ``instants`` are starts and ends of all events, ``others`` the finite
-    ends of events with the same start.
+    ``moved`` lists (kind of move, by) for each retraction; one that would change nothing is left out, a deletion is the last.
+    ``instants`` are starts and ends of all events, ``others`` the finite ends of events with the same start.
     """
     items = [Item(INSERT, start, end_or_none(end), payload=payload)]
     step, unit = scale.step, scale.units[0]

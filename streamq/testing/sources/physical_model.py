@@ -31,7 +31,10 @@ class _Event:
 
 
 class PhysicalModel(SourceModel[Physical]):
-    """Inserts and retractions; a micro-batch is a bag in which inserts count before retractions."""
+    """Inserts and retractions; a micro-batch is a bag in which inserts count before retractions.
+
+    ``live``: the events by :meth:`name`. ``waiting``: retractions whose event has not come, each with True if it was late.
+    """
 
     def __init__(self, source: Physical):
         super().__init__(source)
@@ -135,7 +138,10 @@ class PhysicalModel(SourceModel[Physical]):
             self._count(CountReason.ADJUSTED, item, at.c)
 
     def _wait(self, item: Item, at: Reach) -> None:
-        """Keep a retraction whose event has not come; decide at once if c has passed the end that it names."""
+        """Keep a retraction whose event has not come; count it as dropped if it is late and the policy does not adjust it.
+
+        If c has passed the end that it names, it takes effect at once.
+        """
         late = item.sync < at.c
         self.admitted.late += late
         acts = not late or self._acts(item.sync, at)

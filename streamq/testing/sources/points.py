@@ -27,7 +27,7 @@ from streamq.time import INFINITY
 
 @defines(Points)
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
-    """Make an event ``[t, t + 1)`` of each row."""
+    """Return SQL that makes an event ``[t, t + 1)`` of each row, with ids once."""
     time = column(node, node.time)
     rows = events_of(node, run, f"""
         SELECT {listed(f"{time} AS le", f"CASE WHEN {time} < {INFINITY} THEN {time} + 1 END AS re", *payload_of(node))},
