@@ -81,7 +81,7 @@ class FunctionForm(WindowForm):
     """
 
     def check(self) -> None:
-        """Raise PlanError if time-sensitive code takes less than two arguments, or other code begins with (events, window)."""
+        """Raise PlanError if time-sensitive code takes fewer than two arguments, or other code begins with (events, window)."""
         signature = signature_without_self(self.code)
         if signature is None:
             return

@@ -184,7 +184,7 @@ class UserModule(CallableModule, ABC):
 
     @property
     def place(self) -> str:
-        """The Python module that registered it; in brackets the code's own name, if it differs from the user module's."""
+        """The Python module that registered it; in brackets the code's own name, if it is registered under another."""
         place = place_of(self.registered_in)
         owner = self.code if hasattr(self.code, "__qualname__") else type(self.code)
         module = str(getattr(owner, "__module__", None) or type(owner).__module__)

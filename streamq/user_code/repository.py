@@ -120,6 +120,7 @@ class Repository:
         return self._published[name][0]
 
     def __contains__(self, name: object) -> bool:
+        """True if the program has a module of this name, or an installed package publishes one, which is imported for that."""
         if name in self._own:
             return True
         self._load()

@@ -216,7 +216,10 @@ class ModuleReduction(RangeReduction):
 def window_fields(
     verb: str, columns: Iterable[str], properties: Iterable[Any], *, time_sensitive: bool
 ) -> dict[str, Any]:
-    """Return the arguments of a decorator as fields of its module, by name; raises PlanError for what is not a property."""
+    """Return the arguments of a decorator as fields of its module, by name; raises PlanError for what is not a property.
+
+    ``filter_columns`` are the columns of ``filters_on``; ``verb`` is the decorator, for errors.
+    """
     promises = check_properties(properties, verb)
     return {
         "time_sensitive": time_sensitive,
