@@ -1,6 +1,7 @@
 """A query that is killed, again and again, and started anew gives what an undisturbed one gives: nothing lost, nothing twice.
 
-By ``run``, and by ``to_stream`` with a plain ``writeStream``, whose checkpoint streamq does not know.
+By ``run``, and by ``to_stream`` with a plain ``writeStream``, whose checkpoint streamq does not know; on a SparkSession that
+streamq did not make, in which it sets what a stream cannot do without and leaves the rest as it is.
 """
 
 from __future__ import annotations
@@ -33,20 +34,25 @@ from streamq.plan.node import nodes
 ROOT = Path(__file__).parents[2]
 
 SCRIPT = """
-import sys
-
-import streamq as sq
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pyspark.sql import SparkSession
 from tests.conftest import INTERPRETED, NO_ORIGINS
-from tests.spark.test_kill import QUERIES, run_to_the_end, stays, write
+from tests.spark.test_kill import CHANGELOG, QUERIES, run_to_the_end, stays, write
 
 runs, own, name, how = sys.argv[1:]
-config = {"spark.sql.shuffle.partitions": 2, **INTERPRETED, **NO_ORIGINS}
-spark = sq.session(master="local[2]", config=config)
+builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "Asia/Tokyo")
+for key, value in {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false", **INTERPRETED, **NO_ORIGINS}.items():
+    builder = builder.config(key, value)
+spark = builder.getOrCreate()
+spark.conf.set(CHANGELOG, "false")
 plain = write(QUERIES[name](stays(spark, own)), own).start()
+print("settings:", spark.conf.get("spark.sql.session.timeZone"), spark.conf.get(CHANGELOG), flush=True)
 run_to_the_end(QUERIES[name](stays(spark, runs)), runs, finish=how == "last")
 if how != "last":
     plain.awaitTermination()
 """
+CHANGELOG = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
 SCHEMA = "start bigint, end bigint, k string, v int"
 
 
@@ -141,19 +147,29 @@ def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, t
     for kill in range(KILLS):
         # the last one as it ends the stream
         is_last = kill == KILLS - 1
-        job = started(script, tmp_path, str(runs), str(own), name, "last" if is_last else "not yet")
+        log = tmp_path / f"log{kill}"
+        job = started(script, log, str(runs), str(own), name, "last" if is_last else "not yet")
         after = FILES if is_last else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
         while job.poll() is None and (commits(runs) < after or commits(own) < kill + 1):
             time.sleep(0.05)
         time.sleep(2 * chance.random())
-        assert is_last or job.poll() is None, (tmp_path / "log").read_text()
+        assert is_last or job.poll() is None, log.read_text()
         if job.poll() is None:
             os.killpg(job.pid, signal.SIGKILL)
         job.wait()
+    _check_the_log((tmp_path / "log0").read_text())
     _check_the_run(QUERIES[name](stays(spark, runs)), runs, answer(name, everything))
     # progress beyond all that there is, as nobody can say that the input of a writeStream has ended
     others += land(own / "in", chance, [(FAR, FAR + 1, "a", 1)])
     _check_the_write_stream(QUERIES[name](stays(spark, own)), own, answer(name, others))
+
+
+def _check_the_log(log: str) -> None:
+    """The user's settings stay, and stages of a stream that has just begun say nothing."""
+    assert "settings: Asia/Tokyo false" in log.splitlines(), log
+    assert "doesn't contain key" not in log and "FileNotFoundException" not in log
+    chatter = [line for line in log.splitlines() if "Python worker" in line]
+    assert all("Starting Streaming" in line for line in chatter), "the first line is PySpark's before it reads ours"
 
 
 def _check_the_run(query: sq.Stream, folder: Path, expected: pa.Table) -> None:
@@ -221,10 +237,10 @@ def test_no_operator_with_state_is_left_out() -> None:
     assert {type(n) for query in QUERIES.values() for n in nodes(query(s).plan)} >= with_state
 
 
-def started(script: Path, folder: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """Start the job in a process group of its own, with its JVM and workers; it logs into the folder."""
+def started(script: Path, log_file: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start the job in a process group of its own, with its JVM and workers."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with (folder / "log").open("ab") as log:
+    with log_file.open("ab") as log:
         command = [sys.executable, str(script), *arguments]
         return subprocess.Popen(command, env=environment, stdout=log, stderr=log, start_new_session=True)
 

@@ -1,18 +1,20 @@
-"""Sessions for real: the one of this run, and foreign ones and Spark Connect in processes of their own."""
+"""Sessions for real: the one of this run, and foreign ones and Spark Connect in processes of their own.
+
+Streams of a session that streamq did not make: ``test_kill.py``.
+"""
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import textwrap
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pyspark
 import pytest
 
+import streamq as sq
 from streamq.errors import SessionError
 from streamq.run.active import active_session
 from streamq.run.doctor import doctor
@@ -118,46 +120,20 @@ def test_a_foreign_session_with_a_worker_that_lacks_packages(tmp_path_factory: p
             assert lines[last - 1].startswith(f"Or set PYSPARK_PYTHON to {sys.executable} before Spark starts")
 
 
-def test_a_plain_session_runs_streams(tmp_path: Path) -> None:
-    """What a stream cannot do without is set; what its user has set and works, or nobody needs, stays. Stages say nothing."""
-    pq.write_table(pa.table({"t": range(20)}), tmp_path / "rows.parquet")
-    code = """
-        import os, sys, warnings
-        os.environ["PYSPARK_PYTHON"] = sys.executable
-        from pyspark.sql import SparkSession
-        from tests.conftest import INTERPRETED, NO_ORIGINS
-        builder = SparkSession.builder.master("local[2]").config("spark.sql.session.timeZone", "Asia/Tokyo")
-        for key, value in {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false", **INTERPRETED, **NO_ORIGINS}.items():
-            builder = builder.config(key, value)
-        spark = builder.getOrCreate()
-        changelog = "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled"
-        spark.conf.set(changelog, "false")
-        import streamq as sq
-        folder = sys.argv[1]
-        rows = spark.readStream.schema("t bigint").parquet(f"{folder}/*.parquet")
-        query = sq.points(rows, "t").tumbling_window(4).select(n=sq.count())
-        query.run(sink=f"{folder}/a", checkpoint=f"{folder}/acp", trigger="available_now", buckets=2)
-        writer = query.to_stream(buckets=2).writeStream.format("parquet").option("path", f"{folder}/b")
-        writer.option("checkpointLocation", f"{folder}/bcp").trigger(availableNow=True).start().awaitTermination()
-        for sink in "ab":
-            print(sorted(tuple(r) for r in spark.read.parquet(f"{folder}/{sink}").collect()))
-        print(spark.conf.get("spark.sql.session.timeZone"), spark.conf.get(changelog))
+def test_many_tasks_are_warned_of(spark: SparkSession) -> None:
+    query = sq.points(spark.readStream.format("rate").load(), "timestamp").tumbling_window("1 day").select(n=sq.count())
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    warning = (
+        "to_stream: each stage of each micro-batch has 200 tasks; spark.sql.shuffle.partitions is 200, and 2 run at once. "
+        'Before the first run on a checkpoint: spark.conf.set("spark.sql.shuffle.partitions", 2).'
+    )
+    try:
         spark.conf.set("spark.sql.shuffle.partitions", 200)
-        with warnings.catch_warnings(record=True) as caught:
+        with pytest.warns(UserWarning, match=re.escape(warning)) as warned:
             query.to_stream()
-        print(*(f"{os.path.basename(w.filename)}: {w.message}" for w in caught))
-    """
-    done = ended(code, str(tmp_path))
-    windows = [(4, start, start + 4) for start in range(0, 16, 4)]
-    told = "<string>: to_stream: each stage of each micro-batch has 200 tasks; spark.sql.shuffle.partitions is 200, "
-    told += "and 2 run at once."
-    assert done.stdout.splitlines() == [
-        str(windows), str(windows), "Asia/Tokyo false",
-        f'{told} Before the first run on a checkpoint: spark.conf.set("spark.sql.shuffle.partitions", 2).',
-    ]  # fmt: skip
-    assert "doesn't contain key" not in done.stderr and "FileNotFoundException" not in done.stderr
-    chatter = [line for line in done.stderr.splitlines() if "Python worker" in line]
-    assert all("Starting Streaming" in line for line in chatter), "the first line is PySpark's before it reads ours"
+        assert [w.filename for w in warned] == [__file__]
+    finally:
+        spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
 def test_connect(connect_url: str) -> None:
