@@ -151,11 +151,6 @@ def test_every_sink_has_the_same(spark: SparkSession, plain: None, tmp_path: Pat
     expected = windows.to_arrow()
     ended(windows, output="changelog", sink="memory", name="log", buckets=2)
     assert_same_history(sq.physical(spark.table("log").toArrow()).to_arrow(), expected)
-    ended(windows, output="upsert", sink="memory", name="states", buckets=2)
-    states = {(r.pop("k"), r.pop("start")): r for r in spark.table("states").toArrow().to_pylist()}
-    assert {key: (r["n"], r["end"]) for key, r in states.items()} == {
-        (r["k"], r["start"]): (r["n"], r["end"]) for r in expected.to_pylist()
-    }
 
     @sq.udo("n bigint", properties=[sq.one_output_per_group])
     def sizes(k: Any) -> list[int]:
