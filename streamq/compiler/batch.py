@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
     """Return the plan's events as ``__le``, ``__re`` (ticks) and payload; the observer receives the DataFrames of each node.
 
-    ``run`` keeps the sources by table and the DataFrame of each node by digest.
+    Fills ``run`` with the plan's sources by table and the DataFrame of each node by digest. Raises PlanError for a node without a
+    batch form.
     """
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}

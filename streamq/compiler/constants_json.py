@@ -20,6 +20,8 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 def encoded(value: Any) -> Any:
     """Return a plain value as JSON: None, booleans, integers and strings as they are, tuples and lists as lists, others tagged.
 
+    A list is read back as a tuple, and a value of a subclass of int, float, str or bytes as one of that class.
+
     ``{"float": "nan"}``, ``{"bytes": "00ff"}``, ``{"decimal": "1.50"}``, ``{"date": "2024-01-31"}``, ``{"timedelta": 5}``
     (microseconds), ``{"datetime": "2024-01-31T12:00:00", "zone": 0}`` (microseconds east of UTC, or a zone's name). Raises
     PlanError for any other value.
@@ -87,7 +89,10 @@ def decoded_option(value: Any) -> Any:
 
 
 def _zone(value: dt.datetime) -> Any:
-    """Return an instant's time zone as JSON: an offset in microseconds, with a name if it has one, or a zone's key."""
+    """Return an instant's time zone as JSON: an offset in microseconds, ``[offset, name]``, or a ZoneInfo's key.
+
+    Raises PlanError for any other zone.
+    """
     match value.tzinfo:
         case dt.timezone() as zone:
             offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]

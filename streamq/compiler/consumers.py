@@ -58,7 +58,7 @@ class Consumer:
 
 
 def consumers(plan: Node) -> dict[str, list[Consumer]]:
-    """Return the consumers of each source, by the source's digest."""
+    """Return the consumers of each source, by the source's digest: one for each way to an operator with state or the result."""
     by_source: dict[str, list[Consumer]] = {}
 
     def visit(node: Node, inputs: list[list[Consumer]]) -> list[Consumer]:

@@ -74,7 +74,9 @@ def _row_key(node: Node, inputs: list[RowKey]) -> RowKey:
 def user_rows(df: DataFrame, result: Result) -> DataFrame:
     """Return the rows of a result in the columns of its output.
 
-    Late rows, totals and rows of other results, which have no weight, are left out.
+    Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
+    ``kind`` or ``op``, payload, and their times. Late rows, totals and rows of other results, which have no weight, are left out.
+    A changelog in order of time without CTIs is brought into one partition.
     """
     from pyspark.sql import functions as F
     from pyspark.sql import types as t

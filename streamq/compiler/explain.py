@@ -104,7 +104,10 @@ def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Note
 
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
-    """Yield the nodes from the result down; a single input is directly below its node, several inputs are branches."""
+    """Yield the nodes from the result down; a single input is directly below its node, several inputs are branches.
+
+    A node that is read more than once has a label. Where it is met again, its line has the label only, and no inputs below.
+    """
     shared = read_more_than_once(plan)
     labels: dict[str, str] = {}
     todo: list[tuple[Node, str, str]] = [(plan, "", "")]

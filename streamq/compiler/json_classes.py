@@ -27,7 +27,10 @@ def expression_classes() -> dict[str, type[Expr]]:
 
 
 def value_classes() -> dict[str, type[Any]]:
-    """Return, by name, the classes of the values that fields of nodes and expressions hold."""
+    """Return, by name, the classes of the values that fields of nodes and expressions hold, and of fields of these values.
+
+    Classes whose fields are written among those of their owner are left out.
+    """
     built_in()  # defines the classes of partial results
     classes: dict[str, type[Any]] = {}
     owners: list[Any] = [*NODES.values(), *expression_classes().values()]

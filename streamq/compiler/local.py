@@ -76,7 +76,9 @@ class LocalRun:
         now: int | None = None,
         idle_before: Mapping[str, int] = _NOTHING_IDLE,
     ) -> pa.Table:
-        """Run one micro-batch and return the deltas of the first result.
+        """Run one micro-batch and return the deltas of the first result; ``deltas`` then has those of all results, without CTIs.
+
+        Adds late rows to ``late``, and changes state, totals, CTIs and, if a stage has run, the readings.
 
         ``rows``: the rows that sources bring, by table. ``ctis``: CTIs from outside, each for a table, or for all sources (None).
         ``until`` bounds windows of endless lifetimes. ``now`` is the time of day, in microseconds since 1970; None: there is no
@@ -139,8 +141,8 @@ class LocalRun:
     def _between(self, number: int, out: list[Envelope], result: dict[int, list[pa.Table]]) -> list[Envelope]:
         """Return the envelopes for the next stage, from the output ``out`` of stage ``number``.
 
-        Outputs of kernels go through their paths, progress goes to every bucket, and other envelopes are passed on. Rows of
-        results are added to ``result``.
+        Outputs of kernels go through their paths, progress goes to every bucket, and envelopes for later stages are passed on.
+        Rows of results are added to ``result``, late rows to ``late``; the buckets' totals replace theirs in ``totals``.
         """
         passing = [e for e in out if e[1] == PROGRESS or (e[1] >= 0)]
         self._late(out)

@@ -32,7 +32,7 @@ class Options:
 
 
 def check_early(early: bool, egresses: Sequence[Egress], level: Level, verb: str) -> None:
-    """Raise PlanError if ``early`` is no bool, or contradicts the outputs or the level of consistency."""
+    """Raise PlanError if ``early`` is no bool, or is True though all outputs are final or the level of consistency blocks."""
     if not isinstance(early, bool):
         raise PlanError(sentence(verb, "early is True or False", f"found {early!r}"))
     if not early:

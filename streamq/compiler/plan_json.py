@@ -216,7 +216,10 @@ class _PlanReader:
         )
 
     def item(self, entry: Any, classes: Mapping[str, Any]) -> Any:
-        """Return the node, expression or value of an entry; raise PlanError if the entry is invalid."""
+        """Return the node, expression or value of an entry; raise PlanError if the entry is invalid.
+
+        ``classes``: the classes that it may be of, by name. The errors with which a class refuses its fields are raised, too.
+        """
         if not isinstance(entry, dict) or not isinstance(entry.get("is"), str):
             raise PlanError(sentence(_READ, "not an entry of a plan", f"found {entry!r}"))
         name = entry["is"]

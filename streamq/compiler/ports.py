@@ -69,7 +69,11 @@ class Port:
 
 
 def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
-    """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels."""
+    """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels.
+
+    Also sets the kernel's number in the relation of its output, its lines of explain (``titles``) and its node (``nodes``).
+    Raises PlanError if a source follows itself, or one that is not in the query.
+    """
     stages = max((p.stage for p in ports), default=-1) + 1
     hosted: list[list[HostedKernel]] = [[] for _ in range(stages)]
     for number, port in enumerate(ports):
@@ -147,7 +151,7 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
 
 
 def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
-    """Add a kernel after a whole result that writes the result's CTIs; return the path of its output.
+    """Append to ``ports`` a kernel that writes a whole result's CTIs, and add its relation; return the path of its output.
 
     It runs in a single bucket, because only a bucket that reads all paths and the progress of all buckets knows the result's CTI.
     So its stage comes after all others, the last of which is ``after``.

@@ -97,7 +97,7 @@ class _Phase:
         self.refused: dict[tuple[str, str], SkippedRule] = {}
 
     def normal_form(self, plan: Node) -> Node:
-        """Apply the rules to a plan until none applies any more, and return the result."""
+        """Apply the rules to a plan until none applies any more, and return the result; normal forms are kept in ``normal``."""
         todo: list[tuple[str, Node, Node | None]] = [("enter", plan, None)]
         while todo:
             step, node, result = todo.pop()
@@ -141,7 +141,8 @@ class _Phase:
     def _fire(self, node: Node) -> Node | None:
         """Return the result of the first rule that applies to a node, and record the firing; None if none does.
 
-        A rule that would compute a shared window twice does not count; it is noted in ``refused``.
+        A rule that would compute a shared window twice does not count; it is noted in ``refused``. Nodes below that the result no
+        longer reads, but others do, make their inputs shared. Raises RewriteError after more than ``budget`` firings.
         """
         for rule in self.rules:
             result = self._apply(rule, node)

@@ -57,9 +57,10 @@ def apply_paths(
 ) -> tuple[DataFrame, WideRowLayout]:
     """Return the relations' rows at the ends of their paths, and the layout that finds each channel's columns in them.
 
-    Each channel's columns are in a struct; those of a single one are plain. ``beside``: the other columns to keep. ``is_delta``:
-    of a source, which of its rows go along the paths. A single channel's columns are in a struct, too, if its rows were moved,
-    for a source's progress is read off them as they came; and if a name has a dot, by which PySpark does not find a plain column.
+    Each channel's columns are in a struct; those of a single one are plain. ``beside``: the other columns to keep. ``is_delta``
+    marks the rows of a source that go along the paths; None: rows go by ``__channel``. Rows that a step drops stay, flagged. A
+    single channel's columns are in a struct, too, if its rows were moved, for a source's progress is read off them as they came;
+    and if a name has a dot, by which PySpark does not find a plain column.
     """
     from pyspark.sql import functions as F
 
@@ -107,7 +108,8 @@ def copy_for_paths(
     """Copy rows so that no path reads rows that another one has made; return them, and a condition for the rows of each feed.
 
     Every path that makes several rows of one reads a copy of its own, numbered in ``__copy``; the other paths of a relation share
-    one. ``keeps`` says which rows a relation has, by its number; a row of no relation stays single.
+    one. If no path needs a copy, the rows are returned as they are. ``keeps`` has, by a relation's number, the condition for its
+    rows; a row of no relation stays single.
     """
     from pyspark.sql import functions as F
 

@@ -90,7 +90,10 @@ class Path:
         return self.open_end is not None and any(step.may_drop for step in self.steps[self.open_end :])
 
     def upto(self, at: int) -> Path:
-        """Return the path without the steps from ``at`` on; ``at`` is the first step that reads ends which may still move."""
+        """Return the path without the steps from ``at`` on; ``at`` is the first step that reads ends which may still move.
+
+        The ends of its rows may move, and it has retractions.
+        """
         steps = self.steps[:at]
         progress_maps = tuple(step.progress_map for step in steps if step.progress_map is not None)
         return Path(

@@ -102,7 +102,11 @@ class _Compiler:
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
-        """Return the paths whose rows together are a node's result; ``inputs`` are the paths of each of its inputs."""
+        """Return the paths whose rows together are a node's result; ``inputs`` are the paths of each of its inputs.
+
+        Hosts the node's kernel if it has one. The inputs of the root become ``result_paths``, and it has no path itself. Raises
+        PlanError for a node without a streaming form.
+        """
         if isinstance(node, Results):
             self.result_paths = inputs
             return []
@@ -129,7 +133,11 @@ class _Compiler:
     # operators that have an evaluator
 
     def _host_evaluation(self, node: EvaluatedOperator, inputs: list[list[Path]]) -> Path:
-        """Host the kernel of an operator that has an evaluator; return the path of the operator's result."""
+        """Host the kernel of an operator that has an evaluator; return the path of the operator's result.
+
+        If it reads ends that may still move, its waiting evaluator is taken, or else a kernel before it holds the rows until they
+        are settled.
+        """
         evaluation = node.evaluation
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
@@ -244,7 +252,10 @@ class _Compiler:
     # windows
 
     def _host_window(self, node: Operator, paths: list[Path]) -> Path:
-        """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates."""
+        """Host the kernel that aggregates windows of a grid by partial results; return the path of the aggregates.
+
+        The path has retractions unless the kernel reports a window only once it is final.
+        """
         windows = node.grid_windows()
         assert windows is not None
         final = node.digest not in self.unsettled

@@ -87,8 +87,8 @@ def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], resul
 def _takes(of_decimals: OfDecimals) -> OperandCheck:
     """Return a check that accepts two numbers, instants or durations; decimals only if the result has at most 38 digits.
 
-    ``of_decimals`` returns the type of the result. Integers become decimals of their type's full width here, so a result may need
-    39 digits where Spark's has fewer.
+    A decimal beside a float is accepted, beside NULL it is not. ``of_decimals`` returns the type of the result, None if that has
+    more digits. Integers become decimals of their type's full width here, so a result may need 39 digits where Spark's has fewer.
     """
 
     def takes(operands: Sequence[Value]) -> bool:

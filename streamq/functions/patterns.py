@@ -17,7 +17,7 @@ from streamq.runtime.arrow_types import Outcome, RowError, rowwise
 
 
 def like_pattern(pattern: str) -> re.Pattern[str] | None:
-    r"""Translate SQL LIKE, with ``\`` as escape, to a regular expression; None for a pattern that Spark refuses."""
+    r"""Translate SQL LIKE, with ``\`` as escape, to a regular expression of the whole text; None if Spark refuses the pattern."""
     out, rest = [], iter(pattern)
     for char in rest:
         if char == "\\":

@@ -108,7 +108,10 @@ class DefinitionLowering:
     # events
 
     def events(self, pattern: Type, name: str) -> Matches:
-        """Return all events of a type under a name, before conditions are applied."""
+        """Return all events of a type under a name, before conditions are applied, as points at their starts.
+
+        Beside the fields there are columns of start, root, contributors and keys, and of ids if the query has ids.
+        """
         kind = self.types[pattern.name]
         points = kind.stream.to_points()
         if self.has_ids and kind.id is None:

@@ -216,7 +216,7 @@ def _variables(whole: Part, types: Mapping[str, EventType]) -> Variables:
 
 
 def _check_left(left: list[Conjunct], variables: Variables) -> None:
-    """Raise Refusal for a condition that no operator could apply: on negated and other events, or on repeated ones."""
+    """Raise Refusal for the first condition that no operator has applied: on negated and other events, or on repeated ones."""
     if left:
         repeated = sorted(left[0].variables & variables.repeated)
         if repeated:
@@ -230,7 +230,10 @@ def _check_left(left: list[Conjunct], variables: Variables) -> None:
 
 
 def _living(matches: Matches, definition: Definition) -> Stream:
-    """Return the matches with their lifetimes, cut by the slices of the definition."""
+    """Return the matches with their lifetimes, cut by the slices of the definition.
+
+    A slice of occurrence drops matches that start outside of it; one of validity cuts lifetimes, and drops those outside of it.
+    """
     lasts = greatest_instant([matches.lasts, tick_count(1)])
     stream = with_lifetimes(matches.stream, Start(), Length(LengthKind.GIVEN, expr=lasts))
     axis = stream.schema.axis_type

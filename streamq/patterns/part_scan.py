@@ -134,7 +134,8 @@ class PartScan:
     def _input(self, numbers: Sequence[int]) -> _Input:
         """Return the input of one part, or of several over the same events, with the columns of each.
 
-        The conditions of each of several parts become a column; events that fit none of them are left out.
+        The conditions on each of several parts become a column, and are no longer pending. If each part has some, events that fit
+        no part are left out.
         """
         first = self.matches[numbers[0]]
         columns: dict[str, Expr] = {key_column(k): Col(key_column(k)) for k in self.grouped}

@@ -327,7 +327,8 @@ def is_sparks_column(value: object) -> bool:
 def as_expr(value: Any) -> Expr:
     """Return a value as an expression: an expression unchanged, a pyspark Column as Opaque, anything else as a literal.
 
-    Raises TypeMismatch for a value that is no constant of a Spark type, and for the text of an expression.
+    pandas' NaT is NULL, and a NumPy scalar the Python value. Raises TypeMismatch for a value that is no constant of a Spark type,
+    and for the text of an expression.
     """
     if isinstance(value, Expr):
         return value

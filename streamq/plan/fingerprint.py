@@ -52,7 +52,10 @@ class _CodeReader:
         self._seen: dict[int, int] = {}
 
     def text(self, value: Any) -> str:
-        """Return the text of code, or of a value that code holds; a number for code that has been read before."""
+        """Return the text of code, or of a value that code holds; a number for code that this reader has read before.
+
+        Code that is not the user's is its name.
+        """
         if isinstance(value, (staticmethod, classmethod)):
             return self.text(value.__func__)
         if isinstance(value, property):

@@ -275,7 +275,10 @@ def statements_of(node: Node) -> dict[str, str]:
 
 
 def expressions(node: Node) -> list[Expr]:
-    """Return the expressions among a node's parameters, also inside tuples and dataclasses, in the order of its fields."""
+    """Return the expressions among a node's parameters, also inside tuples and dataclasses, in the order of its fields.
+
+    Their parts, and the expressions of the node's inputs, are not among them.
+    """
     values: list[Any] = [getattr(node, f.name) for f in reversed(dataclasses.fields(node))]
     exprs: list[Expr] = []
     while values:

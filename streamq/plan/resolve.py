@@ -67,8 +67,9 @@ def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = Fal
     """Return an argument as an expression over ``plan``: lambdas are called, columns are checked and lose their origin.
 
     ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds
-    of a window. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream,
-    PlanError for a window's bound where there is no window.
+    of a window. A name ``s.v`` that is no column is the field v of the column s. Raises UnknownColumn for a name the stream does
+    not have, MixedStreams for a column of another stream, PlanError for a window's bound where there is no window and for a
+    lambda that returns no expression.
     """
     _check_called(argument, verb)
     result = argument(EventProxy(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument

@@ -62,8 +62,9 @@ def same_history(actual: History, expected: History, tolerance: float = 1e-9) ->
     """Return None if two histories are equal as bags of rows, else their difference.
 
     Columns match by name, in any order. Floats are equal within ``tolerance`` times the greater of them and 1; NaN
-    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between two Arrow tables, the kinds of column types (integer, float, decimal of
-    a scale, ...) must agree too. Both arguments are converted by :func:`history`, so a user's answers can be compared.
+    equals NaN, -0.0 equals 0.0, NULL equals NULL. Between two Arrow tables, or two pandas frames, the kinds of column types
+    (integer, float, decimal of a scale, ...) must agree too. Both arguments are converted by :func:`history`, so a user's answers
+    can be compared. Raises SourceError for what is no table.
     """
     a, b = (history(answer_table(answer, "same_history")) for answer in (actual, expected))
     names = tuple(b.column_names)

@@ -155,7 +155,10 @@ class _Filler:
         return self._kept(Scenario(STREAM_ITSELF, None, (stream,)), stream)
 
     def _filled_node(self, node: Scenario) -> Scenario:
-        """Fill in a node after the node that its verb is called on, and call the verb."""
+        """Fill in a node after the node that its verb is called on, and call the verb.
+
+        Returns the node with nothing left out; what the call returned is kept for ``built``.
+        """
         match node.verb:
             case "stream itself":
                 return self._itself(node.args[0])
@@ -225,7 +228,10 @@ class _Filler:
                 room.complete(self.draw, arguments, ANY)
 
     def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
-        """Fill in the arguments of a function of streams and call it; they are drawn for the first of its streams."""
+        """Fill in the arguments of a function of streams and call it; they are drawn for the first of its streams.
+
+        Returns the call with nothing left out; what it returned is kept for ``built``.
+        """
         bound = inspect.signature(function).bind(*args, **kwargs)
         parts = [self.built(self.filled(a)) for a in (*args, *kwargs.values()) if isinstance(a, Scenario)]
         target = next((p if isinstance(p, Stream) else next(iter(p.types.values())) for p in parts), None)

@@ -50,7 +50,10 @@ def check_set_aside(
 
 
 def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation) -> None:
-    """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones."""
+    """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones.
+
+    A source that is filtered may count fewer late items; a late repetition may count as dropped or as a duplicate.
+    """
     counted = +Counter(counted)
     wanted = dict(expected.counts)
     for name, source in case.sources.items():

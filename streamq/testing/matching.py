@@ -120,7 +120,9 @@ class _Event:
     def _apply(self, inserted: Sequence[int], moves: dict[int, tuple[int, int]], start: int) -> None:
         """Apply one micro-batch: the ends of its inserts, and the (end, new end) of each retraction, by row.
 
-        ``start`` is the event's start; a retraction whose new end is not after it deletes the event.
+        ``start`` is the event's start; a retraction whose new end is not after it deletes the event. A retraction that finds no
+        token waits. Added to ``late`` are those that now find the token that they waited for, and one of each circle of
+        retractions that move no token but each other's.
         """
         before = {end for end, n in self.live.items() if n}
         self.origins |= set(inserted)

@@ -83,7 +83,10 @@ class Watched(Crowded):
     sent: dict[str, int] = field(default_factory=dict)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Advance the kernel and return its output; raise ProgressViolation if its input, output or CTI breaks the law."""
+        """Advance the kernel and return its output; raise ProgressViolation if its input, output or CTI breaks the law.
+
+        The CTI of the output is kept in ``sent``, for the next micro-batch.
+        """
         for port, of_port in itertools.groupby(sorted(arrivals, key=lambda a: a.port), key=lambda a: a.port):
             # tables that the map side has combined hold partial results, not deltas
             tables = [a.table for a in of_port if a.judge is None and isinstance(self.kernel, UncombinedKernel)]

@@ -76,7 +76,10 @@ class Count(Window):
         return CountAssigner(self.n, self.by)
 
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
-        """Return the events copied into the windows that contain their instant, and the columns of the interval."""
+        """Return the events copied into the windows that contain their instant, and the columns of the interval.
+
+        A window that is not yet complete is left out, and so is an event whose instant is an open end.
+        """
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
 

@@ -175,7 +175,8 @@ class LandmarkAssigner(Assigner):
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since`` and whose last hop starts before ``upto``.
 
-        An owner is a landmark of a group; its windows are numbered from 1 on.
+        An owner is a landmark of a group; its windows are numbered from 1 on. Where landmarks are repeated, an event without an
+        end has no window unless ``upto`` bounds it.
         """
         hop, at, period = self.hop, self.start, self.period
         le, re = ints(table, LE), ints(table, RE)

@@ -79,7 +79,7 @@ class Rows(Window):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into their windows, and the columns of number and interval.
 
-        Windows are distinguished by their numbers, because two may have one interval.
+        Windows are distinguished by their numbers, because two may have one interval. Windows with fewer events are left out.
         """
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F
@@ -162,7 +162,7 @@ class RowsAssigner(Assigner):
         return order, np.arange(len(order)) - first
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return each event's windows that end after ``since``; ``upto`` bounds nothing.
+        """Return each event's complete windows that end after ``since``; ``upto`` bounds nothing.
 
         An owner is a group, by the place of its first event among all events in order; its windows are numbered from 0 on.
         """

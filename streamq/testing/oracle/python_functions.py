@@ -45,7 +45,10 @@ class PythonFunctions:
     raised: BaseException | None = None
 
     def call(self, compute: Compute, operands: Sequence[Operand], kind: t.DataType) -> str:
-        """Register ``compute``, whose results have type ``kind``, as a function, and return the SQL of its call."""
+        """Register ``compute``, whose results have type ``kind``, as a function, and return the SQL of its call.
+
+        The function is added to ``names``; an error in it is kept in ``raised``.
+        """
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:
             try:

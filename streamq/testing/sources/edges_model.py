@@ -50,7 +50,10 @@ class EdgesModel(SourceModel[Edges]):
         return len(events) - count_distinct(events)
 
     def unmatched(self, events: Sequence[Item]) -> int:
-        """Return the number of ends without a start at the last earlier instant at which their key has an edge."""
+        """Return the number of ends without a start at the last earlier instant at which their key has an edge.
+
+        Ends of one key and instant count once.
+        """
         chains: dict[Any, set[tuple[int, str]]] = {}
         for item in events:
             key = tuple(comparable(item.payload[name]) for name in self.source.key)
@@ -68,7 +71,11 @@ class EdgesModel(SourceModel[Edges]):
         return len(set(edges)) == len(edges)
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
-        """Add edges to the chains of their keys, and count late ones as adjusted if they change the events, else as dropped."""
+        """Add edges to the chains of their keys, and count late ones as adjusted if they change the events, else as dropped.
+
+        A late edge takes effect at c. It is ``gone`` if it lies before the promised CTI and the policy does not adjust it. One
+        that changes nothing is counted as dropped, but stays in the chain and takes effect.
+        """
         late: list[tuple[list[_Edge], _Edge]] = []
         for item in items:
             key = tuple(comparable(item.payload[name]) for name in self.source.key)
@@ -89,10 +96,11 @@ class EdgesModel(SourceModel[Edges]):
             self._count(CountReason.ADJUSTED if changes and not edge.gone else CountReason.DROPPED, edge.item, at.c)
 
     def _pass(self, at: Reach) -> None:
-        """Count the ends, among those that c has now passed, that close no event; then forget what later edges do not need.
+        """Count the ends, among those on time that c has now passed, that close no event; then forget what no later edge needs.
 
-        An end counts as dropped if its event was dropped or has ended before, or if only the level of consistency made it late;
-        else as invalid.
+        An end counts as dropped if its event was dropped or has ended before, or if only the level of consistency made it late
+        (it then counts as late, too); else as invalid. Invalid ends are forgotten unless late edges are adjusted, for then a late
+        start may still come before them; late ends that were dropped, where no event is open.
         """
         for chain in self.chains.values():
             over = [e for e in chain if e.time < at.c and e.since == e.time and not e.opens and not e.passed]
@@ -131,7 +139,11 @@ class EdgesModel(SourceModel[Edges]):
         return self.source.payload_from == "end"
 
     def _events(self, chain: Sequence[_Edge]) -> list[Item]:
-        """Return the events of a chain; a closed event has the payload of its start or its end, as ``payload_from`` says."""
+        """Return the events of a chain; the end of an open event is None.
+
+        With ``payload_from="end"`` an event that an end closes has the payload of that end; one that is open, or that the next
+        start closes, has its start's.
+        """
         events = []
         for start, end, opened, by in _lifetimes(chain):
             closes = self._brings_payload and by is not None and not by.opens
@@ -158,7 +170,10 @@ def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
 
 
 def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
-    """Return, for each event of a chain, its start, end, opening edge, and closing edge (None: it is open)."""
+    """Return, for each event of a chain, its start, end, opening edge, and closing edge (None: it is open, its end is INFINITY).
+
+    Events that would be empty are left out.
+    """
     acting = _acting(chain)
     lifetimes = []
     for i, edge in enumerate(acting):

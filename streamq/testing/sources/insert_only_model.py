@@ -28,7 +28,11 @@ class InsertOnlyModel(SourceModel[Source]):
         """Do nothing, as no item waits for another."""
 
     def _take(self, items: Sequence[Item], at: Reach) -> None:
-        """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones."""
+        """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones.
+
+        The first of an id is the least of its rows in the micro-batch that brings the id. A late row that ended before c is
+        dropped whatever the policy.
+        """
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():
             by_name.setdefault(self._name(item), []).append(item)

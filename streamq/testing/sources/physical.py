@@ -86,9 +86,10 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
 
 
 def _one_event_per_id(node: Physical, run: Run, rows: str, key: list[str]) -> str:
-    """Return rows in which each id names one event: without repetitions, and with the insert's start in retractions.
+    """Return rows in which each id names one event: equal inserts count once, and retractions have the start of their insert.
 
-    ``key``: the columns of the id. Raises InvalidEvent for different inserts of an id, unless ``invalid`` drops them.
+    Equal retractions count once where some end of the event would else have a negative count. ``key``: the columns of the id.
+    Raises InvalidEvent for different inserts of an id, unless ``invalid`` drops them; then the least stays.
     """
     names = keys(node.schema)
     values = [c for c in payload(node.schema) if c not in names]

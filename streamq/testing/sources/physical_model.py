@@ -91,7 +91,10 @@ class PhysicalModel(SourceModel[Physical]):
                 self._retract(item, at)
 
     def _insert(self, item: Item, at: Reach) -> None:
-        """Add an event; a late one is dropped, or adjusted to start at c."""
+        """Add an event; count a late one, and drop it or let it start at c.
+
+        One that has ended before c counts as dropped in either case.
+        """
         start, end = start_of(item), end_ticks(item.end)
         event = _Event(start, end, item.payload, [(start, end)])
         self.live[self.name(item)] = event
@@ -106,7 +109,11 @@ class PhysicalModel(SourceModel[Physical]):
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def _retract(self, item: Item, at: Reach) -> None:
-        """Move the end of the named event, or wait for it; a late retraction is dropped, or takes effect from c on."""
+        """Move the end of the named event, or wait for it; a late retraction is dropped, or takes effect from c on.
+
+        Late ones are counted, as adjusted or dropped, and so are all retractions of a dropped event, as dropped. A retraction
+        that is dropped still moves the end that later ones name.
+        """
         event = self.live.get(self.name(item))
         end, new_end = end_ticks(item.end), end_ticks(item.new_end)
         if event is None or event.end != end:
