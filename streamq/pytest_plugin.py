@@ -30,7 +30,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Write the options' settings to the environment variables that ``loaded_profile`` reads."""
+    """Write the options' settings to the environment variables that ``loaded_profile`` reads.
+
+    Also sets the option of the seed to the one chosen, and a folder for failures unless the environment has one.
+    """
     options = {name: config.getoption(f"--streamq-{name}") for name in OPTIONS}
     settings = chosen_options(options, os.environ)
     # workers get the options, so also the seed that was drawn

@@ -77,7 +77,10 @@ class _Compiler:
         return self.program
 
     def _of_result(self, result: Result, paths: list[Path]) -> list[Path]:
-        """Return the paths of a result in the form that its output needs: final rows have no retractions."""
+        """Return the paths of a result in the form that its output needs: final rows have no retractions.
+
+        For these a kernel is replaced by its final form, or one is added that holds the rows until they are settled.
+        """
         if result.egress.output != OutputForm.FINAL:
             return paths
         paths = [self._hold_until_final(p) for p in paths]

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 
 def _coalesce(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return the first operand of each row that is not NULL; NULL if all are."""
     if isinstance(kind, t.NullType):
         return operands[0].array
     return pc.coalesce(*(cast_operand(o, kind) for o in operands))

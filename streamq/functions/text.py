@@ -45,6 +45,7 @@ def _cased(ascii_only: Callable[[pa.Array], pa.Array], python: Callable[[str], s
 
 
 def _length(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return the number of characters of texts, or of bytes of binary values."""
     array = operands[0].array
     if pa.types.is_null(array.type):
         return array.cast(pa.int32())
@@ -52,6 +53,7 @@ def _length(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _octets(operands: Sequence[Value], kind: DataType) -> pa.Array:
+    """Return the number of bytes of texts, in UTF-8, and of binary values."""
     array = operands[0].array
     return array.cast(pa.int32()) if pa.types.is_null(array.type) else pc.binary_length(array)
 

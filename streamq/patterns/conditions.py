@@ -292,7 +292,7 @@ class PendingConditions:
         return [on_matches(c, matches) for c in self.take(matches.variables)]
 
     def filter_matches(self, matches: Matches) -> Matches:
-        """Filter matches by the conditions that name their variables alone."""
+        """Filter matches by the conditions that name their variables alone, which are no longer pending then."""
         return replace(matches, stream=filter_stream(matches.stream, self.take_on(matches)))
 
 

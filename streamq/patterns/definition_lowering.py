@@ -93,7 +93,7 @@ class DefinitionLowering:
         return self.events(pattern, part.variable or pattern.name)
 
     def filter_matches(self, matches: Matches) -> Matches:
-        """Filter matches by the conditions that name their variables alone."""
+        """Filter matches by the conditions that name their variables alone, which are no longer pending then."""
         return self.conditions.filter_matches(matches)
 
     def extent(self, part: Part) -> Extent:
@@ -168,7 +168,7 @@ class DefinitionLowering:
         return replace(identified, id=match_id(operator, placed, matches.starts))
 
     def pair(self, left: Matches, right: Matches) -> Pair:
-        """Return the pair of two patterns with the conditions on both."""
+        """Return the pair of two patterns with the conditions on both, which are no longer pending then."""
         return Pair(left, right, self.keys, self.conditions.take((*left.variables, *right.variables)))
 
     def scanned(

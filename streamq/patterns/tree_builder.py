@@ -81,6 +81,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def first_argument(self, keyword: Token, argument: Part | Amount) -> OperatorCall:
+        """Begin the call of an operator with its first argument; raise MisplacedToken or Refusal if that is illegal there."""
         call = OperatorCall(keyword)
         call.add(argument, token_place(keyword))
         return call
@@ -148,6 +149,7 @@ class TreeBuilder(Transformer[Token, Program]):
 
     @v_args(inline=True)
     def field(self, first: Token, second: Token | None) -> EventField:
+        """Return the field ``second`` of the variable ``first`` or, of a single name, the field without a variable."""
         if second is None:
             return EventField(None, str(first), place=token_place(first))
         return EventField(str(first), str(second), place=token_place(first))

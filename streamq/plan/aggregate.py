@@ -97,10 +97,13 @@ class Partials(Protocol):
     """The partial results of a window, which aggregates share where they need the same ones."""
 
     def partial(self, kind: type[P], arg: Expr, of: DataType, *parameters: object) -> P:
-        """The partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``; ``of``: the type of the value."""
+        """Return the partial result ``kind(name, column, of, *parameters)`` of the values of ``arg``, one for equal arguments.
+
+        ``of`` is the type of the value; for a partial result that is there already it does not count.
+        """
 
     def column(self, arg: Expr) -> str:
-        """The column of the values of ``arg``, for partial results of several arguments."""
+        """Return the name of the column of the values of ``arg``, which is added if there is none yet."""
 
     def lend_count(self, arg: Expr, column: str) -> None:
         """Offer ``column``, which holds the number of values of ``arg``, to other aggregates."""
@@ -251,6 +254,7 @@ class Aggregate(Expr):
         return Aggregate(self.function, tuple(children[:n]), None if self.where is None else children[n], self.options)
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
+        """Return the call with its arguments, options and filter, ``sum(v where w > 0)``."""
         options = self.function.shown_options(self.options)
         args = ", ".join([*(p.text for p in parts[: len(self.args)]), *map(repr, options)])
         args = args or self.function.of_nothing

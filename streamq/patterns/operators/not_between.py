@@ -50,6 +50,7 @@ class Not(PatternOperator):
         return lowering.without_between(matches, negated, matches.contributors[0], self.pattern.pattern.scope)
 
     def keeps(self, words: PictureWords) -> str:
+        """Return the negated part with the pattern's scope, for which its events are kept, in words."""
         within = self.pattern.pattern.duration
         assert within is not None, "what bounds a negation has a scope"
         return f"{words.names((self.negated,))} for {words.scope(within)}"

@@ -127,6 +127,7 @@ class ResettingSum:
         return 0, 0
 
     def step(self, state: tuple[int, int], value: Any) -> tuple[tuple[int, int], list[int]]:
+        """Return the state (number of events, sum) after an event, and its rows: none, one or two numbers."""
         count, total = state
         match value:
             case bool() | int():

@@ -219,6 +219,7 @@ def plain_value(result: Any) -> Any:
 
 
 def _each(result: Any) -> Iterable[Any]:
+    """Return the rows of an operator's result: those of a frame as dictionaries, none for None."""
     if result is None:
         return []
     return result.to_dict("records") if isinstance(result, pd.DataFrame) else result

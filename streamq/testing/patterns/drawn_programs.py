@@ -100,6 +100,7 @@ class ProgramDrawing:
     may_repeat: bool = True
 
     def part(self, *, negated: bool = False, may_repeat: bool = True) -> Part:
+        """Draw a part, with a variable or none; a negated one neither selects nor consumes."""
         pattern = replace(self, may_repeat=self.may_repeat and may_repeat).pattern()
         variable = next(self.names) if self.draw(st.booleans()) else None
         if negated:

@@ -119,7 +119,11 @@ class Query:
         return self.filter_relation(self.relation(body, {variable: names}, (variable,)))
 
     def ordered_relation(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
-        """Return the matches of one event of each part, strictly one after the other: a union over the orders."""
+        """Return the matches of one event of each part, strictly one after the other: a union over the orders.
+
+        ``orders`` are the orders that may come, as numbers of parts; columns of parts that are not in an order are NULL. The
+        conditions over the variables of all parts are done with then.
+        """
         inputs = [self.part(part) for part in parts]
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         visible = {v: f"e{i}" for i, r in enumerate(inputs) for v in r.fields}
@@ -151,7 +155,8 @@ class Query:
     def relation_without(self, positive: s.Part, negated: s.Part, between: str, header: str = "") -> Relation:
         """Return the matches ``e`` of a pattern with no match ``z`` of another that fulfils ``between`` and conditions on both.
 
-        ``header`` are SQL expressions for the columns of HEADER; those of ``e`` if it is empty.
+        ``header`` are SQL expressions for the columns of HEADER; those of ``e`` if it is empty. The conditions on both are done
+        with then.
         """
         one, other = self.part(positive), self.part(negated)
         visible = {**dict.fromkeys(one.fields, "e"), **dict.fromkeys(other.fields, "z")}

@@ -79,7 +79,10 @@ class SourceModel(ABC, Generic[S]):
         self.source, self.admitted = source, Admitted()
 
     def take(self, items: Sequence[Item], at: Reach) -> None:
-        """Process a micro-batch; ``at`` is the source's progress before it."""
+        """Process a micro-batch; ``at`` is the source's progress before it.
+
+        First items whose awaited item can no longer come are decided on; then rows that are no events are counted as invalid.
+        """
         self._pass(at)
         events = [item for item in items if is_event(item)]
         for item in items:

@@ -165,6 +165,7 @@ class Events(Windowable):
     def join(
         self, other: Events, on: Any = (), where: Any = None, how: str = "inner", *, suffixes: Any = None
     ) -> Events:
+        """Return the join by ``how``; an inner one has the pairs with equal keys that live at once and fulfil the condition."""
         pair = Pair(self.plan, other.plan, keys(on), suffixes)
         return self.of(
             Join(
@@ -192,6 +193,7 @@ class Events(Windowable):
         where: Any = None,
         suffixes: Any = None,
     ) -> Events:
+        """Return the pairs of members of each window; without a ``hop``, windows are tumbling."""
         pair = Pair(self.plan, other.plan, keys(on), suffixes)
         grid = Hopping(self.ticks(size), self.ticks(size if hop is None else hop), self.ticks(offset))
         return self.of(
@@ -209,7 +211,7 @@ class Events(Windowable):
     def join_table(
         self, table: Any, on: Any, how: str = "inner", *, suffixes: Any = None, name: str | None = None
     ) -> Events:
-        """Leave out table keys with the name of their stream key; other names that clash get a suffix."""
+        """Look up a static table; leave out its keys with the name of their stream key; other names that clash get a suffix."""
         columns, pairs = static_table(table).columns, keys(on)
         lowered = {one.lower() for one in self.plan.schema.names}
         beside = [f.name for f in columns if (f.name, f.name) not in pairs]

@@ -56,6 +56,7 @@ class HoppingRoom(WindowRoom[Hopping]):
         return draw(hoppings()), clip, draw(st.sampled_from([Stamp.ALIGN, Stamp.ALIGN, Stamp.ALIGN, stamp]))
 
     def written(self, window: Hopping, axis: str) -> tuple[str, list[str]]:
+        """Return ``tumbling`` with the size, or ``hopping`` with size and hop; then an offset that is not 0."""
         size, hop, offset = window.size, window.hop, window.offset
         arguments = [duration(n, axis) for n in ((size,) if size == hop else (size, hop))]
         arguments += [f"offset={duration(offset, axis)}"] if offset else []

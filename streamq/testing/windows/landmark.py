@@ -29,6 +29,7 @@ def landmark_window(
     clip_input: str = "full",
     stamp: str | None = None,
 ) -> Any:
+    """Return the stream in landmark windows; with a period and without a start, the first landmark is tick 0."""
     first = 0 if start is None else instant_ticks(start, stream.plan.schema.axis)
     every = None if period is None else stream.ticks(period)
     return stream.in_windows(Landmark(stream.ticks(hop), first or 0, every), clip_input, stamp)

@@ -68,7 +68,10 @@ class AtMostRoom(OperatorRoom[AtMost]):
         return matches
 
     def relation(self, tree: AtMost, query: Query) -> Relation:
-        """Return a union over the parts: each event for which a subquery counts few enough events."""
+        """Return a union over the parts: each event for which a subquery counts few enough events.
+
+        The conditions over the parts' variables are done with then; they apply to pairs of an event and one that is counted.
+        """
         inputs, within = [query.part(part) for part in tree.parts], ticks_of(tree.within)
         fields = {v: names for r in inputs for v, names in r.fields.items()}
         conditions = [c for c in query.conditions if c.variables <= set(fields)]

@@ -30,6 +30,7 @@ class UnlessRoom(OperatorRoom[Unless]):
         return (tree.negated,)
 
     def matches(self, tree: Unless, evaluation: Evaluation) -> list[Match]:
+        """Return the matches with no negated one after their start, or their nth contributor, and within the scope."""
         scope, nth = evaluation.ticks(tree.within), tree.nth
         alone = evaluation.matches_without(
             tree.pattern, tree.negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
@@ -37,6 +38,7 @@ class UnlessRoom(OperatorRoom[Unless]):
         return [replace(e, id=("unless", e.id), rank=None, till=e.vs + scope, contributors=(e.vs,)) for e in alone]
 
     def relation(self, tree: Unless, query: Query) -> Relation:
+        """Return the same matches as SQL."""
         since = f"e._contributors[{tree.nth}]" if tree.nth else "e._vs"
         between = f"z._vs > {since} AND z._vs < {since} + {ticks_of(tree.within)}"
         header = f"e._id || '~', e._vs, e._vs + {ticks_of(tree.within)}, e._root, [e._vs]"
