@@ -176,7 +176,10 @@ class PhysicalModel(SourceModel[Physical]):
                 self._count(*(CountReason.DROPPED, item, at.c) if late else (CountReason.INVALID, item))
 
     def _begin(self, item: Item, at: Reach) -> None:
-        """Admit the part from c on of an event whose insert did not come in time, so that only its retraction is known."""
+        """Admit the part from c on of an event whose insert did not come in time, so that only its retraction is known.
+
+        Counts the retraction as adjusted; as dropped if no part is left.
+        """
         start, end = start_of(item), end_ticks(item.new_end)
         self.live[self.name(item)] = _Event(start, end, item.payload, [(at.c, max(at.c, end))])
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
