@@ -50,6 +50,10 @@ class JoinTable(Step):
     may_drop = multiplies = True
 
     def _schema(self) -> Schema:
+        """Return the stream's columns, then the table's by their new ``names``, which the verb has checked for clashes.
+
+        Raises UnknownColumn or TypeMismatch for bad ``on``.
+        """
         source = self.input.schema
         table = Schema(self.columns, source.axis)
         check_pairs(self.on, source, table, "join_table")
@@ -99,7 +103,7 @@ class JoinTable(Step):
 
 
 def _normalize_key(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    # -0.0 and 0.0 are one key
+    """Return a key column in the type ``kind``, in which -0.0 is 0.0: the two are one key."""
     values = column.cast(kind)
     return pc.add(values, pa.scalar(0.0, kind)) if pa.types.is_floating(kind) else values
 
@@ -119,8 +123,8 @@ class JoinTableVerbs(Verbs):
         """Join each event with the rows of a static table that have equal ``on`` columns (NULL equals nothing).
 
         ``table``: a batch DataFrame, or an Arrow table for queries that run in-process. ``how``: "inner" or "left", which
-        keeps events without a match, with NULLs. ``suffixes[1]`` is appended to table columns whose names the stream has.
-        Raises UnknownColumn, TypeMismatch, AmbiguousColumn.
+        keeps events without a match, with NULLs. ``suffixes[1]`` is appended to table columns whose names the stream has; a key
+        column of one name on both sides is there once, as the stream's. Raises UnknownColumn, TypeMismatch, AmbiguousColumn.
 
         ::
 

@@ -71,7 +71,8 @@ def attempt(
 class CheckedExpression:
     """An expression over events of ``schema`` whose types are checked once, however often it is evaluated.
 
-    Raises NeedsSpark if it cannot be evaluated in-process; the error names ``verb``.
+    ``parts`` lists each part once, as (part, places of its operands in the list, type), operands first. Raises NeedsSpark if it
+    cannot be evaluated in-process; the error names ``verb``.
     """
 
     def __init__(self, expr: Expr, schema: Schema, verb: str = "expression"):
@@ -126,7 +127,10 @@ def _value(
     lifetime: Callable[[str], pa.Array],
     rows: int,
 ) -> Value:
-    """Return the value of a part of an expression, of type ``kind``, from the values of its operands."""
+    """Return the value of a part of an expression, of type ``kind``, on ``rows`` rows, from the values of its operands.
+
+    Its faults are those of operands on rows where it evaluates them, and its own.
+    """
     match node:
         case Col(name=name):
             return Value(_plain(columns[name], kind), kind)
@@ -193,9 +197,10 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
 
 
 def _refusal(node: Expr, parts: list[DataType], kind: DataType | None) -> tuple[str, str] | None:
-    """Return the part of a node that needs Spark, and what to write instead; None if it can be evaluated here.
+    """Return the part of a node that needs Spark, and what to write instead, which may be empty.
 
-    ``parts`` are the types of its children, ``kind`` is its own, None if only Spark knows it. What to write may be empty.
+    None if it can be evaluated here, provided that ``kind`` is known: a pyspark Column gives None, too. ``parts`` are the types
+    of its children, ``kind`` is its own, None if only Spark knows it.
     """
     match node:
         case Call(function=function):
@@ -282,7 +287,10 @@ def _restricted(faults: Sequence[Fault], reached: Mask | None) -> list[Fault]:
 
 
 def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
-    """Return the faults with a message that shows the expression; faults with an own error class have complete messages."""
+    """Return the faults with a message that shows the expression ``node`` and a hint.
+
+    Faults with an error class of their own, not StreamqError, are unchanged: their messages are complete.
+    """
     if not faults:
         return ()
     shown = show_to_user(node)
@@ -294,8 +302,8 @@ def _located(node: Expr, faults: Sequence[Fault]) -> tuple[Fault, ...]:
     )
 
 
-def _plain(array: Any, kind: DataType) -> pa.Array:
-    """Return a column in one piece, in the one Arrow type for its Spark type."""
+def _plain(array: pa.Array | pa.ChunkedArray, kind: DataType) -> pa.Array:
+    """Return an array or a chunked array in one piece, in the one Arrow type for its Spark type."""
     if isinstance(array, pa.ChunkedArray):
         array = array.combine_chunks()
         array = pa.concat_arrays(array.chunks) if isinstance(array, pa.ChunkedArray) else array

@@ -70,7 +70,10 @@ class Matching:
         return lifetimes
 
     def apply(self, open_moves: Moves, batch: SourceBatch) -> Moves:
-        """Apply moves to the live ends that they name until none matches; return those that are left over."""
+        """Apply moves to the live ends that they name until none matches; return those that are left over.
+
+        The rows and the lists of numbers change; a move that is late under the policy "fail" raises LateEvent.
+        """
         where: dict[RowPlace, list[int]] = {}
         for i, row in enumerate(self.rows):
             where.setdefault(event_place(row), []).append(i)
@@ -92,7 +95,8 @@ class Matching:
     def _move(self, i: int, number: int, new: int, batch: SourceBatch) -> None:
         """Move the end of the live row ``i`` to ``new``; the lifetime sent follows as far as c allows.
 
-        ``number`` is the retraction's: it is added to the dropped or adjusted ones if it is late.
+        ``number`` is the retraction's: it is added to the dropped or adjusted ones if it is late, and to the dropped ones if the
+        event itself has been dropped. A sent lifetime that is settled, or stays beside a dropped part, is put into ``pieces``.
         """
         row, c = self.rows[i], batch.c
         old, row[RE] = row[RE], new

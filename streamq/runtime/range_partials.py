@@ -72,7 +72,11 @@ def merge_aggregations(partials: Iterable[MergeableColumns]) -> dict[str, tuple[
 
 
 def net_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Partial]) -> pa.Table:
-    """Return values with weights summed up over equal ``by`` and values, without those that cancel out."""
+    """Return values with weights summed up over equal ``by`` and values, without those that cancel out.
+
+    Columns of exact partials are summed up, too; only the value columns of the others are compared. A row is left out if its
+    weight and all its sums are 0.
+    """
     sums = merge_aggregations(partial for partial in partials if partial.exact)
     groups = group(
         table, [*by, *(name for partial in partials if not partial.exact for name in partial.value_columns)], sums
@@ -95,8 +99,9 @@ def merge_by_window(
 ) -> pa.Table:
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
-    A window without members has no row; ``place`` gives errors the windows of such rows. If there would be more than
-    ``explode_rows`` copies, and more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge,
+    The partials of a window are finished: their columns hold values, and cannot be merged again. ``place`` gives errors of this
+    the window and group of a row. A window without members has no row. If there would be more than ``explode_rows`` copies, and
+    more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge,
     because a user's code does, are merged for equal ranges first, and always over dyadic nodes beyond four copies. Cost: O(n
     log n) in partials and windows, however long the ranges are.
     """
@@ -119,9 +124,9 @@ def merge_by_window(
 def _dyadic(
     table: pa.Table, low: Ints, high: Ints, by: Sequence[str], partials: Sequence[MergeableColumns]
 ) -> pa.Table:
-    """Return partial results merged per window, from ranges cut into nodes of 2^rank windows.
+    """Return partial results merged per window, with its number in ``__i``, from ranges cut into nodes of 2^rank windows.
 
-    Nodes are merged from the greatest rank down to single windows.
+    Nodes are merged from the greatest rank down to single windows. Windows whose number of members is 0 are included.
     """
     base = int(low.min())
     a, b = low - base, high - base + 1

@@ -24,7 +24,9 @@ WITH_TIME = "With time_sensitive=True"
 def has_states(code: Any) -> bool:
     """Return True if code is meant to have states: it is no function, nor a type such as ``list`` that is called like one.
 
-    An object that can be called has states only if it has a method of the forms with states, such as ``initial``.
+    A class needs any public method, or ``initial`` or ``zero`` if it is iterable. An object that can be called needs one of
+    ``initial``, ``result``, ``step``, ``zero``, ``finish``. Any other object is meant to have states, so that a misspelt method
+    is reported.
     """
     if inspect.isclass(code):
         has_first_state = hasattr(code, "initial") or hasattr(code, "zero")

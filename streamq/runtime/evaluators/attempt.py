@@ -56,7 +56,10 @@ class AttemptEvaluator:
         return min(progress)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """Return the events with their columns; ``aside`` takes those that fail. Without it, they raise ModuleFailed."""
+        """Return the events with their columns; ``aside`` takes those whose module fails. Without it, they raise ModuleFailed.
+
+        Errors of expressions are raised in either case.
+        """
         rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
         if aside is not None:
             set_events_aside(aside, failed)
@@ -65,7 +68,8 @@ class AttemptEvaluator:
     def attempted(self, events: pa.Table, *, is_taken: bool) -> tuple[pa.Table, pa.Table]:
         """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``, but without the columns.
 
-        Raises the errors of expressions, and ModuleFailed unless ``is_taken``: something takes the events that fail.
+        If several modules fail on an event, the first is named. Raises the errors of expressions, and ModuleFailed unless
+        ``is_taken``: something takes the events that fail.
         """
         payload = {name: events.column(name).combine_chunks() for name in self.schema.names}
         starts, ends = (events.column(name).combine_chunks() for name in (LE, RE))

@@ -72,8 +72,8 @@ class JoinEvaluator(SettledProgress):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return pairs (inner, left), and parts of left lifetimes with a partner (semi) or without one (left, anti).
 
-        Pairs are found in sorted starts, the covered parts as their union per left event. A part of a left join has NULL in the
-        right columns.
+        A left join has the pairs, then the parts, with NULL in the right columns. Pairs are found in sorted starts, the covered
+        parts as their union per left event.
         """
         left, right = inputs
         at, of = self.pairs(left, right)
@@ -109,7 +109,10 @@ class JoinEvaluator(SettledProgress):
         return with_column(with_column(pairs, LE, start), RE, end)
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep unsettled events; for parts of left lifetimes also settled right events that overlap an unsettled left one."""
+        """Mark, on each side, the events that end at or after c.
+
+        If there are parts of left lifetimes (not for an inner join), right events that overlap such a left one are marked, too.
+        """
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
         if self.how != JoinKind.INNER:
@@ -153,7 +156,8 @@ class WindowedJoinEvaluator:
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return the pairs of the windows that end after ``since``, each with its window as lifetime.
 
-        Members are copied into their windows, then paired by window and keys.
+        Members are copied into their windows, then paired by window and keys; those with a NULL key have no pair. Endless ones
+        have the windows that start before ``upto``.
         """
         codes = matched_codes(inputs[0], inputs[1], self.on)
         sides: list[tuple[Ints, Ints, Ints]] = []
@@ -225,7 +229,8 @@ class ExceptEvaluator(SettledProgress):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return a row for each unit of a payload and each of its intervals.
 
-        The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level.
+        The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level. If
+        there is no payload column, a technical one keeps the number of rows.
         """
         both = concat([t.select([*self.names, LE, RE]) for t in inputs])
         n = both.num_rows

@@ -152,7 +152,10 @@ class _MemberEvaluator:
         return self.assigner.cti
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep the events of windows that may still change; in groups with waiting windows, from the earliest of these on."""
+        """Mark the events of windows that may still change at c.
+
+        In groups with windows that wait for members, those of all windows from the earliest end of a waiting one on are marked.
+        """
         table = inputs[0]
         group = grouped_codes(table, self.keys)
         is_needed = self.assigner.needed(group, table, c)
@@ -209,9 +212,10 @@ class WindowEvaluator(_MemberEvaluator):
     ) -> pa.Table:
         """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
-        The windows end after ``since``, and ranges without an end stop at ``upto``. ``memory``: the module calls of earlier
-        micro-batches, if any. ``is_asked`` marks, by lifetimes, the rows that somebody reads; no module is called for others.
-        ``aside`` takes the windows whose calls fail.
+        The windows end after ``since``, and ranges without an end stop at ``upto``. The columns are the keys, ``__n``, the
+        partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a member.
+        ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked`` marks, by
+        lifetimes, the rows that somebody reads; no module is called for others. ``aside`` takes the windows whose calls fail.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -252,7 +256,10 @@ class WindowEvaluator(_MemberEvaluator):
         )
 
     def _in_order(self, table: pa.Table) -> pa.Table:
-        """Return events in a fixed order if floats are added up, so that a window's sum does not depend on arrival."""
+        """Return events in a fixed order if a result depends on it, as a sum of floats does; else as they are.
+
+        The order is by start, then by the columns read, so that a window's sum does not depend on arrival.
+        """
         added = [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
@@ -305,7 +312,9 @@ class TopKEvaluator(_MemberEvaluator):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return the first ``k`` members of each window by ``by``, ranked as SQL's RANK.
 
-        With ``ties`` "keep", members equal to the k-th are returned, too; with "break", exactly ``k`` (or all, if fewer).
+        With ``ties`` "keep", members equal to the k-th are returned, too; with "break", exactly ``k`` (or all, if fewer), of
+        equal ones the least by payload, start and end. The columns are the payload, the rank, the row number if it has a name,
+        and the stamped lifetime; if windows wait for members, also the last end of any member of the window.
         """
         table = inputs[0]
         members = self._members(self._ranges(table, since, upto))

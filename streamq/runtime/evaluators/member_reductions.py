@@ -14,7 +14,10 @@ from streamq.runtime.values import column_ranks
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
-    """Return the result columns, a value per window; members are copied into their windows only for reductions that need it."""
+    """Return the result columns, a value per window; members are copied into their windows only for reductions that need it.
+
+    Raises TypeError for a reduction of neither kind.
+    """
     columns: dict[str, pa.Array] = {}
     copies: CopiedMembers | None = None
     for reduction in reductions:

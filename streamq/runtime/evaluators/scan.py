@@ -86,8 +86,8 @@ class ScanEvaluator:
         """Return the rows of events, and for each group with events that start before c the state after those.
 
         ``states`` are the groups' states after all events before the first of these; of several states of one group the last
-        counts. A group without a state starts with the first one. An event whose step fails leaves the state unchanged;
-        ``aside`` takes it if it starts before c.
+        counts. A group without a state starts with the first one. If failures are set aside, an event whose step fails leaves
+        the state unchanged and has no rows, and ``aside`` takes it if it starts before c. Otherwise it raises ModuleFailed.
         """
         events = self.passing(events)
         group, state_of = self._numbered(events, states)
@@ -163,7 +163,10 @@ class _ScanWalk:
             raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
 
     def _after(self, state: Any, values: Sequence[Any], at: int) -> tuple[Any, list[dict[str, Any]]]:
-        """Return the state and rows of a step; if it fails and is set aside, the state before it and no rows."""
+        """Return the state and rows of a step; if it fails and is set aside, the state before it and no rows.
+
+        Only an event before c is added to those set aside: a later one is read again.
+        """
         if self.aside is None:
             return self.scan.calling.after(state, values)
         before = pickled(state)
@@ -215,7 +218,10 @@ class _ScanWalk:
         return with_column(pa.table({**columns, LE: start}), RE, start + 1)
 
     def states(self) -> pa.Table:
-        """Return the collected states, with the keys of their groups."""
+        """Return the collected states, pickled, with the keys of their groups.
+
+        If the module says until when a state is needed, that instant is a column, too.
+        """
         at = pa.array(self.order[np.asarray(self.heads, np.int64)])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
         columns[STATE] = pa.array(self.bodies, pa.binary())

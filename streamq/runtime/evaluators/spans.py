@@ -68,7 +68,7 @@ class ChopEvaluator(SettledProgress):
         return ((LE,),)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return a piece of each event for every cell in which it lies.
+        """Return a piece of each event for every cell in which it lies and that ends after ``since``.
 
         An endless event has the pieces that start before ``upto``.
         """
@@ -102,7 +102,11 @@ class DistinctIdsEvaluator(SettledProgress):
         return (self.ids,)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the events that repeat none: sorted by id and (LE, RE, payload), each is compared with the one before it."""
+        """Return the events that repeat none, in their order.
+
+        Sorted by id and (LE, RE, payload), an event repeats the one before it if that has the same id and starts at most
+        ``within`` earlier, even if that is left out itself.
+        """
         table = inputs[0]
         if not table.num_rows:
             return table

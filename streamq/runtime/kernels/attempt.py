@@ -40,7 +40,10 @@ class AttemptKernel(UncombinedKernel):
         return self.evaluator.progress_rule
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back."""
+        """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back.
+
+        Late events and those set aside are counted. If failures are not set aside, the first raises ModuleFailed.
+        """
         totals = Totals()
         retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)
         tables = [weighted_events(arrival, totals) for arrival in arrivals]

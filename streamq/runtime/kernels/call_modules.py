@@ -63,7 +63,8 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     ) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
 
-        The calls are remembered in ``state``. Windows that fail are set aside and counted in ``totals``, or raise.
+        The calls of now replace those remembered in ``state``. Windows that fail have no row here; once they are final, they are
+        set aside and counted in ``totals``. If failures are not set aside, they raise ModuleFailed.
         """
         deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)
@@ -77,7 +78,7 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
         return rows
 
     def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
-        """Return the difference that ``recompute`` sends, after a check that a time_bound operator keeps its promise."""
+        """Return the difference that ``recompute`` sends; raise ModuleFailed if a time_bound operator breaks its promise."""
         delta = super()._difference(state, reported, c_before)
         if self.time_bound_by and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)
@@ -95,10 +96,10 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
             raise ModuleFailed(sentence(self.time_bound_by, "it breaks its promise to be time_bound", what))
 
     def own_rows(self, delta: pa.Table) -> pa.Table:
-        """Return the rows within a delta's lists of rows, each with its own lifetime: groups, columns, LE, RE and the list's
-        weight.
+        """Return the rows within a delta's lists of rows, each with its own lifetime and the list's weight.
 
-        The number of members of the window is left out.
+        Their columns are those of the lists, LE, RE, the group's and the weight; the window's number of members is left out. A
+        row that says nothing about how long it lasts is endless.
         """
         (name,) = [r.column.name for r in self.evaluator.reductions]
         lists = delta.column(name).combine_chunks()

@@ -51,7 +51,7 @@ class CtisKernel(UncombinedKernel):
         return ProgressRule(cti, final=Release.PAST_START, sorts=True) if self.in_order else ProgressRule(cti)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the rows that are due, then the CTI if it has moved."""
+        """Send the rows that are due (all, if not ``in_order``), then a row for the CTI if it has risen; remember that CTI."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
         if self.in_order or state.bins("held"):

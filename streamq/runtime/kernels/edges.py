@@ -65,7 +65,11 @@ class EdgesKernel(UncombinedKernel):
         return ProgressRule(Cti.OPEN_EDGE if self.from_end else Cti.INPUT)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the deltas from the lifetimes before this micro-batch to those after it."""
+        """Send the deltas from the lifetimes before this micro-batch to those after it.
+
+        Repeated, late and invalid edges are counted; under the policy "fail", a late one raises LateEvent. If payloads come from
+        the end, the CTI sent is at most the start of each event that is open.
+        """
         totals = Totals()
         judge = remembered_judge(state, arrivals)
         held = state.read_all("edges")
@@ -112,7 +116,10 @@ class EdgesKernel(UncombinedKernel):
         return tie
 
     def _lifetimes(self, edges: pa.Table, number: Ints, weight: int) -> pa.Table:
-        """Return the lifetimes of the events of ordered edges, without empty ones, as deltas of one weight."""
+        """Return the lifetimes of the events of ordered edges, without empty ones, as deltas of one weight.
+
+        The payload is the start's; if payloads come from the end, that of the end that closes the event, if one does.
+        """
         chains = _Chains.from_edges(edges, number)
         starts = np.flatnonzero(chains.opens & chains.chained & (chains.until > chains.since))
         rows = starts
@@ -124,7 +131,10 @@ class EdgesKernel(UncombinedKernel):
         return weighted(events, weight)
 
     def _count_late(self, edges: pa.Table, fresh: Mask, chains: _Chains, judge: Judge, totals: Totals) -> None:
-        """Count the late edges of this micro-batch: as adjusted if they change the history from c on, else as dropped."""
+        """Count the late edges of this micro-batch: as adjusted if they change the history from c on, else as dropped.
+
+        If payloads come from the end, a late end that closes an event counts as a change even if its end was the same before.
+        """
         late = fresh & (chains.since > chains.time)
         if not late.any():
             return
@@ -140,7 +150,11 @@ class EdgesKernel(UncombinedKernel):
     def _keep(
         self, state: KernelBaskets, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
     ) -> None:
-        """Keep the edges that can still matter; count ends that no start can reach any more as invalid."""
+        """Put the edges that can still matter into state (none at the end of the stream), and count ends that act on no event.
+
+        An end that came on time is counted once the CTI has passed it: as invalid if no start can come before it any more; as
+        dropped if its start was dropped, if the source itself may still send its start, or if another edge ends the event first.
+        """
         c, counted_before, counted = clock.c, max(clock.c_before, clock.counted_before), max(clock.c, clock.counted)
         promised = min(counted, clock.promised)
         time, opens = chains.time, chains.opens
@@ -182,7 +196,10 @@ class EdgesKernel(UncombinedKernel):
         return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
 
     def _judged(self, arrival: Arrival) -> pa.Table:
-        """Return edges with two columns: GHOST, true if dropped as late, and SINCE, the instant from which the edge acts."""
+        """Return edges with two columns: GHOST, true if dropped as late, and SINCE, the instant from which the edge acts.
+
+        Without a judge none is late. Raises LateEvent if the policy is to fail.
+        """
         table, judge, time = arrival.table, arrival.judge, ints(arrival.table, LE)
         if judge is None:
             return with_column(with_column(table, GHOST, np.zeros(len(time), bool)), SINCE, time)

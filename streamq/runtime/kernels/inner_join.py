@@ -44,7 +44,10 @@ class InnerJoinKernel(UncombinedKernel):
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the pairs that the micro-batch adds and retracts."""
+        """Send the pairs that the micro-batch adds and retracts, hold its events, and forget those that have settled.
+
+        Late events are counted.
+        """
         totals = Totals()
         fresh = [self._new_deltas(arrivals, port, totals) for port in (0, 1)]
         out = []
@@ -85,7 +88,8 @@ class InnerJoinKernel(UncombinedKernel):
     def _overlapping(self, state: KernelBaskets, port: int, fresh: pa.Table | None) -> pa.Table | None:
         """Return the events that a side holds in the bins that a new event of the other side can overlap.
 
-        ``fresh`` are the new events of the other side. None if there are no such events.
+        ``fresh`` are the new events of the other side. Events that overlap none of them are included. None if there are no new
+        events, or none in these bins.
         """
         if fresh is None:
             return None

@@ -51,7 +51,11 @@ class InsertIngressKernel(UncombinedKernel):
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the events that are on time, and late ones as the policy adjusts them."""
+        """Send the events that are on time, and late ones as the policy adjusts them; late ones are counted.
+
+        If rows have ids, repeated and conflicting ones are left out first. With ``round_to``, events are judged by the CTI
+        rounded down to the end of one of its windows.
+        """
         totals = Totals()
         c = clock.c
         grid = self.round_to
@@ -68,7 +72,7 @@ class InsertIngressKernel(UncombinedKernel):
     def _without_repetitions(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
         """Return the rows without repeated ones, counted as duplicates, and conflicting ones, counted as invalid.
 
-        Those that are left, late or not, are held until c has passed their ends.
+        Those that are left, late or not, are held until c has passed their ends; at the end of the stream none are held.
         """
         table, judge = with_ends(arrival.table), arrival.judge
         assert judge is not None

@@ -70,7 +70,10 @@ class PhysicalKernel(UncombinedKernel):
         return AT_ONCE
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Apply inserts, then the retractions that match an event; others wait while their event may still come on time."""
+        """Apply inserts, then the retractions that match an event; others wait while their event may still come on time.
+
+        Late items are dropped or adjusted, as the policy says, or raise LateEvent. Late, repeated and invalid ones are counted.
+        """
         totals = Totals()
         batch = SourceBatch(
             remembered_judge(state, arrivals),
@@ -101,7 +104,11 @@ class PhysicalKernel(UncombinedKernel):
     # inserts
 
     def _without_repetitions(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """Remove inserts of known events, if there are ids: those alive, or that could come again on time."""
+        """Remove inserts of known events, if there are ids: those alive, or that could come again on time.
+
+        Those equal to their event (start, first end, payload) are counted as duplicates, those of the same id that differ as
+        invalid. Of several new inserts of one id the least by start, end and payload stays.
+        """
         if self.id is None:
             return table
         held = state.read_all(LIVE)
@@ -114,7 +121,10 @@ class PhysicalKernel(UncombinedKernel):
         return table.filter(pa.array(~(repeated | contrary)))
 
     def _new_inserts(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """Return new live rows for inserts, and send their lifetimes; those behind c are dropped or cut, as the policy says."""
+        """Return new live rows for inserts, and send their lifetimes; those behind c are dropped or cut, as the policy says.
+
+        Late ones are counted, as dropped or adjusted. A dropped one has a live row, too, by which its retractions are matched.
+        """
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()
         verdict = batch.judged(table, le)
@@ -126,7 +136,7 @@ class PhysicalKernel(UncombinedKernel):
         return self._send_new_rows(with_column(with_column(table, OWN_LE, own_le), OWN_RE, own_re), re, batch)
 
     def _send_new_rows(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
-        """Return new live rows, inserted with the ends ``first``, and send the part of them that has effect."""
+        """Return new live rows, inserted with the ends ``first``, and send their own lifetimes, unless these are empty."""
         live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
         if self.id is not None:
             le, re = ints(table, LE), ints(table, RE)
@@ -149,7 +159,8 @@ class PhysicalKernel(UncombinedKernel):
     ) -> None:
         """Apply retractions to the events in state and to the new ones in ``fresh``, and put what is left of these into state.
 
-        The first ``waited`` moves have waited in state, the others are new. Moves that match no event are judged, or wait.
+        The first ``waited`` moves have waited in state, the others are new. Moves that match no event wait if their event may
+        still come; the others are judged as late, or counted as invalid. Those that together lead back to one end are forgotten.
         """
         held = state.read_all(LIVE)
         every = [t for t in (held, *fresh) if t is not None]
@@ -169,9 +180,11 @@ class PhysicalKernel(UncombinedKernel):
     def _apply_moves(
         self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
     ) -> tuple[list[pa.Table], Moves]:
-        """Return the live rows with their ends moved, and the moves that match none.
+        """Return all live rows, in new tables, and the moves that match none.
 
-        The change of the lifetimes is sent; dropped, adjusted and repeated moves are counted. ``every``: tables of live rows.
+        The rows that no move concerns come first, then the others with their ends moved; without ids, those whose end is now
+        their start are left out. The change of the lifetimes is sent; dropped, adjusted and repeated moves are counted.
+        ``every``: tables of live rows.
         """
         live = concat(every)
         near = is_matching(live, moves, [self.id] if self.id else [LE])
@@ -231,9 +244,11 @@ class PhysicalKernel(UncombinedKernel):
     def _judge_late_moves(
         self, state: KernelBaskets, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
-        """Judge late moves; return the moves that are left, and new live rows for the ends to which late ones lead.
+        """Judge late moves without an event; return the moves that are left, and new live rows (None: none).
 
-        An event that ended before c may be settled and forgotten: a retraction of such an end starts an event of its own.
+        An event that ended before c may be settled and forgotten: a retraction of such an end, to one at or after c, starts an
+        event of its own, even if dropped. The other late moves are dropped and counted. Among the moves left are late ones that
+        the policy lets act on an end that c has not passed, because their event may still come, and those that repeat another.
         """
         late_moves = [number for number, move in open_moves if number >= waited and move[BEHIND]]
         if not late_moves:
@@ -256,8 +271,9 @@ class PhysicalKernel(UncombinedKernel):
     ) -> pa.Table | None:
         """Return new live rows for retractions without a known insert, and send what they add from ``c`` on.
 
-        ``acts`` marks those that may add something; the others only make later retractions of their event dropped, too. None if
-        there are no retractions.
+        ``acts`` marks those that may add something; the others only make later retractions of their event dropped, too. All are
+        counted, as adjusted if they add something, else as dropped; with ids, they are remembered as applied. None if there are
+        no retractions.
         """
         if not moves.num_rows:
             return None
@@ -274,7 +290,8 @@ class PhysicalKernel(UncombinedKernel):
         """Keep retractions whose event, or whose preceding retraction, may still come or waits itself.
 
         An item that gives an event the end that a retraction moves has that end in its sync time: once c is past it, none can
-        come.
+        come. Of the retractions that nothing can reach, those that only the level of consistency made late, and whose new end is
+        not before c, become live rows from c on; the others are counted: as dropped if they are late, else as invalid.
         """
         if not open_moves:
             return
@@ -293,7 +310,10 @@ class PhysicalKernel(UncombinedKernel):
         state.append(WAITING, "0", rows.filter(pa.array(~lost)))
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
-        """Mark the moves that no event can reach once the CTI is c: no item still to come ends where they begin."""
+        """Mark the moves that no event can reach once the CTI is c: no item still to come ends where they begin.
+
+        These are the moves of an end before c to which no unmarked move leads; at c INFINITY, all.
+        """
         lost = (ints(moves, RE) < c) | (c == INFINITY)
         if lost.all() or not lost.any():
             return lost
@@ -301,7 +321,10 @@ class PhysicalKernel(UncombinedKernel):
         return is_cut_off(rows, lost)
 
     def _settle(self, state: KernelBaskets, clock: Clock) -> None:
-        """Drop the settled events from state, with the retractions applied to them."""
+        """Drop the settled events from state, with the retractions applied to them, if c has moved.
+
+        An event is settled once c has passed its end, the end sent and, with ids, all its finite ends; at c INFINITY all are.
+        """
         if clock.c == clock.c_before:
             return
         live = state.read_all(LIVE)

@@ -93,7 +93,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return rule.at_once() if self.early else rule
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the endpoints of these deltas; None if no windows need a bound at the end of the stream."""
+        """Return the endpoints of these deltas, each with the sum of its weights, those of sum 0 left out.
+
+        None if there are no deltas, or if no windows need a bound at the end of the stream.
+        """
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
         table = with_weights(with_ends(table))
@@ -108,7 +111,9 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Add deltas to the state and evaluate it.
 
-        The output inserts the rows that are new, and retracts those sent before that are no longer in the result.
+        The output inserts the rows that are new, and retracts those sent before that are no longer in the result. Its CTI never
+        falls. If no deltas have come and progress has not moved, nothing is evaluated, and the CTI and due instant are those
+        sent last. Late events are counted; at the end of the stream the state is emptied.
         """
         totals = Totals()
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
@@ -214,7 +219,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     # keeping and forgetting
 
     def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
-        """Return the deltas from the rows sent before to ``reported``, among rows that could still change at ``c_before``."""
+        """Return the deltas from the rows sent before to ``reported``; if none were, all of these as inserts.
+
+        Of the rows sent before, those that could no longer change at ``c_before`` are left out, as ``reported`` may lack them.
+        """
         new = weighted(reported, 1)
         old = state.read("reported", BIN)
         if old is None:
@@ -233,7 +241,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     ) -> None:
         """Append the new events, and the change of the rows sent, to the state.
 
-        If a basket has too many chunks, or too many settled events, rewrite it without the rows that no longer matter.
+        If an input's basket has too many chunks, or too many settled events, all are rewritten without the rows that no longer
+        matter; the rows sent are rewritten also if only their own basket has too many chunks.
         """
         crowded = any(
             state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
@@ -275,7 +284,10 @@ def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
 
 
 def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
-    """Return deltas added up to a history: each event occurs in it as often as its weights add up to."""
+    """Return deltas added up to a history, without weights: each event occurs in it as often as its weights add up to.
+
+    A negative sum counts as 0.
+    """
     whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
     if not tables:
         return whole.empty_table()

@@ -46,7 +46,10 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
-        """Return the rows of the started events since c, and store the groups' states at c."""
+        """Return the rows of the events that have started since the c of the call before, and store the groups' states at c.
+
+        At the end of the stream no states are stored. Events whose step fails are set aside and counted, or raise ModuleFailed.
+        """
         states_at = state.values.get(STATES_AT, MINUS_INFINITY)
         events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))

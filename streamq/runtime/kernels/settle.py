@@ -36,7 +36,10 @@ class SettleKernel(UncombinedKernel):
         return ProgressRule(Cti.UNSETTLED, final=Release.PAST_END)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Send the rows with ``RE < c``; at the end of the stream, all."""
+        """Send the net rows with ``RE < c``, at the end of the stream all, and hold the others.
+
+        The CTI sent is at most the least start of a row that waits; the due instant is when the first of these settles.
+        """
         fresh = [a.table for a in arrivals]
         held = state.read_all("rows")
         every = [t for t in (held, *fresh) if t is not None and t.num_rows]

@@ -87,7 +87,11 @@ class WindowAggregateKernel:
         return self._held.merged(partials) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the greatest finite endpoints as window numbers, which bound windows at the end; None if all lifetimes end."""
+        """Return the greatest finite endpoints as window numbers, which bound windows at the end.
+
+        None if there are no deltas, or if the stream has no endless lifetimes. Weights of equal endpoints are summed up, those of
+        sum 0 left out; if partials are merged, which are never retracted, the greatest stands.
+        """
         if not self.infinite or table.num_rows == 0:
             return None
         table = with_weights(table)
@@ -106,7 +110,11 @@ class WindowAggregateKernel:
     # one bucket, one micro-batch
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Add partials, and report the windows that the watermark (or, in final mode, the CTI) has reached."""
+        """Add partials, and report the windows that the watermark (or, in final mode, the CTI) has reached.
+
+        Windows reported before that are not final are corrected; in early mode, all windows are sent as corrections. Partials of
+        final windows are forgotten. Late events are counted. The CTI sent is the start of the first window that may still change.
+        """
         totals = Totals()
         grid = self.window
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
@@ -164,7 +172,11 @@ class WindowAggregateKernel:
     # partial results
 
     def _partials(self, table: pa.Table) -> pa.Table:
-        """Return a row with partial results for each event, with its range of windows; none for events in gaps."""
+        """Return a row with partial results for each event, with its range of windows; none for events in gaps.
+
+        A delta of weight n has n rows. The columns are the keys, LO, HI, the weight as ``__n`` and the partials; also the
+        lifetime if ends are read.
+        """
         table = with_weights(unit_weights(table))
         low, high = window_range(self.window, ints(table, LE), None if self.points else ints(table, RE), ARRAYS)
         columns: dict[str, Any] = {name: table.column(name) for name in self.keys}
@@ -183,7 +195,8 @@ class WindowAggregateKernel:
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
         """Return the arrival's partials without late ones, or with the part of them that the policy adjusts.
 
-        The CTI is rounded down to a window's end, so that a partial result is late as a whole or not at all.
+        The CTI is rounded down to a window's end, so that a partial result is late as a whole or not at all. The events of late
+        ones are counted, as dropped or adjusted. Raises LateEvent if the policy is to fail.
         """
         table, judge = arrival.table, arrival.judge
         if judge is None or arrival.c == MINUS_INFINITY:
@@ -288,8 +301,9 @@ class WindowAggregateKernel:
     ) -> pa.Table | None:
         """Return the windows, from ``first`` on, that change if windows are reported at once: keys and ``__i``.
 
-        These are the windows of new partials, and for endless lifetimes the windows by which the last one, ``last_of_all``, has
-        moved. ``last_of_all`` INFINITY: there are no endless lifetimes.
+        These are the windows of new partials, those reported after ``last_of_all``, and for endless lifetimes the windows by
+        which that has moved since the call before, which state remembers. ``last_of_all`` INFINITY: there are no endless
+        lifetimes. None if no window changes.
         """
         last_before = state.values.get("last", MINUS_INFINITY)
         last_now = last_of_all if last_of_all != INFINITY else MINUS_INFINITY
@@ -308,7 +322,7 @@ class WindowAggregateKernel:
     def _corrected(
         self, state: KernelBaskets, everything: pa.Table, dirty: pa.Table, last_of_all: int
     ) -> list[pa.Table]:
-        """Return retractions and their replacements for the windows in ``dirty``; unchanged rows cancel out.
+        """Return retractions and their replacements for the windows in ``dirty``, as one table, or none if nothing changes.
 
         If windows are reported early, endless lifetimes have none after ``last_of_all``.
         """
@@ -334,7 +348,7 @@ class WindowAggregateKernel:
         open_before: int,
         report_to: int,
     ) -> list[pa.Table]:
-        """Return the rows of windows, up to ``report_to``, that were not final before and are now.
+        """Return the rows of windows, up to ``report_to``, that were not final before and are now, as one table or none.
 
         ``before`` and ``opened`` are the windows that waited for members before and wait now (None: none), ``open_before`` the
         first window that had not ended before.
