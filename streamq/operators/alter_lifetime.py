@@ -210,7 +210,7 @@ class AlterLifetime(Step):
         return F.when(at < least, F.raise_error(message).cast("bigint")).otherwise(at)
 
     def _length_on_spark(self) -> Column:
-        """Return the new length in ticks; INFINITY for an endless lifetime."""
+        """Return the new length in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""
         from pyspark.sql import functions as F
 
         source, length = self.input.schema, self.length
@@ -248,7 +248,7 @@ class AlterLifetime(Step):
         return is_there, starts
 
     def _length_in_arrow(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
-        """Return the new lengths in ticks; INFINITY for an endless lifetime."""
+        """Return the new lengths in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""
         length = self.length
         if length.kind == LengthKind.FIXED:
             return np.full(rows.count, length.by)

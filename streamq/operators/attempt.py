@@ -46,6 +46,7 @@ class Attempt(EvaluatedOperator):
     attempts = True
 
     def _schema(self) -> Schema:
+        """Return the input's columns, then one for each expression."""
         source = self.input.schema
         return source.with_fields([*source.fields, *(Field(n, infer(e, source, "attempt")) for n, e in self.columns)])
 

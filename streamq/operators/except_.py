@@ -92,6 +92,7 @@ class Except(EvaluatedOperator):
         return df.select(F.col("t").alias(LE), F.col("__end").alias(RE), *names)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Subtract within each group, as the keys are columns of both inputs; raise PlanError if one is not of the group."""
         if not all(is_keyed):
             raise not_of_the_group(self, "one of its inputs")
         return self.with_children(inputs)

@@ -81,7 +81,8 @@ class Join(Pairing):
     def _schema(self) -> Schema:
         """Return the columns of both sides or, of a semi or anti join, of the left one.
 
-        Raises for different axes, keys that cannot be equal, or a non-boolean ``where``.
+        Events are points if the left ones are or, in an inner join, if those of either side are. Raises PlanError for different
+        axes, UnknownColumn or TypeMismatch for keys that cannot be equal, and TypeMismatch for a non-boolean ``where``.
         """
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:

@@ -104,7 +104,7 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
 def _check_order(expr: Expr, schema: Schema) -> None:
     """Raise PlanError if a start's expression decreases between sampled instants: progress could not be mapped by it.
 
-    An expression that only Spark can evaluate is accepted.
+    Instants at which it is NULL or fails are passed over. An expression that only Spark can evaluate is accepted.
     """
     import pyarrow as pa
 

@@ -46,6 +46,7 @@ class MergePartials(Operator):
     progress = Cti.EARLIEST_WINDOW.shown()
 
     def _schema(self) -> Schema:
+        """Return the columns of the partial results without their ranges of windows; the lifetimes are intervals."""
         fields = [f for f in self.input.schema.fields if f.name not in ("__lo", "__hi")]
         return self.input.schema.with_fields(fields).with_shape(INTERVAL)
 
@@ -79,6 +80,7 @@ class MergePartials(Operator):
 
     @property
     def batch_choice(self) -> BatchChoice:
+        """The form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
         part = self.input
         partials = spark_partials(part.partials)
         if partials is None:

@@ -77,6 +77,7 @@ class Select(ExpressionStep):
         return frozenset(name for name, e in self.columns if reads_end(e) or not moving.isdisjoint(columns(e)))
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
+        """Return the input's key under its new names; of several columns that copy one column the first stands for it."""
         names = {e.name: name for name, e in reversed(self.columns) if isinstance(e, Col)}
         return inputs[0].renamed(names, self.schema.names)
 

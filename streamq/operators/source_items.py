@@ -160,7 +160,7 @@ class ArrowItems(SourceItems[pa.Array]):
         return evaluate(expr, self.schema, arrays, self._lifetime, self.table.num_rows)
 
     def ticks(self, name: str, missing: int | None) -> pa.Array:
-        """Return a time column in ticks; raise NeedsSpark for a type that Arrow has no instants of."""
+        """Return a time column in ticks, ``missing`` for NULL; raise NeedsSpark for a type that Arrow has no instants of."""
         column = self.table.column(name).combine_chunks()
         if pa.types.is_date(column.type):
             column = column.cast(pa.timestamp("us"))
@@ -173,6 +173,7 @@ class ArrowItems(SourceItems[pa.Array]):
         return ticks if missing is None else pc.fill_null(ticks, missing)
 
     def refuse(self, is_wrong: Expr, why: str) -> None:
+        """Set the reason to ``why`` where ``is_wrong`` is true, not NULL, and no earlier rule has refused the row."""
         is_first = pc.and_(pc.is_null(self.reason), pc.fill_null(self.evaluated(is_wrong), False))
         self.reason = pc.if_else(is_first, why, self.reason)
 

@@ -40,6 +40,7 @@ class ToSignal(EvaluatedOperator):
     title = "to_signal"
 
     def _schema(self) -> Schema:
+        """Return the input's columns, with the shape of a signal; raise for a key that does not exist or cannot be compared."""
         for key in self.keys:
             check_key(self.input.schema.require(key, "to_signal"), key, "to_signal")
         return self.input.schema.with_shape(SIGNAL)

@@ -32,7 +32,10 @@ class Union(PassThrough):
     keeps_events = True
 
     def _schema(self) -> Schema:
-        """Return the columns that all inputs have; raise PlanError if columns or time axes differ."""
+        """Return the columns that all inputs have; raise PlanError if columns or time axes differ.
+
+        The shape is that of all inputs, or INTERVAL if they have different ones.
+        """
         first = self.inputs[0].schema
         for other in self.inputs[1:]:
             if other.schema.axis != first.axis:
@@ -60,6 +63,7 @@ class Union(PassThrough):
         return reduce(lambda a, b: a.unionByName(b), inputs)
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Merge within each group, as the keys are columns of all inputs; raise PlanError if one is not of the group."""
         if not all(is_keyed):
             raise not_of_the_group(self, "one of its inputs")
         return self.with_children(inputs)

@@ -229,7 +229,10 @@ class WindowAggregate(MemberOperator):
         )
 
     def grid_windows(self) -> GridAggregation | None:
-        """Return the windows as a grid of partial results, which the kernel combines; None unless all aggregates merge."""
+        """Return the windows as a grid of partial results, which the kernel merges.
+
+        None unless the windows are a grid, rows have their windows' lifetimes, and all aggregates merge.
+        """
         if not self.is_grid:
             return None
         split = expand(self.aggregates, self.input.schema)

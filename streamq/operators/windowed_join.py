@@ -61,7 +61,11 @@ class WindowedJoin(Pairing):
         return self.window.overlap
 
     def _schema(self) -> Schema:
-        """Return the columns of both sides; raise for different axes, keys that cannot be equal, or a non-boolean ``where``."""
+        """Return the columns of both sides, with lifetimes that are intervals.
+
+        Raises PlanError for different axes, UnknownColumn or TypeMismatch for keys that cannot be equal, and TypeMismatch for a
+        non-boolean ``where``.
+        """
         left, right = self.left.schema, self.right.schema
         if left.axis != right.axis:
             raise PlanError(
@@ -128,6 +132,7 @@ class WindowedJoin(Pairing):
         return joined.select(*window_lifetime(self.window.grid), *(quote(n) for n in self.schema.names))
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
+        """Join within each group if both inputs carry the keys; a stream from outside, on either side, meets every group."""
         on, left_names, right_names = self.pairs_with_keys(is_keyed, keys)
         return WindowedJoin(
             inputs[0], inputs[1], self.window, on=on, where=self.where, left_names=left_names, right_names=right_names

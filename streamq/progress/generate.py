@@ -194,6 +194,9 @@ def generate(
     may take up to half as long again; in a ``writeStream`` of your own nothing checks it. Once all are idle, the CTI is
     ``cti(greatest start of all - delay)``.
 
+    ``max_ahead``: in a stream, a row that starts more than this after the time of day is no event (see ``invalid``), so that one
+    wrong start cannot make all other rows late. Timestamps only.
+
     ``clock``: ``sq.clock(...)``, for CTIs of the time of day as well. The greater counts, so with ``per`` the clock passes
     partitions that are further behind. Timestamps only.
 

@@ -70,6 +70,7 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 def as_text(table: pa.Table, n: int) -> str:
     """Return the first ``n`` rows as text, columns aligned to the right; infinity and NULL are written ``NULL``.
 
+    The first line has the names; a last line counts the rows that are left out.
     Instants and dates outside the years 1 to 9999 have a sign: ``+10000-01-01``.
     """
     import pyarrow as pa

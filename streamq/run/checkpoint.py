@@ -88,8 +88,10 @@ class Checkpoint:
     def claim(self, own: Identity, sinks: Sequence[str] = ()) -> Claim:
         """Mark the checkpoint as this query's if it is unused; raise CheckpointError if it is another query's, or has ended.
 
-        ``sinks`` are the folders into which the query writes; they must not belong to another checkpoint. In case of an error the
-        checkpoint does not change.
+        A checkpoint counts as unused if its runs have read no input, and as another query's if it is a writeStream's. Return
+        that the checkpoint is new, or that its input has ended and the rest is still to be written. ``sinks`` are the folders
+        into which the query writes; they must not belong to another checkpoint. In case of an error the checkpoint does not
+        change.
         """
         own = replace(own, folders=tuple(folder_name(sink) for sink in sinks))
         line = read_line(self.spark, self._identity)

@@ -19,7 +19,11 @@ class CompletedCommand:
 
 
 def run_command(command: Sequence[str], seconds: float, environ: Mapping[str, str] | None = None) -> CompletedCommand:
-    """Run a command, without input, for at most ``seconds``; a failure is returned, not raised."""
+    """Run a command, without input, for at most ``seconds``; a failure is returned, not raised.
+
+    The output holds stdout and stderr together. If the command does not start or does not end in time, the code is -1, and the
+    output says why.
+    """
     try:
         completed = subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

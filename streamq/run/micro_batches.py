@@ -58,7 +58,11 @@ class RunHistory:
         return -1 if self.last is None else self.last.number
 
     def after(self, micro_batch: MicroBatch) -> RunHistory:
-        """Return the history with a micro-batch added; the same history if it has that micro-batch already."""
+        """Return the history with a micro-batch added; the same history if it has that micro-batch already.
+
+        Numbers between the last micro-batch and this one are counted as unseen. If it has no readings, or no counts of late rows,
+        those before stand.
+        """
         if micro_batch.number <= self.number:
             return self
         has_results = micro_batch.inserted or micro_batch.retracted
@@ -87,7 +91,10 @@ def _inserted_before(readings: Readings) -> dict[str, int]:
 
 
 def from_spark(report: Mapping[str, Any]) -> MicroBatch:
-    """Return the micro-batch of a Spark report (``StreamingQueryProgress.json``, parsed)."""
+    """Return the micro-batch of a Spark report (``StreamingQueryProgress.json``, parsed).
+
+    Its rows are those that the sources' readings count, without readings those that Spark counts.
+    """
     readings = Readings.from_columns(_observed(report, OBSERVED))
     counts = _observed(report, RESULTS)
     inserted, retracted = counts.pop("inserted", 0), counts.pop("retracted", 0)

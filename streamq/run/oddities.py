@@ -70,7 +70,11 @@ def _lead(source: SourceStatus) -> _Lead | None:
 
 
 def _far_ahead(source: SourceStatus, axis: str) -> Iterator[Oddity]:
-    """Yield an oddity if the source's greatest start is far ahead of its other rows."""
+    """Yield an oddity if the source's greatest start is far ahead of its other rows.
+
+    That is FAR times as far as these lie apart, for a source of at least FEW rows; or, on the axis of instants, more than a year
+    and FEW times as far, whatever the number of rows.
+    """
     lead = _lead(source)
     if lead is None or source.middle_start is None:
         return

@@ -94,7 +94,11 @@ def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:
 
 
 def prepare(request: StreamRequest) -> PreparedStream:
-    """Compile queries for their session; raise PlanError, SessionError or CheckpointError if they cannot run as requested."""
+    """Compile queries for their session; raise PlanError, SessionError or CheckpointError if they cannot run as requested.
+
+    The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
+    are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
+    """
     from streamq.compiler.egress import choose_egress
     from streamq.compiler.options import Options, check_early
     from streamq.compiler.results import Results, rewritten

@@ -144,7 +144,10 @@ class Rehearsal:
         return self._listener.messages(self.history, now)
 
     def _batch(self, rows: Mapping[str, pa.Table], ctis: Sequence[OutsideCti] = ()) -> pa.Table:
-        """Run one micro-batch, add it to the history, and return its output in the user's form."""
+        """Run one micro-batch, add it to the history, and return its output in the user's form.
+
+        Besides ``ctis`` it gets those of sources that have been silent for their ``idle_after``.
+        """
         now = self._clock()
         ticks = instant_ticks(now, TIMESTAMP)
         assert ticks is not None

@@ -40,6 +40,7 @@ def start_run(arguments: RunArguments) -> Run:
     """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
 
     A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
+    This process remembers the run by its checkpoint, and refuses a second one there.
     """
     arguments.check()
     trigger = trigger_of(arguments.trigger)
@@ -106,7 +107,10 @@ class Run:
         return IdleWatch(allowed, lambda: self._watcher.messages_for_silent_sources(self.query), self._send)
 
     def _drain(self, claim: Claim) -> None:
-        """Process all available input; if the input has ended, or ends now, also flush the last windows."""
+        """Process all available input; if the input has ended, or ends now, also flush the last windows.
+
+        In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that.
+        """
         self.await_termination()
         is_finishing = self._launch.arguments.finish and not claim.is_ending
         if is_finishing:

@@ -103,7 +103,7 @@ def tables_of(program: StagedPlan) -> dict[str, str]:
 
 
 def _status(program: StagedPlan, relation: Relation, history: RunHistory) -> SourceStatus:
-    """Return the status of the source of a relation."""
+    """Return the status of the source of a relation; without readings its instants are MINUS_INFINITY or None, its counts 0."""
     assert relation.source is not None
     name, progress = relation.source.shown_name(), relation.source.policy.progress
     readings = history.readings.source(relation.name)

@@ -106,7 +106,8 @@ def session(
 def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a session that is not one of Spark Connect; ``wanted`` override the defaults.
 
-    For a local master SPARK_LOCAL_IP is set in the environment, unless the user has set it.
+    For a local master they include tasks for its cores and the driver's memory; SPARK_LOCAL_IP is set in the environment, unless
+    the user has set it.
     """
     settings = REQUIRED | TUNED | {"spark.pyspark.python": worker, "spark.pyspark.driver.python": sys.executable}
     if not is_local(master):

@@ -52,7 +52,10 @@ class Watcher:
         self._lock = threading.RLock()
 
     def all_micro_batches(self, query: StreamingQuery) -> RunHistory:
-        """Return the history of the run; before its own first micro-batch, that of the earlier runs on its checkpoint."""
+        """Return the history of the run; before its own first readings, with those and the counts of earlier runs.
+
+        These are read from the checkpoint once.
+        """
         history = self.own_micro_batches(query)
         if history.readings:
             return history
@@ -88,7 +91,7 @@ class Watcher:
         self._history = history
 
     def _warn_of_units(self) -> None:
-        """Warn, once in a run, of starts that look like the wrong unit of time."""
+        """Warn of starts that look like the wrong unit of time; only once in a run, as soon as a source has brought rows."""
         sources = list(source_statuses(self.program, self._history).values())
         if not self._has_warned and any(source.rows for source in sources):
             self._has_warned = True

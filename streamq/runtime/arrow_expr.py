@@ -101,7 +101,10 @@ class CheckedExpressions:
         self.by_id: dict[int, CheckedExpression] = {}
 
     def expression(self, expr: Expr, schema: Schema) -> CheckedExpression:
-        """Return the expression, checked; the digests of two expressions may be equal where their functions differ."""
+        """Return the expression, checked for this schema: the same object as before, if it is one of the _LAST used last.
+
+        Expressions are told apart as objects, because the digests of two may be equal where their functions differ.
+        """
         checked = self.by_id.pop(id(expr), None)
         if checked is None or checked.expr is not expr or checked.schema != schema:
             checked = CheckedExpression(expr, schema)

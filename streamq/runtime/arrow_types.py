@@ -96,7 +96,8 @@ def from_numpy(values: Any, empty: Mask, kind: DataType) -> pa.Array:
 def rowwise(function: Callable[..., Any], kind: DataType, text: str, *arrays: pa.Array) -> Outcome:
     """Apply a function of Python values row by row; NULL if an operand is NULL, a fault where it raises RowError.
 
-    ``kind`` is the type of its results, ``text`` the message of the fault.
+    ``kind`` is the type of its results, ``text`` the message of the fault. Return the results, NULL at faults, and a list of at
+    most one fault, which marks all such rows.
     """
     out: list[Any] = []
     bad: list[int] = []

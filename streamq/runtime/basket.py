@@ -113,7 +113,7 @@ class Baskets:
         return sum(b.rows for b in every), sum(b.bytes for b in every)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
-        """Return the rows of a bin; None if it is empty."""
+        """Return the rows of a bin; None if it is empty. Raises RuntimeError if the store lacks a chunk."""
         chunks = []
         for seq in range(self.chunks(basket, bin)):
             body = self.store.get(f"{basket}/{bin}/{seq}")
@@ -168,7 +168,7 @@ class KernelBaskets:
         self.baskets.replace(f"{self.prefix}.{basket}", bin, table)
 
     def read(self, basket: str, bin: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
-        """Return the rows of a bin, None if it is empty; if it has many chunks, rewrite it by ``compact``."""
+        """Return the rows of a bin, None if it is empty; if it has many chunks, rewrite it by ``compact`` and return those."""
         name = f"{self.prefix}.{basket}"
         table = self.baskets.read(name, bin)
         if table is not None and compact is not None and self.crowded(basket, bin, table, COMPACT_AT - 1):

@@ -93,7 +93,10 @@ def _width(state: KernelBaskets, le: Ints) -> int:
 
 
 def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int, compact: Compact) -> None:
-    """Append events to bins by start and length; ``least_width`` is the least length class of the bins."""
+    """Append events to bins by start and length; ``least_width`` is the least length class of the bins.
+
+    Endless events are in a bin of their own. A bin with many chunks is rewritten by ``compact``.
+    """
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():

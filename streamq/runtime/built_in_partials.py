@@ -127,7 +127,10 @@ class PartialSum(SummablePartial):
         return {**columns, self.name: values}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with values times their weights; exact values are unchanged, because their signs are right."""
+        """Return the table with values times their weights, and their weights as the numbers of values.
+
+        NULLs count as none. If the sum is exact, the table is unchanged, because the signs are right.
+        """
         if self.exact:
             return table
         values = alive_rows(table, self.name)
@@ -140,7 +143,7 @@ class PartialSum(SummablePartial):
         return {self.name: "sum", self.many: "sum"}
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with NULL for no values, and sums as narrow as their type."""
+        """Return the table with NULL for no values, and sums as narrow as their type; raise StreamqError if one does not fit."""
         kind = arrow_type(self.type)
         values = narrow_sums(table.column(self.name), kind)
         none = pc.equal(table.column(self.many), 0)
@@ -251,9 +254,9 @@ class _Deviations(MergeableColumns):
         return {}
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the parts merged over rows of equal ``number``, for the numbers ``at``.
+        """Return the parts, by column name, merged over rows of equal ``number``, for the numbers ``at``.
 
-        They are computed from distances to one of the means.
+        They are computed from distances to one of the means; rows without values count for nothing.
         """
         n = ints(table, self.part("n")).astype(np.float64)
         parts: dict[str, Any] = {}
@@ -297,7 +300,10 @@ class PartialMoments(_Deviations, SparkPartial):
         return self._single(table.column(self.arg), rows_present(table, self.arg))
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with the parts of each value, counted as often as its weight says, or not at all below 1."""
+        """Return the table with the parts of each value instead of it, counted as often as its weight says.
+
+        A value of weight below 1, and NULL, are not counted.
+        """
         values = alive_rows(table, self.name)
         many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
         table = table.drop_columns([self.name])

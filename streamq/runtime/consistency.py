@@ -55,7 +55,8 @@ def progress_at_level(
     """Return the CTI and watermark of each source as they count at a level of consistency.
 
     ``own_progress`` holds the CTI and watermark that each source has sent; ``follows`` maps a source to the one whose CTI
-    replaces its own.
+    replaces its own. If rows are blocked for B ticks (None: without limit), each source has the least of all CTIs, and the
+    least of all watermarks minus B. If history is remembered for M ticks only, each CTI is at least the least watermark minus M.
     """
     own = {name: own_progress[follows.get(name, name)][0] for name in own_progress}
     least_c = min(own.values())
@@ -88,7 +89,8 @@ def align(
     """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
     A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row that
-    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due.
+    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due. The values of ``scope``
+    remember the limit, and the least sync time of held deltas that start before it, for :func:`backlog`.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []
@@ -123,7 +125,8 @@ def align(
 def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
     """Return the number of rows held and the least of their sync times; INFINITY if there are none.
 
-    moved: the number of ticks by which steps have moved the rows; it is subtracted from the sync time.
+    For rows that start after the limit of the last :func:`align`, the start counts as sync time. ``moved`` is the number of ticks
+    by which steps have moved the rows; it is subtracted from the sync time.
     """
     bins = sorted(int(b) for b in scope.bins("held"))
     if not bins:

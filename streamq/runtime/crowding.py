@@ -21,7 +21,11 @@ class CrowdStep(PatternStep):
     """
 
     def step(self, state: ScanState, events: Sequence[Sequence[Any]]) -> tuple[ScanState, list[dict[str, Any]]]:
-        """Return the state after the events of an instant, each a start, input and values, and the rows of those let through."""
+        """Return the state after the events of an instant, each a start, input and values, and the rows of those let through.
+
+        Of the state, events that started before the window are forgotten. An event let through for a part that consumes is
+        removed, and so is not among the candidates of the events after it.
+        """
         start = events[0][0]
         candidates = self.since(state, start - self.within + 1)
         now: list[tuple[int, Candidate]] = []
@@ -44,7 +48,10 @@ class CrowdStep(PatternStep):
                 yield number, nothing.before(number, event)
 
     def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Return True if at most ``count`` of the candidates crowd the event that is bound to the part ``number``."""
+        """Return True if at most ``count`` of the candidates crowd the event that is bound to the part ``number``.
+
+        A candidate of the same part crowds it if the two agree; one of another part, if their common conditions hold.
+        """
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
             fitting = part.fitting(candidates[part.source])

@@ -66,8 +66,9 @@ def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -
 def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
     """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
 
-    It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window. The
-    endpoints that the map side has announced are added to ``values``, except those of lifetimes that the source drops as late.
+    It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window.
+    Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``values``, except those of lifetimes
+    that the source drops as late.
     """
 
     def place(instant: int) -> int:
@@ -96,7 +97,10 @@ class Endpoints:
         self.state = values.setdefault("ends", {"endless": 0, "ahead": {}})
 
     def add(self, endpoints: Iterable[Endpoint], reach: int) -> None:
-        """Add a micro-batch's endpoints, and forget those up to ``reach``, which the input has reached."""
+        """Add a micro-batch's endpoints, and forget those up to ``reach``, which the input has reached.
+
+        Weights of one instant are summed up, as are those of all endless lifetimes.
+        """
         weights: dict[int, int] = {int(at): weight for at, weight in self.state["ahead"].items()}
         for endpoint in endpoints:
             self.state["endless"] += endpoint.weight if endpoint.endless else 0

@@ -47,7 +47,10 @@ class PartialsBasket:
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
-        """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own."""
+        """Put partial results into bins by their last windows, those of endless lifetimes into a bin of their own.
+
+        The least and the greatest window of each bin are recorded in the state's values.
+        """
         spans = BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
@@ -64,7 +67,7 @@ class PartialsBasket:
             spans.add(bin, low[is_in_it], high[is_in_it])
 
     def read(self, state: KernelBaskets) -> pa.Table | None:
-        """Return all partial results; None if there are none."""
+        """Return all partial results; None if there are none. If ends are read, members and their retractions are summed up."""
         held = state.read_all(PARTIALS, self._compacted)
         if held is None:
             return None

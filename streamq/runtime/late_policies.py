@@ -53,6 +53,7 @@ class _Fail(LatePolicy):
     shows_items = True
 
     def meet(self, is_broken: Mask, error: Callable[[Mask], LateEvent]) -> None:
+        """Raise the error if any item breaks a CTI."""
         if is_broken.any():
             raise error(is_broken)
 

@@ -57,7 +57,8 @@ for rows of a source these three are NULL.
 def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Table:
     """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON.
 
-    ``c`` is the CTI that rows are behind; None for rows that are not late.
+    ``c`` is the CTI that rows are behind, by as much as the difference to their starts; None for rows that are not late. The
+    columns of windows and groups are NULL.
     """
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())
@@ -159,7 +160,8 @@ def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c
 def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
     """Return a source's inserts that are on time, and those behind c that the policy adjusts to ``[c, RE)``.
 
-    The late ones are counted in ``totals``, as dropped or adjusted. Raises LateEvent if the policy is to fail.
+    The late ones are counted in ``totals``, as dropped or adjusted; late points are dropped under any policy, because nothing is
+    left of them. Raises LateEvent if the policy is to fail.
     """
     start, end = ints(table, LE), ints(table, RE)
     verdict = judgement(judge, start, c, promised, error_of_rows(judge, table, promised))

@@ -60,6 +60,7 @@ class Packer:
     ) -> list[Envelope]:
         """Return the envelopes of one task for its tables, by channel number, and its messages, which go to every bucket.
 
+        The kernel that reads a channel combines its rows here, and adds the endpoints that it announces to the messages.
         ``stage_messages`` are those of kernels of an earlier stage, ``source_message`` is that of source rows.
         """
         envelopes: list[Envelope] = []
@@ -85,6 +86,7 @@ class Packer:
         """Return a source's rows that are events, a message about its progress, and envelopes for its invalid rows.
 
         No rows give no message. Without a late output there are no envelopes, and invalid rows are only counted in the message.
+        Raises InvalidEvent if the source's policy is ``fail``.
         """
         assert self.source is not None
         events: list[pa.Table] = []
@@ -110,7 +112,10 @@ class Packer:
         return events, message if any_rows else None, envelopes
 
     def _checked(self, batch: pa.Table) -> tuple[pa.Table, Any]:
-        """Return source rows with the reasons ``__bad``, and the mask of those that are no events."""
+        """Return source rows with the reasons ``__bad``, and the mask of those that are no events.
+
+        In a stream, a start too far ahead of the clock is a reason, too, if the source's progress bounds that.
+        """
         assert self.source is not None
         if BAD not in batch.column_names:
             batch = with_column(batch, BAD, start_reasons(batch.column(LE), LAST_POINT))

@@ -227,6 +227,8 @@ def source_columns(
 ) -> dict[str, Reading]:
     """Return the readings of a source in a micro-batch as columns; ``tally`` keeps totals and instants from one to the next.
 
+    It is updated: the rows so far, the least start, the middle start of the last events, and the times at which the CTI moved
+    and events came.
     ``starts`` are those of the events it has brought, ``refused`` counts its rows that are no events, and ``now`` is the time
     of day in milliseconds. ``of_parts`` are readings of the parts that its policy keeps apart.
     """
@@ -254,6 +256,7 @@ def kernel_columns(
 ) -> dict[str, int]:
     """Return the readings of a kernel after a micro-batch as columns; ``tally`` keeps its totals from one to the next.
 
+    The rows of this micro-batch are added to it: those arrived at each port, inserted and retracted.
     ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
     rows held back, each with their least start (INFINITY: there are none).
     """

@@ -44,7 +44,7 @@ def _has_times(kind: pa.DataType) -> bool:
 
 
 def _python_values(array: pa.Array) -> list[Any]:
-    """Return the values of an array with instants or days, at any depth."""
+    """Return the values of an array with instants or days, at any depth; those outside the years 1 to 9999 are texts."""
     kind = array.type
     valid = array.is_valid().to_pylist()
     if pa.types.is_struct(kind):

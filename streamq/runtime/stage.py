@@ -109,7 +109,9 @@ class Stage:
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
         """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
-        ``wall`` is the time of day in milliseconds since 1970.
+        These are the kernels' deltas and progress, envelopes for later stages, late rows, totals and readings. The readings of
+        the micro-batch are also stored in ``baskets``, and its state is written. ``wall`` is the time of day in milliseconds
+        since 1970.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
@@ -149,7 +151,10 @@ class Stage:
     def _begin_run(
         self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
     ) -> _BucketRun:
-        """Update the clocks by a micro-batch's messages; return the bucket's run with the progress before and after them."""
+        """Update the clocks by a micro-batch's messages; return the bucket's run with the progress before and after them.
+
+        The invalid rows that messages report are counted in bucket 0 only, because every bucket gets the same messages.
+        """
         inputs = self.inputs
         # a source's progress at a level can depend on the other sources
         reads_sources = not inputs.isdisjoint(self.sources)
@@ -187,7 +192,11 @@ class Stage:
     # kernels
 
     def _advance(self, hosted: HostedKernel, run: _BucketRun) -> list[Envelope]:
-        """Have one kernel process what its channels brought; return its deltas and its progress as envelopes."""
+        """Have one kernel process what its channels brought; return its deltas and its progress as envelopes.
+
+        Its output and counts are added to ``run``. If the level of consistency holds rows back behind this kernel, only the due
+        ones are returned.
+        """
         totals = Totals()
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
@@ -240,7 +249,8 @@ class Stage:
     ) -> pa.Table | None:
         """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
 
-        ``progress`` is the CTI and the watermark at that level.
+        ``progress`` is the CTI and the watermark at that level. If the level does not block, nothing is held back, and what an
+        earlier run has held back is returned, too.
         """
         c, w = progress
         if self.consistency.block == 0:
@@ -251,7 +261,10 @@ class Stage:
     # readings
 
     def _readings(self, run: _BucketRun, wall: int) -> dict[str, Reading]:
-        """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources."""
+        """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources.
+
+        The tallies in the bucket's state are updated.
+        """
         # every bucket gets the same messages of sources, so one bucket reports them
         tallies: dict[str, dict[str, int]] = run.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
         columns: dict[str, Reading] = {}

@@ -26,7 +26,10 @@ agree in every bit have equal numbers, so -0.0 differs from 0.0, and one NaN may
 
 
 def number_values(column: pa.Array | pa.ChunkedArray, sense: str = EQUAL) -> Numbered:
-    """Return a number for each value of a column, in the sense EQUAL, ORDER or SAME."""
+    """Return a number for each value of a column, in the sense EQUAL, ORDER or SAME, and a bound on the numbers.
+
+    NULLs have one number, which is the least in the sense ORDER.
+    """
     array = plain_array(column)
     kind = array.type
     if pa.types.is_struct(kind):

@@ -43,7 +43,10 @@ def _check_operations(fields: tuple[Field, ...], op: str) -> None:
 
 
 def _operations_to_edges(table: DataFrame | pa.Table, op: str) -> DataFrame | pa.Table:
-    """Return the table with "start" or "end" for each operation in column ``op``, NULL for an unknown one; without preimages."""
+    """Return the table with "start" or "end" for each operation in column ``op``, NULL for an unknown one; without preimages.
+
+    Operations may be written in capitals.
+    """
     import pyarrow as pa
 
     if isinstance(table, pa.Table):

@@ -205,6 +205,7 @@ class ModuleReduction(RangeReduction):
 
     @property
     def may_be_none(self) -> bool:
+        """True for an operator that may return no row for a window, or whose failed windows are set aside."""
         # a window of aggregates keeps its row, with NULL, if a call is set aside
         rows = self.calling.rows
         return rows is not None and (self.calling.quarantine or not rows.single)

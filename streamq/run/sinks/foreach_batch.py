@@ -26,6 +26,7 @@ class FunctionSink(Sink):
         return writer.foreachBatch(computed_once(self.write))
 
     def write(self, rows: DataFrame, number: int) -> None:
+        """Compute all rows, then call the user's function with them and the micro-batch's number."""
         # only a job over all rows commits state, and the user's function may read none
         throw_away(rows)
         self.function(rows, number)

@@ -33,7 +33,10 @@ class SplitWriter:
         return writer.foreachBatch(computed_once(self._write))
 
     def _write(self, batch: DataFrame, number: int) -> None:
-        """Write one micro-batch into all sinks; an exception gets a note on the result whose sink raised it."""
+        """Write one micro-batch into all sinks in their order, late rows last.
+
+        Of several results, an exception gets a note on the one whose sink raised it; the sinks after that are not written.
+        """
         from streamq.compiler.egress import user_late_rows, user_rows
 
         for place, (result, sink) in enumerate(zip(self.results, self.sinks, strict=True), start=1):

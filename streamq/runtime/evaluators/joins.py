@@ -258,7 +258,7 @@ class ExceptEvaluator(SettledProgress):
         return with_column(with_column(units, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep, per payload, the events that end at or after the earliest start of an unsettled row."""
+        """Mark, per payload, the events that end at or after the least of c and the starts of rows that end at or after c."""
         open_rows = rows.filter(pa.array(ints(rows, RE) >= c)).select([*self.names, LE])
         every = concat([*(t.select([*self.names, LE]) for t in inputs), open_rows])
         group = grouped_codes(every, self.names)
@@ -304,7 +304,10 @@ class ClipEvaluator(SettledProgress):
         return with_column(left, RE, np.minimum(ints(left, RE), cut))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep unsettled left events, starts inside them, and starts at or after c."""
+        """Mark left events that end at or after c, by their cut end if ends never move; of the other side, the starts from c on.
+
+        Also those starts that lie after the earliest start of such a left event with equal keys.
+        """
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
         open_now = ints(left if self.ends_move else rows, RE) >= c

@@ -132,7 +132,8 @@ class ModuleWalk:
     def _result(self, now: WindowMembers, since_last_call: StateChange | None = None) -> Any:
         """Return the result of a call over the changes since the last call or the preceding window, or over all members.
 
-        The fewest are passed. A failed call raises ModuleFailed, or sets the window aside and returns None.
+        The fewest are passed. The state is remembered for the window after this one. A failed call raises ModuleFailed, or sets
+        the window aside, with the error of a call over all members, and returns None.
         """
         changes = [c for c in (since_last_call, self._since_preceding(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)

@@ -92,6 +92,7 @@ class PickledState(Partial):
 
     @property
     def read_columns(self) -> tuple[str, ...]:
+        """The columns of the arguments and, if there is one, of the filter."""
         names = tuple(name for name, _ in self.arguments)
         return names if self.passes is None else (*names, self.passes)
 
