@@ -72,7 +72,7 @@ class RoundLog:
         self._seen: list[tuple[int, int]] = []
 
     def see(self, round: int, heard_at: int) -> None:
-        """Note a round, and when it was heard."""
+        """Note a round that is later than those noted, and when it was heard, which is never before the last one."""
         if not self._seen or self._seen[-1][0] < round:
             self._seen.append((round, max([heard_at, *(time for _, time in self._seen[-1:])])))
 

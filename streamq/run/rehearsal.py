@@ -138,7 +138,7 @@ class Rehearsal:
         return reports.progress_record(self.program, self.history)
 
     def _for_silent(self, now: int) -> list[OutsideCti]:
-        """Return what is said on behalf of sources that are silent by their ``idle_after``."""
+        """Return what is said on behalf of sources that are silent by their ``idle_after``, counted from the first call on."""
         if self._listener is None:
             self._listener = Listener(self.program, now)
         return self._listener.messages(self.history, now)

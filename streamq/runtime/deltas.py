@@ -29,7 +29,7 @@ def as_points(rows: pa.Table) -> pa.Table:
 
 
 def weighted(rows: pa.Table, weight: int) -> pa.Table:
-    """Return the rows as deltas of one weight."""
+    """Return the rows as deltas of one weight; weights that they have are replaced."""
     return with_column(rows, WEIGHT, np.full(rows.num_rows, weight, np.int64))
 
 

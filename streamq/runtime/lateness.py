@@ -245,7 +245,7 @@ class QuarantineRows:
         return concat([LATE_SCHEMA.empty_table(), *self.tables])
 
     def count(self, totals: Totals) -> None:
-        """Add the failures to a kernel's counts, and their rows to its late rows."""
+        """Add the failed calls, however many events each has, to a kernel's counts, and all their rows to its late rows."""
         for module in self.modules:
             totals.add(module, CountReason.QUARANTINED, 1)
         totals.rows += self.tables

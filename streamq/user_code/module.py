@@ -207,7 +207,10 @@ _DECORATOR_OPTIONS: dict[str, tuple[str, ...]] = {}
 
 
 def check_decorator(function: F) -> F:
-    """Make a decorator raise PlanError for an unknown keyword, listing its own, and other decorators that have it."""
+    """Make a decorator raise PlanError for an unknown keyword, listing its own, and other decorators that have it.
+
+    The decorator's own keywords are recorded for the errors of the others.
+    """
     code = function.__code__
     _DECORATOR_OPTIONS[function.__name__] = code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount]
     return check_keywords(function, _decorators_with)

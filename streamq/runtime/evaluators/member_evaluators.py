@@ -90,7 +90,7 @@ class _MemberEvaluator:
         return end < INFINITY if self.stamp == Stamp.POINT_AT_END else np.ones(len(end), bool)
 
     def _stamped(self, rows: pa.Table, start: Ints, end: Ints) -> pa.Table:
-        """Return rows with the lifetimes that the stamp gives them."""
+        """Return rows with the lifetimes that the stamp gives them: their windows, or the tick from the window's end on."""
         if self.stamp == Stamp.POINT_AT_END:
             start, end = end, end + 1
         return with_column(with_column(rows, LE, start), RE, end)

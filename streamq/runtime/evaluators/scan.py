@@ -65,7 +65,10 @@ class ScanEvaluator:
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """Return the rows of all events, from the first state of each group on; ``aside`` takes those whose steps fail."""
+        """Return the rows of all events, from the first state of each group on; ``aside`` takes the events whose steps fail.
+
+        Without it they raise ModuleFailed.
+        """
         return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:

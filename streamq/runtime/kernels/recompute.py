@@ -112,8 +112,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """Add deltas to the state and evaluate it.
 
         The output inserts the rows that are new, and retracts those sent before that are no longer in the result. Its CTI never
-        falls. If no deltas have come and progress has not moved, nothing is evaluated, and the CTI and due instant are those
-        sent last. Late events are counted; at the end of the stream the state is emptied.
+        falls. If no deltas have come and neither progress nor the bound of rows sent at once has moved, nothing is evaluated,
+        and the CTI and due instant are those sent last. Late events are counted; at the end of the stream the state is emptied.
         """
         totals = Totals()
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]

@@ -46,7 +46,7 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         upto: int,
         totals: Totals,
     ) -> pa.Table:
-        """Return the rows of the events that have started since the c of the call before, and store the groups' states at c.
+        """Return the rows of the started events from the c of the call before on, and store the groups' states at c.
 
         At the end of the stream no states are stored. Events whose step fails are set aside and counted, or raise ModuleFailed.
         """
