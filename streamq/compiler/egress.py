@@ -46,7 +46,10 @@ class Egress:
 
 
 def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
-    """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output."""
+    """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output.
+
+    ``ctis``: the output has CTIs among its rows, which only a changelog can have.
+    """
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))
     for name in plan.schema.names:

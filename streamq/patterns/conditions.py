@@ -227,7 +227,7 @@ class Variables:
         return self.run_column(function.lower(), owner, of.name, of.place)
 
     def run_column(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
-        """Return the column of an aggregate of a repeated variable, or of its field, and note that it is needed."""
+        """Return the column of an aggregate of a repeated variable, or of its field ``name``; add the aggregate to ``runs``."""
         read = None if name is None else self.column(variable, name, place)
         column = read.name if isinstance(read, Col) else None
         aggregate = RunAggregate(function, variable, column, place)

@@ -118,7 +118,11 @@ def no_type(kind: Type, types: Collection[str]) -> Refusal:
 def _defined(
     definition: Definition, types: Mapping[str, EventType], where: Where = lambda _: (), *, has_ids: bool = False
 ) -> EventType:
-    """Return the matches of a definition as an event type, over the types before it; raise Refusal at the place of an error."""
+    """Return the matches of a definition as an event type, over the types before it; raise Refusal at the place of an error.
+
+    ``where`` returns further conditions over the definition's variables. The matches have ids if ``has_ids`` is true, or if a
+    condition or an output reads them.
+    """
     if definition.name in types:
         raise Refusal(definition.place, f"{definition.name!r} is an event type already")
     _check_types(definition, types)

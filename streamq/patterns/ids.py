@@ -36,7 +36,8 @@ def number_points(points: Stream, to: str) -> Stream:
 def event_id(name: str, fields: Sequence[str], schema: Schema) -> Expr:
     """Return the id of an event: its type, start, payload and number among equal ones.
 
-    The length of a text stands before it, and so does that of a name that is no plain word, so no two events have one id.
+    ``name`` is that of the type, ``fields`` its payload; the number is in the column that :func:`number_points` adds. The length
+    of a text stands before it, and so does that of a name that is no plain word, so no two events have one id.
     """
     name = name if name.isidentifier() else f"{len(name)}:{name}"
     starts = instant_as_ticks(Lifetime("start"), schema.axis_type)

@@ -90,7 +90,7 @@ def _boxes(box: Box) -> str:
 
 
 def _box(part: Part, words: PictureWords, *, negated: bool = False) -> Box:
-    """Return the box of a part, with those of its own parts."""
+    """Return the box of a part, with those of its own parts; ``negated``: no event of the part must be there."""
     pattern = part.pattern
     negatives = set(map(id, pattern.negatives))
     parts = tuple(_box(p, words, negated=id(p) in negatives) for p in pattern.children)

@@ -31,7 +31,7 @@ WINDOW = (-3, 7)
 
 
 def decorated(subject: Any) -> tuple[WindowModule, tuple[str, ...]] | None:
-    """Return a decorated module and the names of its arguments; None for any other object.
+    """Return a decorated module and the names of its arguments, empty if it does not declare them; None for any other object.
 
     An operator may be applied to columns, which then give the names. An aggregate applied to columns is not a module here: it
     is checked as built-in aggregates are.

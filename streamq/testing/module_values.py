@@ -50,7 +50,10 @@ def values_of(kind: DataType, huge: bool = False) -> st.SearchStrategy[Any]:
 
 
 def _values(kind: DataType, huge: bool) -> Sequence[Any]:
-    """Return the values of a type that is not an array, the plainest first; raise PlanError for a type without values."""
+    """Return the values of a type that is not an array, the plainest first; ``huge`` as for :func:`values_of`.
+
+    Raises PlanError for a type without values.
+    """
     match kind:
         case DoubleType() | FloatType():
             return HUGE_FLOATS[type(kind)] if huge else PLAIN_FLOATS

@@ -226,7 +226,10 @@ class _Bags:
         return st.fixed_dictionaries({name: self._bag(name == "huge") for name in names})
 
     def _bag(self, huge: bool) -> st.SearchStrategy[Rows]:
-        """Return a strategy for one bag of events, with lifetimes, groups or distances of starts as the fields ask for them."""
+        """Return a strategy for one bag of events, each of which has its values after what the fields ask for.
+
+        This is a lifetime, the distance of the start, or group and lifetime. ``huge`` as in :meth:`drawn`.
+        """
         one = self._row(huge)
         if self.timed:
             start, end = WINDOW

@@ -137,8 +137,7 @@ def _own(names: Names) -> set[str | None]:
 def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str) -> Names:
     """Return the names that apply to the columns; those of a plain history if the rows have neither kind nor new end.
 
-    CTIs alone need neither id nor key.
-    Raises SourceError for a needed column that does not exist.
+    CTIs alone need neither id nor key. ``count`` is the number of rows. Raises SourceError for a needed column that is missing.
     """
     if not columns and not count:
         return Names(kind=None)

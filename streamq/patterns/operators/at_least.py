@@ -216,7 +216,10 @@ class AtLeastScan(PatternScan):
 
 
 def _any_of(parts: Sequence[Matches]) -> Matches:
-    """Return the matches of several patterns in one stream; the columns of the other patterns are NULL."""
+    """Return the matches of several patterns in one stream; the columns of the other patterns are NULL.
+
+    They have no contributors, and all their events are optional.
+    """
     kinds = {f.name: f.type for p in parts for f in p.schema.fields}
     plans = []
     for part in parts:

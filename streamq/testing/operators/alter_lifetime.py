@@ -34,7 +34,10 @@ def saturated(ticks: str) -> str:
 
 @defines(AlterLifetime)
 def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
-    """Change lifetimes to ``[s, s + duration)``, saturating; drop events without a start or without a positive duration."""
+    """Return SQL that changes lifetimes to ``[s, s + duration)``, saturating.
+
+    Events without a start or without a positive duration are dropped.
+    """
     source = node.input.schema
     start, length = node.start, node.length
     if start.expr is not None:

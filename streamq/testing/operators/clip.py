@@ -17,7 +17,7 @@ from streamq.time import INFINITY
 
 @defines(Clip)
 def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
-    """End each event at the least later start of a matching event, if that is before its own end."""
+    """Return SQL that ends each event at the least later start of a matching event, if that is before its own end."""
     agree = agreement(node.input.schema, node.by.schema, node.on)
     first = f"(SELECT min(b.le) FROM {inputs[1]} b WHERE {agree} AND b.le > a.le)"
     return f"SELECT {listed('le', f'least(re, coalesce({first}, {INFINITY})) AS re', *payload(node.schema))} FROM {inputs[0]} a"

@@ -29,7 +29,7 @@ from streamq.time import ticks
 
 @defines(Detect)
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
-    """Find the matches one by one, by the rules of the language (docs/patterns.md), or else by the compiler's expansion.
+    """Return SQL for the matches: those found by the rules of the language (docs/patterns.md), else by the compiler's expansion.
 
     Raises FalseClaim if the pattern's text in normal form has other keywords, signs or numbers than the user's text.
     """

@@ -18,9 +18,9 @@ from streamq.testing.query_scale import lengths
 
 @defines(DistinctIds)
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
-    """Keep one event of each ids and start, the least by end and payload, unless one of these ids starts shortly before.
+    """Return SQL for one event of each ids and start, the least by end and payload.
 
-    Shortly is at most ``within``; an event that is itself dropped counts too.
+    It is left out if another event of these ids starts before it, by ``within`` at most; one that is left out itself counts, too.
     """
     names = keys(node.schema)
     ids = [names[node.schema.names.index(i)] for i in node.ids]

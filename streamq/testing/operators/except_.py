@@ -15,7 +15,10 @@ from streamq.testing.oracle.run import Run
 
 @defines(Except)
 def except_(node: Except, inputs: Sequence[str], run: Run) -> str:
-    """Count events per payload and instant; ``max(0, left - right)`` units remain, and unit u lives while at least u remain."""
+    """Return SQL for the units that remain of the left events, by their number per payload and instant.
+
+    At an instant ``max(0, left - right)`` units remain, and unit u lives while at least u remain.
+    """
     names, columns = keys(node.schema), payload(node.schema)
     values = [f"any_value({c}) AS {c}" for c in columns if c not in names]
     cuts = run.table(f"""

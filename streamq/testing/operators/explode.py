@@ -23,7 +23,7 @@ from streamq.windows import Hopping
 
 @defines(Explode)
 def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
-    """Return a row for each element of the array, in the array's column or, flattened, as columns after the others.
+    """Return SQL for a row for each element of the array, in the array's column or, flattened, as columns after the others.
 
     An array that is empty or NULL has no rows.
     """

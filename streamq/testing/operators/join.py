@@ -20,9 +20,9 @@ from streamq.testing.oracle.run import Run
 
 @defines(Join)
 def join(node: Join, inputs: Sequence[str], run: Run) -> str:
-    """Return matching pairs with the intersection of their lifetimes.
+    """Return SQL for matching pairs with the intersection of their lifetimes.
 
-    Semi and anti: return the parts of left events that such intersections cover, or do not cover; left: inner and anti.
+    Semi and anti: for the parts of left events that such intersections cover, or do not cover; left: inner and anti.
     """
     left = run.table(f"SELECT *, row_number() OVER () AS n FROM {inputs[0]}")
     pairs = run.table(f"""

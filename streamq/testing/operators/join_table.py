@@ -19,7 +19,7 @@ from streamq.testing.static_tables import fields_of_table, table_for
 
 @defines(JoinTable)
 def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
-    """Join each event with the table's rows of equal keys; a left join keeps events that have none, with NULLs."""
+    """Return SQL that joins each event with the table's rows of equal keys; a left join keeps events without any, with NULLs."""
     schema = Schema(node.columns, node.schema.axis)
     table = run.table(f"SELECT {listed('*', *own_keys(schema))} FROM {run.static(node)}")
     columns = [f"a.c{i}" for i in range(len(node.input.schema.fields))]

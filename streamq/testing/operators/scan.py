@@ -38,7 +38,10 @@ from streamq.user_code.udso import EventOperator, StatefulOperator, udso
 
 @defines(Scan)
 def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
-    """Sort the events by group and (LE, payload), and step over them in a loop; raise QueryFailed if the module fails."""
+    """Return SQL for the rows of a scan: the events are sorted by group and (LE, payload) and stepped over in a loop.
+
+    A row is a point at the start of its event. Raises QueryFailed if the module fails.
+    """
     source = node.input.schema
     passes = [] if node.where is None else [("f", node.where, "")]
     values = [(f"v{i}", arg, "f" if passes else "") for i, arg in enumerate(node.args)]

@@ -17,7 +17,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Select)
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
-    """Keep lifetimes, and compute each column from its row."""
+    """Return SQL that keeps lifetimes, and computes each column from its row."""
     columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
     return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
 

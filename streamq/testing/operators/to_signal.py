@@ -18,7 +18,7 @@ from streamq.time import INFINITY
 
 @defines(ToSignal)
 def to_signal(node: ToSignal, inputs: Sequence[str], run: Run) -> str:
-    """End each event at the least strictly later start of an event with equal keys."""
+    """Return SQL that ends each event at the least strictly later start of an event with equal keys."""
     own = [keys(node.schema)[node.schema.names.index(k)] for k in node.keys]
     until = f"(SELECT min(b.le) FROM {inputs[0]} b WHERE {same(own)} AND b.le > a.le)"
     return f"SELECT {listed('le', f'coalesce({until}, {INFINITY}) AS re', *payload(node.schema))} FROM {inputs[0]} a"

@@ -15,9 +15,9 @@ from streamq.testing.oracle.windows import events_in_groups, members, stamped
 
 @defines(TopK)
 def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
-    """Return the members of each window whose RANK by value is at most k; with broken ties, those whose row number is.
+    """Return SQL for the members of each window whose RANK by value is at most k; with broken ties, those whose row number is.
 
-    The payload breaks ties.
+    The payload breaks ties. The rank is a column, too, and the row number if it is asked for.
     """
     source = node.input.schema
     events, groups = events_in_groups(node, [("v", node.by, "")], inputs[0], run)

@@ -15,7 +15,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Union)
 def union(node: Union, inputs: Sequence[str], run: Run) -> str:
-    """Return all rows of all inputs."""
+    """Return SQL for all rows of all inputs."""
     columns = listed("le", "re", *payload(node.schema))
     return " UNION ALL ".join(f"SELECT {columns} FROM {name}" for name in inputs)
 

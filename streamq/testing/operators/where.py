@@ -14,7 +14,7 @@ from streamq.testing.oracle.run import Run
 
 @defines(Where)
 def where(node: Where, inputs: Sequence[str], run: Run) -> str:
-    """Keep the rows for which the predicate is true."""
+    """Return SQL for the rows for which the predicate is true."""
     return f"SELECT * FROM {inputs[0]} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 

@@ -22,7 +22,7 @@ from streamq.user_code.window_module import WindowModule
 
 @defines(WindowAggregate)
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
-    """Compute the aggregates over all members of each window and group."""
+    """Return SQL for the aggregates over all members of each window and group, with the lifetime that the stamp asks for."""
     source = node.input.schema
     values: list[tuple[str, Expr, str]] = []
     kinds: dict[str, t.DataType] = {}

@@ -19,7 +19,7 @@ from streamq.testing.windows.hopping import hoppings
 
 @defines(WindowedJoin)
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
-    """Return, for each window of the grid, the matching pairs of its members, valid for the window."""
+    """Return SQL for the matching pairs of members of each window of the grid, valid for the window."""
     both = run.table(" UNION ALL ".join(f"SELECT le, re FROM {name}" for name in inputs))
     assert node.window.grid is not None
     windows = hopping_windows(node.window.grid, both, run)

@@ -121,7 +121,7 @@ class Windows:
     agg = select
 
     def top_k(self, k: int, by: Any, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> Events:
-        """Return the members with the greatest, or least, values, and their rank."""
+        """Return the ``k`` members with the greatest values of ``by`` (least unless ``desc``), and their rank."""
         source = self.events.plan
         order = over(column(by), source.schema)
         return self._result(

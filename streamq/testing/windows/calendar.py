@@ -43,7 +43,10 @@ class CalendarRoom(WindowRoom[Calendar]):
     }
 
     def members(self, window: Calendar, source: Members, run: Run) -> str:
-        """Join events with the windows that overlap them; windows are enumerated by days or months in the zone's local time."""
+        """Return a table of events, joined with the windows that overlap them.
+
+        Windows are enumerated by days or months in the zone's local time.
+        """
         least = run.value(f"SELECT min(le) FROM {source.events}")
         last = run.value(f"SELECT max(least(re, {bound(source.events, run)})) FROM {source.events}")
         windows = [] if least is None else list(_windows(window, least, last))

@@ -32,7 +32,10 @@ class CountRoom(WindowRoom[Count]):
     arguments = {("count_window", "by"): one_of("start", "end")}
 
     def members(self, window: Count, source: Members, run: Run) -> str:
-        """Join events with the windows that contain their start or end: n different instants of a group, from each one on."""
+        """Return a table of events, joined with the windows that contain their start or end.
+
+        A window has n different instants of a group, from each of them on.
+        """
         at = "le" if window.by == "start" else "re"
         instants = (
             f"SELECT DISTINCT {listed(f'{at} AS t', *source.groups)} FROM {source.events} WHERE {at} < {INFINITY}"

@@ -51,7 +51,7 @@ class LandmarkRoom(WindowRoom[Landmark]):
     arguments = {("landmark_window", "start"): first_landmarks, ("landmark_window", "period"): lengths_of_time(2, 15)}
 
     def members(self, window: Landmark, source: Members, run: Run) -> str:
-        """Join events with the windows ``[l, l + jH)`` that overlap them.
+        """Return a table of events, joined with the windows ``[l, l + jH)`` that overlap them.
 
         The last window is cut at the next landmark; windows are reported while ``l + (j - 1)H`` is before the bound.
         """

@@ -32,9 +32,9 @@ class RowsRoom(WindowRoom[Rows]):
     verbs = {"rows_window": rows_window}
 
     def members(self, window: Rows, source: Members, run: Run) -> str:
-        """Number the events of each group in order; a window has n of them from each multiple of ``step`` on.
+        """Return a table of events, joined with their windows: n in a row of a group, from each multiple of ``step`` on.
 
-        It lasts from the first one's start to a tick after the last one's; a window with fewer events does not exist.
+        A window lasts from the first one's start to a tick after the last one's; a window with fewer events does not exist.
         """
         names = source.schema.names
         whole = [*window.order_by, *(n for n in names if n not in window.order_by)]

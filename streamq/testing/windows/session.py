@@ -28,9 +28,10 @@ class SessionRoom(WindowRoom[Session]):
     arguments = {("session_window", "gap"): lengths_of_time(2, 6)}
 
     def members(self, window: Session, source: Members, run: Run) -> str:
-        """Begin a window at each start that is a gap or more after the last instants of all earlier events of the group.
+        """Return a table of events, each with its session.
 
-        It has the events from there until the next window's start, and ends a gap after the last instant of them all.
+        A session begins at each start that is a gap or more after the last instants of all earlier events of the group. It has
+        the events from there until the next session's start, and ends a gap after the last instant of them all.
         """
         near = f"{same(source.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"
         heads = run.table(f"""
