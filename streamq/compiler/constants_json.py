@@ -20,7 +20,7 @@ _MICROSECOND = dt.timedelta(microseconds=1)
 def encoded(value: Any) -> Any:
     """Return a plain value as JSON: None, booleans, integers and strings as they are, tuples and lists as lists, others tagged.
 
-    A list is read back as a tuple, and a value of a subclass of int, float, str or bytes as one of that class.
+    A list is read back as a tuple, and a value of a subclass of int, float, str or bytes as a plain int, float, str or bytes.
 
     ``{"float": "nan"}``, ``{"bytes": "00ff"}``, ``{"decimal": "1.50"}``, ``{"date": "2024-01-31"}``, ``{"timedelta": 5}``
     (microseconds), ``{"datetime": "2024-01-31T12:00:00", "zone": 0}`` (microseconds east of UTC, or a zone's name). Raises

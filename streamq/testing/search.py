@@ -74,7 +74,7 @@ class Search:
             turn += 1
 
     def _search(self, trials: st.SearchStrategy[Trial], spark: SparkSession | None) -> None:
-        """Run one fresh trial and, if it fails, smaller ones.
+        """Run one fresh trial and, if it fails, smaller ones; raise the failure of the smallest that was tried in time.
 
         Each trial is a search of its own, because Hypothesis starts a longer search with small examples and then varies those: of
         a hundred fewer than thirty were independent. The first example of a search, the simplest, is rejected.
@@ -131,8 +131,8 @@ class Search:
     def _hold(self, trial: Trial, spark: SparkSession | None) -> None:
         """Run a trial if the oracle can compute its answer; until one has failed, count it in the report.
 
-        Raises VerificationFailed if the trial fails.
-        A trial with an empty answer is skipped while there are redraws left.
+        One that gives no answer to compare is counted there as set aside, by the reason. One with an empty answer is skipped, and
+        not counted, while there are redraws left. Raises VerificationFailed if the trial fails.
         """
         case, ways = trial
         is_counted = not self.failures

@@ -79,7 +79,8 @@ class Rows(Window):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return the events copied into their windows, and the columns of number and interval.
 
-        Windows are distinguished by their numbers, because two may have one interval. Windows with fewer events are left out.
+        Windows are distinguished by their numbers, because two may have one interval. Windows of fewer than ``n`` events are left
+        out.
         """
         from pyspark.sql import Window as Over
         from pyspark.sql import functions as F

@@ -86,7 +86,7 @@ class LandmarkRoom(WindowRoom[Landmark]):
         return "landmark", arguments + ([] if window.period is None else [f"period={duration(window.period, axis)}"])
 
     def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
-        """Draw whether the period, or the start, is left out; a window without a period must have a start."""
+        """If the period is open, set it, or an open start, to None in some draws; a window without a period must have a start."""
         if arguments.get("period") is not open:
             return
         if draw(st.sampled_from([False, False, True])):

@@ -110,7 +110,10 @@ class WindowRoom(ABC, Generic[W]):
         """Return the verb that makes the window, without ``_window``, and the verb's arguments as text."""
 
     def complete(self, draw: Draw, arguments: dict[str, Any], open: Any) -> None:
-        """Draw arguments of the verb that depend on each other; ``open`` is the value of an argument that is left out."""
+        """Draw arguments of the verb that depend on each other, and set them in ``arguments``.
+
+        ``open`` is the value of an argument that is left open; one that keeps it is drawn by itself later.
+        """
 
     def usual_clip(self, window: W) -> ClipInput:
         """Return the default of ``clip_input``."""
