@@ -8,7 +8,7 @@ from streamq.errors import CheckpointError
 from streamq.run.failure import spark_errors
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrameReader, Row, SparkSession
+    from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 
 WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 """The hint of an error about a checkpoint that Spark cannot read or write."""
@@ -17,24 +17,27 @@ WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 def path_exists(spark: SparkSession, path: str) -> bool:
     """Return True if a path, or one that matches its wildcards, exists."""
     with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
-        return _first_row(spark.read.format("binaryFile"), path, "path") is not None
+        return _table(spark.read.format("binaryFile"), path) is not None
 
 
 def read_line(spark: SparkSession, path: str) -> str | None:
     """Return the line in a checkpoint's file; None if the file does not exist."""
     with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
-        rows = _first_row(spark.read.format("text"), path, "value")
-    return str(rows[0][0]) if rows else None
+        table = _table(spark.read.format("text"), path)
+        row = None if table is None else table.select("value").first()
+    return None if row is None else str(row[0])
 
 
 def write_line(spark: SparkSession, path: str, line: str) -> None:
     """Write a line to a checkpoint's file, replacing its content."""
+    from pyspark.sql import functions as F
+
     with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):
-        spark.createDataFrame([(line,)], "value string").coalesce(1).write.mode("overwrite").text(path)
+        spark.range(0, 1, 1, 1).select(F.lit(line).alias("value")).write.mode("overwrite").text(path)
 
 
-def _first_row(reader: DataFrameReader, path: str, column: str) -> list[Row] | None:
-    """Return the first row of a path as a list, empty if the path has no rows; None if the path does not exist.
+def _table(reader: DataFrameReader, path: str) -> DataFrame | None:
+    """Return the files of a path as a table; None if the path does not exist.
 
     The path is passed twice: for a single missing path Spark first looks for a sink's log, and logs a warning with a Java stack
     trace. Spark reads no rows from a folder whose name begins with an underscore.
@@ -42,8 +45,11 @@ def _first_row(reader: DataFrameReader, path: str, column: str) -> list[Row] | N
     from pyspark.errors import AnalysisException
 
     try:
-        return reader.load([path, path]).select(column).limit(1).collect()
+        table = reader.load([path, path])
+        # Spark Connect looks for the files when their schema is asked for
+        _ = table.schema
     except AnalysisException as error:
         if error.getCondition() == "PATH_NOT_FOUND":
             return None
         raise
+    return table
