@@ -104,13 +104,17 @@ def _folder(keep: Path | None) -> Iterator[Path]:
         return
     try:
         keep.mkdir(parents=True, exist_ok=True)
-        yield Path(tempfile.mkdtemp(prefix=datetime.now().strftime("%Y%m%d-%H%M%S-"), dir=keep))
+        run_folder = Path(tempfile.mkdtemp(prefix=datetime.now().strftime("%Y%m%d-%H%M%S-"), dir=keep))
     except OSError as error:
         raise SourceError(sentence("demo", f"cannot write to {keep}", f"it gave: {error.strerror or error}")) from error
+    yield run_folder
 
 
 def _demo(options: argparse.Namespace, folder: Path) -> int:
-    """Read the log, or that of a job of our own, land its edges in a folder, and answer the questions; return the exit code."""
+    """Read the log, or that of a job of our own, land its edges in a folder, and answer the questions.
+
+    Return 0 if the answers in batch and as a stream agree, else 1. Raises SourceError if there is no log, or no task in it.
+    """
     log = eventlog.find_log(options.event_log or _own_log(folder))
     edges = task_edges(log)
     _describe(log, edges)
@@ -160,7 +164,10 @@ def _describe(log: eventlog.EventLog, edges: pa.Table) -> None:
 
 
 def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
-    """Return a label for each stage, by number: the description of its job, or else its name."""
+    """Return a label for each stage, by number: the number and the description of its job, or else its name.
+
+    A label has 40 characters at most; no two are equal.
+    """
     return {
         number: f"{number} {stage.description or stage.name}".replace("\n", " ")[:40]
         for number, stage in stages.items()
@@ -168,7 +175,7 @@ def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
 
 
 def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
-    """Answer each question in batch and as a stream, print both, and return 0 if they agree, else 1.
+    """Answer each question in batch and as a stream; print the answer and whether they agree; return 0 if all do, else 1.
 
     ``ask`` returns the questions over a DataFrame of edges; ``landed``: the folder of their files, of the DDL ``schema``;
     ``batches``: the number of micro-batches; ``labels``: those of the stages.

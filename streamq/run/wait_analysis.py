@@ -39,7 +39,11 @@ class WaitAnalysis:
         self.kernels: dict[str, HostedKernel] = kernels(program)
 
     def waits(self) -> Iterator[Wait]:
-        """Yield a wait for each operator that holds rows until progress reaches an instant, in the order of the stages."""
+        """Yield the waits of the operators that hold rows, in the order of the stages.
+
+        An operator may have two: one for rows that the level of consistency holds back, and one for its other rows, which has
+        no goal if no instant releases them.
+        """
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
             rows, held = readings.state_rows or 0, readings.held_rows or 0

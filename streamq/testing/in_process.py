@@ -72,7 +72,10 @@ def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> Non
 
 
 def answer_before_end(case: Case, how: Execution) -> pa.Table:
-    """Return the history of a case's query, run in-process, before the query is ended."""
+    """Return the history of a case's query, run in-process to its end, without the deltas of the end.
+
+    Of ``how``, only ``output`` and ``early`` count.
+    """
     *out, last = play(case, Execution(STREAM, how.output, early=how.early))
     # the empty slice gives the columns if there are no micro-batches
     return sum_deltas([last.slice(0, 0), *out], how.output, case.axis)

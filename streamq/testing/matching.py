@@ -79,7 +79,7 @@ def dense_numbers(*columns: Ints) -> Ints:
 
 
 def _rows_by_value(values: Ints, rows: Ints) -> Iterator[list[int]]:
-    """Yield the rows of each value, in ascending order of values."""
+    """Yield the ``rows`` of each value, in ascending order of values; ``values`` has the value of item i at place i."""
     rows = rows[np.argsort(values[rows], kind="stable")]
     for part in np.split(rows, np.flatnonzero(np.diff(values[rows])) + 1):
         if len(part):

@@ -114,7 +114,8 @@ class UserFunction(UserModule, Function):
     def __call__(self, *operands: Any, **options: Any) -> Call:
         """Return an expression; a string is a column, any other value that is no expression a literal.
 
-        Keyword arguments are plain values for each call. Raises PlanError without a column, and if the code does not take them.
+        Keyword arguments are plain values for each call. Raises PlanError without an operand, for one that is a collection,
+        and if the code does not take the operands and options.
         """
         function = self.called_with(options)
         if not operands:

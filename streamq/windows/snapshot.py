@@ -99,12 +99,13 @@ class SnapshotAssigner(Assigner):
         return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
-        """Mark the events that end at or after the start of their group's window that contains c - 1.
+        """Mark the events that end at or after the last endpoint of their group before c - 1.
 
-        In a group without an event there, the events that end at or after c - 1.
+        The window from there on may still change. In a group without an event that is alive from that endpoint to c - 1, mark
+        the events that end at or after c - 1.
         """
         le, re = ints(table, LE), ints(table, RE)
-        # the window that contains c - 1 starts at the last endpoint before it, if an event is alive there
+        # the last window that may change starts at the last endpoint before c - 1, if an event is alive there
         c = c - 1
         least = np.full(int(g.max(initial=0)) + 1, MINUS_INFINITY)
         for at in (le, re):

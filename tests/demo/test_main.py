@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from streamq.demo.__main__ import main
+from streamq.demo.__main__ import _folder, main
+from streamq.errors import SourceError
 
 
 def test_what_is_no_log_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -35,3 +36,12 @@ def test_arguments_that_make_no_sense_are_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit) as raised:
         main(given)
     assert raised.value.code == 2
+
+
+def test_only_an_error_of_the_folder_itself_is_told_as_one(tmp_path: Path) -> None:
+    """An output whose reader has ended is none, also where the folder stays."""
+    with pytest.raises(BrokenPipeError), _folder(tmp_path / "kept"):
+        raise BrokenPipeError
+    (tmp_path / "file").touch()
+    with pytest.raises(SourceError, match="cannot write to .*file"), _folder(tmp_path / "file"):
+        raise AssertionError
