@@ -164,6 +164,9 @@ def show_ticks(value: int, axis: str) -> str:
     """Return an instant as text: ISO 8601 in UTC on a timestamp axis, the number on an integer axis, ``inf`` or ``-inf``.
 
     Beyond the years of Python's datetime it is the number of microseconds, as ``"... us"``.
+
+    >>> show_ticks(-60_000_000_000_000_000, "timestamp")
+    '0068-09-03T13:20:00.000000Z'
     """
     if value == INFINITY:
         return "inf"
@@ -172,7 +175,8 @@ def show_ticks(value: int, axis: str) -> str:
     if axis == INTEGER:
         return str(value)
     try:
-        return (datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=value)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        # strftime writes years before 1000 without zeros in front
+        return (datetime(1970, 1, 1) + timedelta(microseconds=value)).isoformat(timespec="microseconds") + "Z"
     except OverflowError:
         return f"{value} us"
 
