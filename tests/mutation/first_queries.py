@@ -358,4 +358,45 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         "EVENT E WHEN SEQUENCE(ANY(A, B) AS s, C, 8) WHERE s.k = C.k AND s.w > 1", A=readings(), B=WIDE, C=readings()
     ),
     "three in any order": lambda: text("ALL(A, B, C, 9) WHERE A.k = B.k AND B.k = C.k", "A", "B", "C"),
+    "since when": lambda: (
+        t.stream(columns="k string, v double", axis="timestamp")
+        .count_window(3)
+        .select(n=sq.count(), since=sq.window_start())
+    ),
+    "days between": lambda: t.stream(columns="k string, a timestamp, b timestamp", axis="integer").select(
+        "k", days=sq.functions.datediff("b", "a")
+    ),
+    "ratios": lambda: WIDE.select("k", ratio=col("v") / col("w")),
+    "rises of some in sessions": lambda: (
+        S.session_window(4).select(rises("k", "v", where=col("v") > 1)).where(col("k") == "a")
+    ),
+    "most at once": lambda: S.snapshot_window().select(n=sq.count()).tumbling_window(8).select(most=sq.max("n")),
+    "elements of low ones": lambda: (
+        t.stream(columns="k string, v double, xs array<double>", axis="integer").explode("xs").where(10 / col("v") > 1)
+    ),
+    "whole prices": lambda: PRICES.select("k", v=col("v").cast("int")),
+    "values in a range": lambda: S.where(col("v").between(1, 3)),
+    "whole names": lambda: t.stream(columns="k string, first string, last string", axis="integer").select(
+        "k", name=sq.functions.concat_ws(" ", "first", "last")
+    ),
+    "load to their ends": lambda: S.tumbling_window(5, clip_input="left").select(load=weighted("v")),
+    "pairs that are cancelled": lambda: sq.cedr(
+        "EVENT P WHEN SEQUENCE(A, B, 5) WHERE A.k = B.k OUTPUT A.k AS k "
+        "EVENT E WHEN CANCEL_WHEN(SEQUENCE(P, C, 8), D) WHERE P.k = C.k AND P.k = D.k",
+        A=readings(),
+        B=readings(),
+        C=readings(),
+        D=readings(),
+    ),
+    "counts by duration": lambda: (
+        S.with_columns(lasts=sq.duration()).group_by("lasts").tumbling_window(5).select(n=sq.count())
+    ),
+    "parts that are high": lambda: (
+        t.stream(columns="k string, xs array<struct<a:double,b:string>>", axis="integer")
+        .explode("xs", flatten=True)
+        .where(col("a") > 1)
+    ),
+    "none between": lambda: text("NOT(B, SEQUENCE(A, C, 8)) WHERE A.k = B.k AND A.k = C.k", "A", "B", "C"),
+    "none after": lambda: text("UNLESS(A, B, 5) WHERE A.k = B.k", "A", "B"),
+    "until when": lambda: S.select("k", until=sq.end()),
 }
