@@ -5,15 +5,32 @@ Faults in rooms drawn at random are verified with them. Data are left open, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 import streamq as sq
 from streamq import col
 from streamq import testing as t
+from tests.mutation.first_modules import (
+    Above,
+    Summed,
+    Total,
+    change,
+    change_of_all,
+    delta,
+    inverse,
+    load_above,
+    median,
+    numbered,
+    ratio,
+    rises,
+    rises_at_once,
+    share,
+    size,
+    weighted,
+)
 
 
 def readings(**given_as: Any) -> t.Scenario:
@@ -23,125 +40,6 @@ def readings(**given_as: Any) -> t.Scenario:
 
 def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"))
-
-
-@sq.uda("double", name="change")
-def change(values: Any) -> float | None:
-    """How far the last value of a window is from the first."""
-    return None if values.isna().any() else float(values.iloc[-1] - values.iloc[0])
-
-
-median = sq.uda("double", name="median_of_numpy", properties=[sq.order_insensitive])(np.median)
-
-
-@sq.udo("k string, rise double", name="rises", properties=[sq.filters_on("k")], time_sensitive=True)
-def rises(events: Any, window: Any) -> Iterator[Any]:
-    """Each event that has more than the one before it of its key."""
-    for key, of_key in events.groupby("k"):
-        for before, now in zip(of_key[:-1].itertuples(), of_key[1:].itertuples(), strict=True):
-            if now.v > before.v:
-                yield now.start, now.end, key, now.v - before.v
-
-
-@sq.udso("delta double", name="delta", initial=None)
-def delta(last: float | None, value: float | None) -> tuple[float | None, list[float] | None]:
-    """How far a value is from the one before it."""
-    return value, None if last is None or value is None else [value - last]
-
-
-@sq.uda("bigint", name="running_total")
-class Total:
-    """The sum of the values, which changes by what comes and goes."""
-
-    def initial(self) -> int:
-        return 0
-
-    def add(self, state: int, values: Any) -> int:
-        return state + int(values.sum())
-
-    def remove(self, state: int, values: Any) -> int:
-        return state - int(values.sum())
-
-    def result(self, state: int) -> int:
-        return state
-
-
-@sq.uda("bigint", name="summed")
-class Summed:
-    """The sum, in the shape of Spark's Aggregator, over a buffer that changes."""
-
-    def zero(self) -> list[int]:
-        return [0]
-
-    def reduce(self, buffer: list[int], value: int | None) -> list[int]:
-        buffer[0] += value or 0
-        return buffer
-
-    def merge(self, a: list[int], b: list[int]) -> list[int]:
-        a[0] += b[0]
-        return a
-
-    def finish(self, buffer: list[int]) -> int:
-        return buffer[0]
-
-
-@sq.uda("double", name="weighted", time_sensitive=True, columns=["payload"])
-def weighted(events: Any, window: Any) -> float:
-    """The mean of the payloads by how long they live."""
-    return float((events.payload * (events.end - events.start)).sum() / window.duration)
-
-
-@sq.udso("n bigint", name="numbered", initial=[0])
-def numbered(count: list[int], value: float | None) -> tuple[list[int], list[int]]:
-    """The number of an event in its group."""
-    count[0] += 1
-    return count, [count[0]]
-
-
-@sq.uda("double", name="change_of_all", on_error="quarantine")
-def change_of_all(values: Any) -> float:
-    """Return how far the last value of a window is from the first; fails where a value is NULL."""
-    if values.isna().any():
-        raise ValueError("a value is NULL")
-    return float(values.iloc[-1] - values.iloc[0])
-
-
-@sq.udf("double", takes="series", name="share")
-def share(a: Any, b: Any) -> Any:
-    """What of b a is."""
-    return a / b
-
-
-@sq.udf("string", name="size")
-def size(value: float | None, limit: float = 10) -> str | None:
-    """Whether a value is above a limit."""
-    return None if value is None else "large" if value > limit else "small"
-
-
-@sq.udf("double", name="inverse", on_error="quarantine")
-def inverse(value: float) -> float:
-    """One divided by a value."""
-    return 1 / value
-
-
-@sq.uda("bigint", name="above")
-class Above:
-    """How many values are above a limit."""
-
-    def __init__(self, limit: int = 0):
-        self.limit = limit
-
-    def initial(self) -> int:
-        return 0
-
-    def add(self, state: int, values: Any) -> int:
-        return state + int((values > self.limit).sum())
-
-    def merge(self, a: int, b: int) -> int:
-        return a + b
-
-    def result(self, state: int) -> int:
-        return state
 
 
 def text(pattern: str, *types: str) -> t.Scenario:
@@ -399,4 +297,40 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "none between": lambda: text("NOT(B, SEQUENCE(A, C, 8)) WHERE A.k = B.k AND A.k = C.k", "A", "B", "C"),
     "none after": lambda: text("UNLESS(A, B, 5) WHERE A.k = B.k", "A", "B"),
     "until when": lambda: S.select("k", until=sq.end()),
+    "runs of two to four": lambda: text(
+        "REPEAT(A AS f, 2, 4, 9) WHERE CorrelationKey(k, EQUAL) OUTPUT first(f.k) AS k, count(f) AS n", "A"
+    ),
+    "first of some": lambda: S.group_by("k").tumbling_window(5).select(first=sq.first("v", where=col("v") > 1)),
+    "rises at once": lambda: S.tumbling_window(5).select(rises_at_once("k", "v")),
+    "of two keys": lambda: sq.cedr(
+        "EVENT E WHEN SEQUENCE(A, B, 8) WHERE CorrelationKey(k, g, EQUAL)",
+        A=t.stream(columns="k string, g string, v double", axis="integer"),
+        B=t.stream(columns="k string, g string, v double", axis="integer"),
+    ),
+    "load above a limit": lambda: S.tumbling_window(5).select(load=load_above("v", limit=1.0)),
+    "doubled": lambda: S.with_columns(v=col("v") * 2),
+    "ratios of large ones": lambda: WIDE.with_columns(size=size("w")).where(
+        (col("size") == "large") & (col("v") / col("w") > 1)
+    ),
+    "windows of long intervals": lambda: totals(
+        readings(shape="intervals").where(sq.duration() > 3).tumbling_window(4)
+    ),
+    "highest of a changelog": lambda: (
+        readings(shape="physical").group_by("k").tumbling_window(5).select(most=sq.max("v"))
+    ),
+    "first of a key, once": lambda: sq.sequence(x.first().consume(), y, within=8).where(lambda x, y: x.k == y.k),  # type: ignore[attr-defined]
+    "ratios by key": lambda: S.to_points().group_by("k").scan(ratio("v")),  # type: ignore[arg-type]
+    "mean amount": lambda: (
+        t.stream(columns="k string, v decimal(18,4)", axis="integer")
+        .group_by("k")
+        .tumbling_window(5)
+        .select(mean=sq.avg("v"))
+    ),
+    "pairs and since when": lambda: text(
+        "SEQUENCE(SEQUENCE(A, B, 5) AS s, C, 8) WHERE A.k = B.k AND B.k = C.k OUTPUT A.k AS k, s.root AS since",
+        "A",
+        "B",
+        "C",
+    ),
+    "two minutes of five": lambda: totals(readings(shape="points").group_by("k").hopping_window(2, 5)),
 }

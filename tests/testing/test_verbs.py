@@ -39,7 +39,7 @@ from streamq.testing.verbs.text import text_of
 from streamq.testing.verbs.windows import Groups, Windows
 from tests.each import each
 from tests.laws.test_operators import OPERATORS
-from tests.mutation.first_queries import rises
+from tests.mutation.first_modules import rises
 from tests.mutation.mutants import MUTANTS
 from tests.mutation.queries import QUERIES
 
