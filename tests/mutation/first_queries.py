@@ -109,6 +109,9 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         S.group_by("k").tumbling_window(4).select(n=sq.count()).tumbling_window(8).select(most=sq.max("n"))
     ),
     "count of some": lambda: S.group_by("k").tumbling_window(5).select(n=sq.count(), high=sq.count(where=col("v") > 1)),
+    "sessions in tens": lambda: (
+        S.group_by("k").session_window(4).select(n=sq.count()).tumbling_window(10).select(most=sq.max("n"))
+    ),
     "points and intervals": lambda: totals(
         readings(shape="points").union(readings(shape="intervals")).tumbling_window(4)
     ),

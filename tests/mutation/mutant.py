@@ -161,7 +161,7 @@ def _live(module: ModuleType, name: str) -> FunctionType:
     value: Any = module
     for part in name.split("."):
         value = vars(value)[part]
-    while not isinstance(value, FunctionType):
+    while not isinstance(value, FunctionType) or hasattr(value, "__wrapped__"):
         value = next(
             f
             for a in ("__wrapped__", "__func__", "fget", "func", "function")
