@@ -40,6 +40,11 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
     order = sorted(range(len(items)), key=lambda i: (afterwards and firsts[items[i][0]] != i, items[behind[i]][1].sync))
     if lags:
         late_by = [i + lag for i, lag in zip(range(len(order)), itertools.cycle(lags))]
+        if draw(st.sampled_from([True, True, False])):
+            # equal items stay together, so that they are late together
+            for i in range(1, len(order)):
+                if items[order[i]][1] == items[order[i - 1]][1]:
+                    late_by[i] = late_by[i - 1]
         order = [order[i] for i in sorted(range(len(order)), key=lambda i: (late_by[i], i))]
     if backwards:
         order = _backwards(items, order)

@@ -152,7 +152,8 @@ class Case:
     def variety(self) -> int:
         """Return a score of how varied the input is.
 
-        It grows with distinct values, NULLs, instants, endless lifetimes, corrections, equal items and starts shared by sources.
+        It grows with distinct values, NULLs, instants, endless lifetimes, corrections, equal items and starts shared by sources,
+        and if an end lies behind all starts, and an event has no end.
         """
         items = [item for _, item in self.arrival]
         values = {(name, repr(value)) for item in items for name, value in item.payload.items()}
@@ -163,8 +164,24 @@ class Case:
         starts = [{item.start for item in self.arrived(name)} for name in self.sources]
         shared = sum(len(a & b) for a, b in itertools.combinations(starts, 2))
         unknown = sum(None in item.payload.values() for item in items)
-        few = (min(twins, 3), min(unknown, 3), 2 * min(shared, 3), *(min(n, 3) for n in kinds.values()))
+        few = (
+            min(twins, 3),
+            min(unknown, 3),
+            2 * min(shared, 3),
+            6 * self._ends_bound_windows,
+            *(min(n, 3) for n in kinds.values()),
+        )
         return min(len(values), 12) + 4 * len(nulls) + min(len(instants), 12) + sum(few)
+
+    @property
+    def _ends_bound_windows(self) -> bool:
+        """True if, without ``until``, windows of endless lifetimes are bounded by an end that lies behind all starts."""
+        items = [item for _, item in self.arrival if item.start is not None and item.kind in (INSERT, RETRACT)]
+        left = {(item.start, item.end) for item in items if item.kind == RETRACT}
+        reached = {(item.start, item.end if item.kind == INSERT else item.new_end) for item in items}
+        ends = {end for _, end in reached - left}
+        last = max((item.start for item in items if item.start is not None), default=0)
+        return None in ends and any(end is not None and end > last for end in ends)
 
     @property
     def size(self) -> tuple[int, int]:

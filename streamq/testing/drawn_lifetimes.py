@@ -31,6 +31,10 @@ LONGEST = {"point": 0, "short": 5, "long": 30, "infinite": 1_000_000}
 """The greatest length of a finite lifetime, in units, for each value of an intent's ``duration``."""
 
 
+SHORTEST = {"point": 0, "short": 1, "long": 10}
+"""The least length, in units, of a lifetime of each finite duration."""
+
+
 @dataclass(frozen=True)
 class _Placement:
     """The position of one event relative to another instant, and its length.
@@ -107,12 +111,16 @@ def _places(overlap: str, scale: Scale) -> st.SearchStrategy[tuple[str, int, int
             return st.tuples(st.just("end"), zero, zero, st.sampled_from([1, -1]))
 
 
+def _of_duration(duration: str) -> st.SearchStrategy[tuple[int, int] | None]:
+    """Draw the length of an event that lasts as long as a duration says, as :func:`_lengths` does."""
+    if duration == "infinite":
+        return st.none()
+    return st.tuples(st.integers(SHORTEST[duration], LONGEST[duration]), st.just(0))
+
+
 def _lengths(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] | None]:
     """Draw the length of an event for a duration, in units and ticks: (0, 0) for a point, None for an endless event."""
-    short, long = (
-        st.tuples(st.integers(least, LONGEST[word]), st.just(0)) for least, word in ((1, "short"), (10, "long"))
-    )
-    point = st.just((0, 0))
+    point, short, long = map(_of_duration, SHORTEST)
     if scale.lengths:
         short = st.one_of(short, st.tuples(st.just(0), st.sampled_from(scale.lengths)))
     # if windows are many ticks long, draw points seldom
@@ -130,23 +138,27 @@ def _lengths(duration: str, scale: Scale) -> st.SearchStrategy[tuple[int, int] |
 
 @functools.lru_cache(128)
 def _placements(
-    overlaps: tuple[str, ...], durations: tuple[str, ...], scale: Scale, most: int
+    overlaps: tuple[str, ...], durations: tuple[str, ...], prevailing: str | None, scale: Scale, most: int
 ) -> st.SearchStrategy[list[_Placement]]:
     """Return the strategy for at most ``most`` events, each with any of these overlaps and durations.
 
-    It is cached: building it anew took a third of the time of drawing.
+    Half of them have the length of the duration ``prevailing``, if there is one. It is cached: building it anew took a third of the time of drawing.
     """
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
     # many events end where another one begins or ends
     meets = st.tuples(st.integers(0, 5), st.sampled_from([0, 0, -1, 1]))
     meeting: st.SearchStrategy[tuple[int, int] | None] = st.one_of(st.none(), st.none(), meets)
+    lasting = st.one_of(*(_lengths(duration, scale) for duration in durations))
+    if prevailing is not None:
+        # a list of two, as one_of would weigh the parts of the second one by one
+        lasting = st.sampled_from([_of_duration(prevailing), lasting]).flatmap(lambda length: length)
     placed = st.builds(
         lambda place, unit, lasts, by, meets: _Placement(
             place, unit, lasts, by if lasts and any(lasts) else 0, meets if lasts and any(lasts) else None
         ),
         st.one_of(*(_places(overlap, scale) for overlap in overlaps)),
         st.sampled_from(scale.units),
-        st.one_of(*(_lengths(duration, scale) for duration in durations)),
+        lasting,
         steps,
         st.none() if set(overlaps) <= APART else meeting,
     )
@@ -161,6 +173,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
         return _checked_pattern(intent.pattern(random.Random(seed), many))
     overlaps, durations = intent.choices("overlap"), intent.choices("duration")
     every = (draw(st.sampled_from(overlaps)),) if draw(st.booleans()) else tuple(overlaps)
+    prevailing = draw(st.sampled_from([None] * 4 + list(durations)))
     apart = set(every) <= APART
     spans: list[tuple[int, int]] = []
     latest = -INFINITY
@@ -170,7 +183,7 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
     grid = (
         COARSE * scale.units[0] if {"medium", "high", "boundary"} & set(every) and draw(st.booleans()) else scale.step
     )
-    recipes = draw(_placements(every, tuple(durations), scale, intent.events))
+    recipes = draw(_placements(every, tuple(durations), prevailing, scale, intent.events))
     for i, recipe in enumerate(recipes):
         start, end = recipe.lifetime(spans[-1] if spans else None, latest, scale, sorted(instants), longest)
         early = 0 if recipe.exact else (start - scale.anchor) % grid

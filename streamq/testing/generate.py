@@ -26,7 +26,7 @@ from streamq.testing.column_uses import NO_USES, Uses, near, uses
 from streamq.testing.drawn_expressions import matched
 from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import ANYTHING, Intent
-from streamq.testing.lateness import ON_TIME, late_intent, manners, with_invalid, with_policy
+from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
 from streamq.testing.payload_values import numbered_value, twin
@@ -71,7 +71,7 @@ def arriving(
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
-        intent, causal = late_intent(intent, source, manner), True
+        intent, causal = draw(late_intents(intent, source, manner)), True
     room = room_of(source)
     id = room.id_of(source)
     number = _numbering(source, id)
@@ -131,7 +131,8 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
 def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
     """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: half of the time a row or two each.
 
-    Items become late by what came in earlier micro-batches. More than ten micro-batches are rare, as each costs time.
+    Items become late by what came in earlier micro-batches. In two or three long ones, several are late together. More than ten
+    micro-batches are rare, as each costs time.
     """
     if n < 2:
         return st.just((n,) if n else ())
@@ -139,7 +140,8 @@ def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
     singly, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
     step = -(-n // 10)
     evenly = st.integers(1, step).map(lambda first: set(range(first, n, step)))
-    kinds = [singly, evenly, some, some] if finely else [st.just(set()), evenly, some, singly, evenly, some]
+    few = st.sets(st.integers(1, n - 1), min_size=1, max_size=2)
+    kinds = [singly, evenly, some, few] if finely else [st.just(set()), evenly, some, singly, few, some]
     places = st.sampled_from(kinds).flatmap(lambda kind: kind)
     lengths = places.map(lambda at: tuple(b - a for a, b in itertools.pairwise([0, *sorted(at), n])))
     # now and then a micro-batch is empty

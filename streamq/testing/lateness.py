@@ -49,14 +49,16 @@ def manners(intent: Intent) -> st.SearchStrategy[str]:
     return st.sampled_from([word for word in words for _ in range(often[word])])
 
 
-def late_intent(intent: Intent, source: Source, manner: str) -> Intent:
-    """Return the intent for a source with late items: items are far out of order.
+@st.composite
+def late_intents(draw: Draw, intent: Intent, source: Source, manner: str) -> Intent:
+    """Draw the intent for a source with late items: items are far out of order, and often come several times, so late together.
 
     Rows are delivered again only if events are never corrected and late items do not fail the query, as the model requires.
     """
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
     again = not fails(manner) and source.insert_only
-    return intent.but(disorder=disorder or intent.disorder, duplicates=intent.duplicates if again else False)
+    often = again and intent.duplicates is None and draw(st.booleans())
+    return intent.but(disorder=disorder or intent.disorder, duplicates=often or (intent.duplicates if again else False))
 
 
 @st.composite
@@ -249,4 +251,4 @@ def _invalid(draw: Draw, source: Source, items: Sequence[Item], payload: Any, sc
     return room_of(source).invalid(draw, items, draw(st.sampled_from(starts)), payload, scale)
 
 
-__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "late_intent", "with_policy", "with_invalid"]
+__all__ = ["NEVER", "ON_TIME", "liveliness", "manners", "late_intents", "with_policy", "with_invalid"]

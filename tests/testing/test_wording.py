@@ -23,8 +23,16 @@ def test_of_a_text_that_is_read_rightly_nothing_is_lost(text: str) -> None:
 
 @pytest.mark.parametrize(
     ("word", "instead"),
-    [("NOT IN", "IN"), ("EQUAL 'a'", "UNIQUE"), ("5  minutes", "6 minutes"), ("'it''s', 3", "'it''s'")],
+    [
+        ("NOT IN", "IN"),
+        ("EQUAL 'a'", "UNIQUE"),
+        ("5  minutes", "6 minutes"),
+        ("'it''s', 3", "'it''s'"),
+        ("A, `ALL` AS b", "`ALL` AS b, A"),
+        ("(k, EQUAL)", "(EQUAL)"),
+        ("x.a NOT", "x.b NOT"),
+    ],
 )
-def test_a_word_that_is_lost_or_another_is_seen(word: str, instead: str) -> None:
+def test_a_word_that_is_lost_moved_or_another_is_seen(word: str, instead: str) -> None:
     assert word in TEXTS[1]
     assert misread(TEXTS[1], TEXTS[1].replace(word, instead)) is not None

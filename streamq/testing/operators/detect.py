@@ -31,7 +31,7 @@ from streamq.time import ticks
 def detect(node: Detect, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for the matches: those found by the rules of the language (docs/patterns.md), else by the compiler's expansion.
 
-    Raises FalseClaim if the pattern's text in normal form has other keywords, signs or numbers than the user's text.
+    Raises FalseClaim if the words, signs and numbers of the pattern's text in normal form are not those of the user's text.
     """
     definitions = node.definitions
     if definitions.source is not None and (wrong := misread(definitions.source, definitions.text)) is not None:

@@ -1,9 +1,10 @@
-"""Compare the words of a pattern's text with those of its normal form, to see if the parser lost, added or changed one."""
+"""Compare the words of a pattern's text with those of its normal form: the parser must not lose, add, change or move one."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
+from itertools import zip_longest
 
 from streamq.patterns.legal_words import keywords
 
@@ -20,33 +21,49 @@ _SAME = {"!=": "<>"} | _HYPHENED
 
 
 def misread(source: str, shown: str) -> str | None:
-    """Return the difference between a text and its normal form in keywords, signs and numbers; None if there is none.
+    """Return the difference between a text and its normal form in words, signs and numbers; None if there is none.
 
-    Names after AS are not compared, because a normal form may repeat none, nor is the order of keywords and signs.
+    Words are keywords and names, in their order. Variables, which stand after AS or directly after a type, are not compared,
+    because a normal form may repeat none; NOT and signs are counted only, because a normal form may move them.
     """
-    (words, numbers), (words_shown, numbers_shown) = _words(source), _words(shown)
-    if numbers != numbers_shown:
-        return f"the numbers {numbers} are read as {numbers_shown}"
-    lost, added = words - words_shown, words_shown - words
+    read, written = _Words(source), _Words(shown)
+    if read.numbers != written.numbers:
+        return f"the numbers {read.numbers} are read as {written.numbers}"
+    lost, added = read.counted - written.counted, written.counted - read.counted
     if lost or added:
         return f"{sorted(lost.elements())} is not read, and {sorted(added.elements())} is read into it"
+    if read.ordered != written.ordered:
+        at = next(i for i, pair in enumerate(zip_longest(read.ordered, written.ordered)) if pair[0] != pair[1])
+        return f"{' '.join(read.ordered[at:])!r} is read as {' '.join(written.ordered[at:])!r}"
     return None
 
 
-def _words(text: str) -> tuple[Counter[str], list[float]]:
-    """Return the keywords and signs of a text, and its numbers in order; words in quotes count as well."""
-    words: Counter[str] = Counter()
-    numbers = []
-    for found in _WORDS.finditer(re.sub("['`]", " ", text)):
-        word = found[0].upper()
-        if word[0].isdigit():
-            numbers.append(float(word))
-        elif word[0] == "-" and word.endswith("0") and word.strip("-0 \n\t") == "":
-            # no other number than 0
-            numbers.append(0.0)
-        elif (word := _SAME.get(word, word)) in _KEYWORDS | _SIGNS:
-            words[word] += 1
-    return words, numbers
+class _Words:
+    """The words of a text: its keywords and signs, ``counted``; its keywords and names, ``ordered``; its ``numbers`` in order.
+
+    Words in quotes count as well.
+    """
+
+    def __init__(self, text: str):
+        self.counted: Counter[str] = Counter()
+        self.ordered: list[str] = []
+        self.numbers: list[float] = []
+        after_name = False
+        for match in _WORDS.finditer(re.sub("['`]", " ", text)):
+            word = match[0].upper()
+            is_name = False
+            if word[0].isdigit():
+                self.numbers.append(float(word))
+            elif word[0] == "-" and word.endswith("0") and word.strip("-0 \n\t") == "":
+                # no other number than 0
+                self.numbers.append(0.0)
+            elif (word := _SAME.get(word, word)) in _KEYWORDS | _SIGNS:
+                self.counted[word] += 1
+                self.ordered += [word] if word in _KEYWORDS - {"NOT"} else []
+            elif is_name := match[0][0].isalpha() or word[0] == "_":
+                # a name directly after a name, or after a pattern, is a variable
+                self.ordered += [] if after_name or word.startswith("AS ") else [word]
+            after_name = is_name or word == ")"
 
 
 __all__ = ["misread"]

@@ -134,7 +134,7 @@ class PhysicalRoom(SourceRoom[Physical]):
 
     def row(self, source: Physical, item: Item) -> dict[str, Any]:
         times = {source.start: item.start, source.end: item.end, source.new_end: item.new_end}
-        return {source.kind: item.kind, **times}
+        return {source.kind: _written_kind(item), **times}
 
     def late_row(self, source: Physical, item: Item) -> dict[str, Any]:
         return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
@@ -236,8 +236,12 @@ def physical_items(draw: Draw, how: Arriving) -> list[Item]:
             chain += 1
         last = items[-1]
         if last.kind == RETRACT and last.new_end == start and (moving or draw(st.booleans())):
-            # move the event: insert it again a step before or after another event's start
-            to = draw(st.sampled_from(spans))[0] + draw(st.sampled_from([-1, 1])) * scale.step
+            # move the event: insert it again a step before or after another event's start, often past the nearest one
+            other = draw(st.sampled_from(spans))[0]
+            nearest = _neighbours(start, spans)
+            if nearest and draw(st.booleans()):
+                other = draw(st.sampled_from(nearest))
+            to = other + draw(st.sampled_from([-1, 1])) * scale.step
             moved_to = Item(INSERT, to, end_or_none(end if end == INFINITY else end - start + to), payload=payload)
             if to != start and not confined and once.is_new(Item(INSERT, to, payload=payload)):
                 own_payload = {**payload, id: how.number(chain)} if id else payload
@@ -310,6 +314,12 @@ def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return paired
 
 
+def _neighbours(start: int, spans: Sequence[tuple[int, int]]) -> list[int]:
+    """Return the greatest start before an event's and the least one after it, as far as they exist."""
+    before, after = ([at for at, _ in spans if at < start], [at for at, _ in spans if at > start])
+    return [*([max(before)] if before else []), *([min(after)] if after else [])]
+
+
 def _single_column(payload: Mapping[str, Any], which: int) -> dict[str, Any]:
     """Return the payload's column at position ``which``."""
     return dict([list(payload.items())[which]])
@@ -329,3 +339,9 @@ def _redelivered(items: list[Item], since: int) -> list[Item]:
     """
     ends = [items[0].end, *(item.new_end for item in items[1:])]
     return items[since:] if len(set(ends)) == len(ends) else items[:1]
+
+
+def _written_kind(item: Item) -> str:
+    """Return an item's kind as its row writes it: in small letters or, for a third of the items, in capitals."""
+    style = len(repr(item)) % 6
+    return item.kind.upper() if style == 0 else item.kind.capitalize() if style == 1 else item.kind
