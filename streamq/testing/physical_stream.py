@@ -32,18 +32,23 @@ def is_physical(table: pa.Table) -> bool:
     """True if a table has the columns of a physical stream and its ``kind`` holds kinds; payload columns may have these names."""
     if not {"kind", "new_end"} <= set(table.column_names):
         return False
-    return set(table["kind"].unique().to_pylist()) <= set(KINDS)
+    return {_in_small_letters(kind) for kind in table["kind"].unique().to_pylist()} <= set(KINDS)
+
+
+def _in_small_letters(kind: Any) -> Any:
+    """Return a kind as a source of physical rows reads it: capitals do not matter."""
+    return kind.lower() if isinstance(kind, str) else kind
 
 
 @check_keywords
 def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
     """Return the canonical history of a physical stream; its rows may be in any order.
 
-    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti), ``start``, ``end``,
-    for retractions ``new_end``, and its payload under any other names; times are ticks (in a table timestamps too), an end of
-    None is infinity. A retraction names its event by ``id``, start and end if ``id`` is passed (the payload is then that of the
-    insert), else by start, end and payload. Raises InvalidEvent for a retraction that matches nothing, and for rows that are
-    not events; SourceError for other objects.
+    ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti, also in capitals),
+    ``start``, ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table
+    timestamps too), an end of None is infinity. A retraction names its event by ``id``, start and end if ``id`` is passed (the
+    payload is then that of the insert), else by start, end and payload. Raises InvalidEvent for a retraction that matches
+    nothing, and for rows that are not events; SourceError for other objects.
 
     Algorithm: an event is a token at its end, and a retraction moves one token, once. An order in which all tokens can move
     exists iff no end loses more tokens than it gets and every connected group of ends has an insert, so no orders are searched.
@@ -60,7 +65,8 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
     row_dicts, types = _rows_of(rows)
     names: dict[str, None] = dict.fromkeys(types)
     for row in row_dicts:
-        if row.get("kind") == CTI:
+        kind = _in_small_letters(row.get("kind"))
+        if kind == CTI:
             continue
         payload = {name: value for name, value in row.items() if name not in ("kind", "start", "end", "new_end")}
         names |= dict.fromkeys(payload)
@@ -69,13 +75,13 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
         if not all(isinstance(plain_integer(time), int) for time in (start, end, new_end)):
             hint = "Times are ticks; a table may have timestamps."
             raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}", hint))
-        if row.get("kind") not in (INSERT, RETRACT) or end <= start or new_end < start:
+        if kind not in (INSERT, RETRACT) or end <= start or new_end < start:
             raise InvalidEvent(sentence("fold_physical", "a row that is not an event", f"found {dict(row)}"))
         if id is not None and id not in payload:
             raise SourceError(sentence("fold_physical", f"no column {id!r}", f"found {dict(row)}", "id=... names one."))
         event = comparable(payload[id]) if id else tuple((n, comparable(v)) for n, v in sorted(payload.items()))
         here = (event, start, end)
-        if row["kind"] == INSERT:
+        if kind == INSERT:
             tokens[here] += 1
             payloads.setdefault(here[:2], []).append(payload)
         else:

@@ -7,6 +7,7 @@ import io
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ import pytest
 from tests.mutation.comparisons.faults import ROOT
 
 TESTS = ("tests/runtime", "tests/operators", "tests/laws", "tests/replays")
-"""What stands nearest to the targets, behind the file that mirrors one."""
+"""What stands nearest to the targets, behind the files that are named after one."""
 
 PROMPT = ("tests/laws/test_liveliness.py", "-k", "ctis_are_as_high or waits_for_nothing")
 """The laws of how high CTIs are: ``verify`` asks whether they hold, not whether they are prompt."""
@@ -69,10 +70,8 @@ def tried(query: str, examples: int) -> Failure | None:
 
 def tested(file: str) -> Failure | None:
     """The first failure of the nearest tests that need no Spark and no seconds, or of the laws of promptness."""
-    below = file.removeprefix("streamq/")
-    folder, _, name = below.rpartition("/")
-    mirror = f"tests/{folder}/test_{name}"
-    first = [mirror] if (ROOT / mirror).exists() else []
+    named = [path for path in sorted((ROOT / "tests").rglob(f"test_{Path(file).name}")) if path.parent.name != "spark"]
+    first = [str(path.relative_to(ROOT)) for path in named]
     near = [str(ROOT / path) for path in (*first, *TESTS)]
     law, *some = PROMPT
     for arguments in (["-m", "not spark and not slow", *near], [str(ROOT / law), *some]):
