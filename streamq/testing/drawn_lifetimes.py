@@ -142,7 +142,8 @@ def _placements(
 ) -> st.SearchStrategy[list[_Placement]]:
     """Return the strategy for at most ``most`` events, each with any of these overlaps and durations.
 
-    Half of them have the length of the duration ``prevailing``, if there is one. It is cached: building it anew took a third of the time of drawing.
+    Half of the events have the length of the duration ``prevailing``, if there is one. The strategy is cached: building it anew
+    took a third of the time of drawing.
     """
     steps = st.sampled_from([0, 0, 0, -1, 1]) if scale.is_coarse else st.just(0)
     # many events end where another one begins or ends

@@ -14,8 +14,10 @@ _WORDS = re.compile(
     r"|\w+|<>|!=|<=|>=|[^\w\s]",
     re.DOTALL | re.IGNORECASE,
 )
-_KEYWORDS = {word.upper() for word in keywords()} - {"AS", "EACH", "REUSE"}
-"""Keywords to be compared; the others are defaults, which a normal form leaves out."""
+_DEFAULTS = {"EACH", "REUSE"}
+"""Keywords that a normal form leaves out."""
+_KEYWORDS = {word.upper() for word in keywords()} - {"AS", *_DEFAULTS}
+"""Keywords to be compared."""
 _SIGNS = {"=", "<>", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "@", "#"}
 _SAME = {"!=": "<>"} | _HYPHENED
 
@@ -51,6 +53,8 @@ class _Words:
         after_name = False
         for match in _WORDS.finditer(re.sub("['`]", " ", text)):
             word = match[0].upper()
+            if word in _DEFAULTS:
+                continue
             is_name = False
             if word[0].isdigit():
                 self.numbers.append(float(word))
