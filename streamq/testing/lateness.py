@@ -18,6 +18,7 @@ from streamq.progress.explicit import ExplicitCtis
 from streamq.runtime.event import CTI, INSERT
 from streamq.runtime.late_policies import LATE_POLICIES
 from streamq.testing.arrival import CLOSE, Item, delay_for, end_ticks, is_event
+from streamq.testing.drawn_lifetimes import forbids_overlap
 from streamq.testing.intent import Intent
 from streamq.testing.late_policies import ROOMS, WEIGHTS, fails
 from streamq.testing.progress.room import policies_behind
@@ -57,7 +58,7 @@ def late_intents(draw: Draw, intent: Intent, source: Source, manner: str) -> Int
     """
     disorder = tuple(word for word in intent.choices("disorder") if word not in ("in_order", "slight"))
     again = not fails(manner) and source.insert_only
-    often = again and intent.duplicates is None and draw(st.booleans())
+    often = again and intent.duplicates is None and not forbids_overlap(intent) and draw(st.booleans())
     return intent.but(disorder=disorder or intent.disorder, duplicates=often or (intent.duplicates if again else False))
 
 
