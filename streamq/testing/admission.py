@@ -29,8 +29,9 @@ from streamq.testing.stateless_paths import is_filtered, window_end, window_grid
 def admissions(case: Case, promises: Promises = (), remember: Sequence[int | None] = (None,)) -> dict[str, Admitted]:
     """Return what each source admits of a case, by name; only plain sources that have late or contradictory items are in it.
 
-    ``promises`` are CTIs from outside, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its first
-    entry again, for how long history is remembered (None: for ever).
+    ``promises`` are CTIs that no row brings, by micro-batch. ``remember`` holds, for each micro-batch in turn and then from its
+    first entry again, for how long history is remembered (None: for ever). Where windows with a grid are a source's only reader,
+    both instants that lateness goes by are the last window ends up to them.
     """
     batches = list(micro_batches(case))
     reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], remember)

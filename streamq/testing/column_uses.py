@@ -35,7 +35,7 @@ class Uses:
 def uses(plan: Node) -> Uses:
     """Return the source columns that a plan computes with or sums.
 
-    If an expression uses a name that no source has, its origin is unknown, and all source columns count.
+    If one of the two sets has a name that no source has, its origin is unknown, and all source columns are in that set.
     """
     there = frozenset(f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload)
     computed: set[str] = set()
@@ -84,7 +84,7 @@ def near(plan: Node) -> list[Any]:
 
 
 def _bounds_of_casts(node: Node) -> Iterator[float]:
-    """Yield the greatest and the least float that each cast to an integral type accepts."""
+    """Yield, for each cast to an integral type, a float at the upper end and one at the lower end of the values it accepts."""
     for expr in expressions(node):
         for part in parts_of(expr):
             if isinstance(part, Cast) and type(part.type) in BITS:

@@ -57,7 +57,8 @@ def checked_decorated(
     ``names`` and ``kinds`` are the names and types of the columns that it reads, ``axis`` is the type of instants. The module's
     values must be of its declared type. ``reference`` is called like the module's own function: with Series, or with events and
     window. ``order_insensitive``: the law of order applies even if the module does not promise it. Raises PlanError if the
-    argument names of a time-sensitive module are unknown or do not match the types, and if ``filters_on`` names no argument.
+    argument names of a time-sensitive module are unknown or do not match the types, if ``filters_on`` names no argument, and
+    without types, unless the module reads lifetimes alone.
     """
     if not kinds:
         # raises the error of a call without a column, unless the module reads lifetimes alone

@@ -27,7 +27,8 @@ class WrongOutput(AssertionError):
 def sum_deltas(out: Sequence[pa.Table], output: str, axis: str = INTEGER) -> pa.Table:
     """Sum the deltas of all micro-batches into a history; raise WrongOutput if they do not form one.
 
-    ``output`` is their form: a changelog is also converted to its rows and back; in final rows every weight must be 1.
+    ``output`` is their form: a changelog is also converted to its rows, which must come by sync time, and back; in final rows
+    every weight must be 1.
     ``axis`` is the time axis in which the error shows instants.
     """
     if output == OutputForm.CHANGELOG:

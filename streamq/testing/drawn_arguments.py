@@ -29,7 +29,8 @@ from streamq.time import INTEGER, TIMESTAMP
 def argument(draw: Draw, verb: str, name: str, target: Any, named: bool) -> Any:
     """Draw the argument ``name`` of a verb of ``target``, a stream or its windows.
 
-    ``named``: the argument is a column that the verb computes: an aggregate over windows, else an expression.
+    ``named``: the argument is a column that the verb computes: over windows an aggregate or a bound of the window, else an
+    expression.
     Raises PlanError for an argument that has no generator.
     """
     plan: Node = (target if isinstance(target, Stream) else target.stream).plan

@@ -13,7 +13,10 @@ from streamq.testing.python_values import comparable
 
 
 def copies(intent: Intent) -> st.SearchStrategy[int]:
-    """Draw how many times an item is delivered."""
+    """Draw how many times an item is delivered: one to three times if the intent asks for duplicates, else mostly once.
+
+    It is always once if the intent forbids duplicates, or leaves them open and forbids overlap.
+    """
     if intent.duplicates is None and forbids_overlap(intent):
         return st.just(1)
     match intent.duplicates:

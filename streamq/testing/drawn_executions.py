@@ -69,7 +69,7 @@ ZONES = ("", "", "Asia/Tokyo", "America/New_York")
 
 
 def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
-    """Draw one execution by ``backend``, BATCH or SPARK; a streaming one applies all rules, as users' queries do."""
+    """Draw a tuple of one execution by ``backend``, BATCH or SPARK; a streaming one applies all rules, as users' queries do."""
     if backend == BATCH:
         rules = st.one_of(st.none(), subsets())
         return st.tuples(

@@ -105,7 +105,7 @@ def _built(draw: Draw, scenario: Scenario | Stream, axis: str) -> tuple[_Filler,
     """Build a concrete tree over columns of the oddest types that its verbs accept.
 
     Returns what filled it in, the scenario with nothing left out, and the return value of its last verb. Types are tried from
-    the oddest to plain ones; an error over plain ones is raised.
+    the oddest to plain ones, as long as PlanError, CedrError or NeedsSpark is raised; over plain ones it is raised here, too.
     """
     (key, *keys), (value, *values) = draw(key_types()), draw(value_types())
     odd = [(key, value), *((key, v) for v in values[:1]), *((k, value) for k in keys), (keys[0], values[0])]
@@ -126,6 +126,7 @@ class _Filler:
 
     ``done`` maps the id of a node to the node and its filled node. ``results`` maps the id of a filled node to that node and the
     return value of its verb. Both keep the object itself, because Python gives the id of a freed object to another one.
+    ``intents`` are the intents of the open sources so far, by the sources' names.
     """
 
     def __init__(self, draw: Draw, axis: str, types: tuple[t.DataType, t.DataType]):
@@ -228,8 +229,9 @@ class _Filler:
                 room.complete(self.draw, arguments, ANY)
 
     def _called(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Scenario:
-        """Fill in the arguments of a function of streams and call it; they are drawn for the first of its streams.
+        """Fill in the arguments of a function of streams and call it.
 
+        They are drawn for the first scenario among them: its stream or, of a pattern, the stream of its first event type.
         Returns the call with nothing left out; what it returned is kept for ``built``.
         """
         bound = inspect.signature(function).bind(*args, **kwargs)
@@ -311,7 +313,7 @@ class _Filler:
 
 
 def _axes(root: Scenario | Stream) -> list[str]:
-    """Return the time axes that a scenario may have: one if it names it, else both."""
+    """Return the time axes that a scenario may have: the one that it names or that a stream in it has, else both."""
     left: list[Any] = [root]
     while left:
         node = left.pop()

@@ -59,8 +59,9 @@ def windows(draw: Draw, schema: Schema, exact_columns: frozenset[str]) -> tuple[
 def aggregated(draw: Draw, plan: Node, label: str = "a", reads_end: bool = True) -> Node:
     """Draw an operator over windows, with or without a group_by.
 
-    Mostly that is one to three aggregates called ``label0, ...``; now and then it is a top_k, a user-defined operator that sets
-    its own lifetimes, or a window of UNEVEN over derived points. Unless ``reads_end``, nothing in it reads the ends of events.
+    Mostly that is one to three aggregates called ``label0, ...``, and sometimes a bound of the window under the next such name;
+    now and then it is a top_k, a user-defined operator that sets its own lifetimes, or a window of UNEVEN over derived points.
+    Unless ``reads_end``, nothing in it reads the ends of events.
     """
     derived = plan.schema.shape != POINT and draw(st.sampled_from([False] * 7 + [True]))
     if derived:
@@ -107,7 +108,7 @@ def _askable(schema: Schema, exact_columns: frozenset[str]) -> Sequence[Aggregat
 
 @cache
 def _takes(function: AggregateFunction, kind: t.DataType) -> bool:
-    """True if an aggregate accepts values of a type and needs no Spark; found by running it over one NULL."""
+    """True if running an aggregate over one NULL of a type raises neither TypeMismatch nor NeedsSpark."""
     source = Points("s", (Field("at", t.LongType()), Field("x", kind)), "at")
     values = (Col("x"),) * function.drawing.arguments
     try:
@@ -130,9 +131,9 @@ def aggregate(
     function: AggregateFunction | None = None,
     reads_end: bool = True,
 ) -> Aggregate:
-    """Draw the aggregate ``function`` (None: any) over columns that it can read, maybe filtered; a count if there are none.
+    """Draw the aggregate ``function`` (None: any), maybe filtered, over columns or a part of the lifetime that it can read.
 
-    Unless ``reads_end``, neither it nor its filter reads the ends of events.
+    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead. Unless ``reads_end``, neither it nor its filter reads the ends of events.
     """
     function = draw(st.sampled_from(_askable(schema, exact_columns))) if function is None else function
     drawing = function.drawing

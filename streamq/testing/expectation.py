@@ -27,7 +27,7 @@ class Expectation:
     - ``sure_duplicates``: by source, the number of rows that must count as duplicates even if they are late
     - ``filtered``: sources whose late items count only if they pass a filter
     - ``refused``: a late item fails the run
-    - ``spared``: a filter may drop the item that fails the run before it is judged
+    - ``spared``: a filter may drop every item that fails the run before it is judged; True, too, if there is none
     """
 
     case: Case
@@ -43,7 +43,8 @@ class Expectation:
 def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:
     """Return the expected outcome of running a case in some way.
 
-    Which items are late depends on the cut and on how long history is remembered; none is if all rows are read at once.
+    Which items are late depends on the cut and on how long history is remembered; none is if all rows are read at once. On Spark
+    the case is first made ``timeless``, as a run there ends before a source could be idle.
     ``promised``: the CTIs in each micro-batch that no row brings, if they are not those of :func:`heard_ctis`.
     """
     counts = repetitions(case)

@@ -22,7 +22,7 @@ def history(table: History) -> pa.Table:
 
     ``start`` and ``end`` become int64 ticks and come first; an end of NULL becomes infinity. The rows of a physical stream,
     which have ``kind`` and ``new_end``, are folded: see :func:`fold_physical`. Raises SourceError for an object that is not a
-    table, and InvalidEvent for a table without lifetimes.
+    table, and InvalidEvent for a table without lifetimes, for a start of NULL, and for rows that cannot be folded.
 
     >>> from streamq import testing as t
     >>> changes = t.table("kind string, start int, end int, new_end int, v int", [("insert", 1, 9, None, 3)])

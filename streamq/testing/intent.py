@@ -100,7 +100,7 @@ class Intent:
         self._check_payload()
 
     def _check_words(self, name: str, legal: Sequence[str]) -> None:
-        """Raise PlanError unless a part is None, a legal word, or a tuple of legal words."""
+        """Raise PlanError unless a part is None, a legal word, or a tuple or list of legal words that is not empty."""
         words = getattr(self, name)
         there = f"there are: {', '.join(legal)}"
         if not (words is None or isinstance(words, str | tuple | list)):
@@ -115,7 +115,10 @@ class Intent:
                 raise PlanError(sentence("Intent", f"no such {name}", f"found {word!r}; {there}", hint))
 
     def _check_payload(self) -> None:
-        """Raise PlanError unless the payload maps column names to sequences or strategies."""
+        """Raise PlanError unless the payload maps column names to strategies or to sequences of values, which a string is not.
+
+        An empty sequence raises it, too.
+        """
         payload: Any = self.payload
         if not isinstance(payload, Mapping):
             hint = 'Give values by column: {"k": ["a", "b"]}.'
@@ -132,7 +135,7 @@ class Intent:
                 raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {values!r}", hint))
 
     def choices(self, name: str) -> tuple[str, ...]:
-        """Return the words from which a part is drawn."""
+        """Return the words from which a part is drawn: all legal ones if the part is open."""
         words = getattr(self, name)
         if words is None:
             return WORDS[name]
@@ -143,7 +146,7 @@ class Intent:
         return dataclasses.replace(self, **changes)
 
     def completed(self, other: Intent) -> Intent:
-        """Return the intent with the parts that it leaves open taken from ``other``."""
+        """Return the intent with the parts that it leaves open, that is, that have their default, taken from ``other``."""
         default = Intent()
         parts = {f.name: getattr(other, f.name) for f in dataclasses.fields(self)}
         filled = {n: v for n, v in parts.items() if getattr(self, n) == getattr(default, n)}

@@ -47,7 +47,8 @@ def meeting_intents(
 ) -> Mapping[str, Intent]:
     """Draw, for the sources of a plan's meetings, intents under which their events meet.
 
-    Returns the intents by table; none in a quarter of the draws, and none if the intent has a pattern of its own.
+    Returns the intents by table; none in a quarter of the draws, without a meeting, and if the intent has a pattern of its own.
+    A source of several meetings gets the intent for the first.
     """
     meetings = [m for m in map(meeting_of, nodes(plan)) if m is not None and m.inputs]
     if not meetings or intent.pattern is not None or not draw(st.sampled_from([True, True, True, False])):
@@ -77,7 +78,7 @@ def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
 
 
 def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
-    """Return values by column that pass the inputs' filters: the constants that the inputs over a source compare columns with."""
+    """Return values by column that pass the inputs' filters: the constants that the inputs over a source equate columns with."""
     payload: dict[str, Any] = {}
     for plan in meeting.inputs:
         parts = nodes(plan)
@@ -90,7 +91,7 @@ def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
 
 
 def _agreeing(source: Source, names: Collection[str], intent: Intent, compared: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the intent's values by column, and for each of the columns ``names`` a list in which one value prevails."""
+    """Return the intent's values by column, and for the source's other columns in ``names`` lists in which one value prevails."""
     payload = dict(intent.payload)
     for f in source.payload:
         if f.name in names and f.name not in payload:

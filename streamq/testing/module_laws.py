@@ -112,7 +112,10 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Convert values of numpy, pandas and Arrow to Python's; NA and NaT become None."""
+    """Convert values of numpy and pandas, and Arrow tables, to Python's; NA and NaT become None.
+
+    Tables and frames become dicts of lists; arrays, Series and tuples become lists.
+    """
     match value:
         case pa.Table():
             return value.to_pydict()
@@ -198,7 +201,7 @@ def _deterministic(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 
 def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
-    """No method changes its arguments, and calls share no state."""
+    """No method changes its arguments, and calls share no state; without parts, only that the values do not change."""
     values, before = m.events(events), plain(m.events(events))
     state = m.add(m.initial(), values)
     first = outcome(lambda: m.result(state))

@@ -165,7 +165,7 @@ def check_module(
 
 
 def _kinds(types: Any) -> list[DataType]:
-    """Return the argument types that a text names, none for an empty one; raise TypeMismatch for a type that does not exist."""
+    """Return the argument types that a text names, none for an empty one; raise TypeMismatch for no text or no type."""
     if not isinstance(types, str):
         hint = 'Write names in SQL, "double, string".'
         raise TypeMismatch(sentence(VERB, "not the types of the arguments", f"found {types!r}", hint))

@@ -60,8 +60,8 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
     The latter are values that a query compares with; of whole numbers those beside them are added too.
-    Floats are small multiples of a quarter, so that their sums are exact in any order. Raises PlanError for a type without
-    values.
+    Finite floats are small multiples of a quarter, so that their sums are exact in any order; NaN and infinities are added
+    unless the intent forbids them. Raises PlanError for a type without values.
     """
     match kind:
         case t.BooleanType():

@@ -59,7 +59,8 @@ def profile(name: str) -> Profile:
 def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
     """Set the default profile of :func:`verify` to a profile or the one of that name, with changes, and return it.
 
-    None restores the profile of the environment: STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES.
+    None restores the profile of the environment: STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES; changes
+    are then ignored. Raises PlanError for a name that no profile has, and for illegal values.
 
     >>> from streamq import testing as t
     >>> t.load_profile("default", examples=50)

@@ -118,9 +118,10 @@ def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
 
 
 def _values(column: pa.ChunkedArray) -> list[Any]:
-    """Return a column's values in Python; instants near the epoch, which come from generated data, as ticks.
+    """Return a column's values in Python.
 
-    If an instant is beyond the range of Python's datetime, all of them are returned as ticks.
+    Instants are all returned as ticks if each is within a second of the epoch, as generated ones are, or if one is beyond the
+    range of Python's datetime.
     """
     import pyarrow as pa
 
@@ -338,7 +339,7 @@ def _statement(step: Step, steps: Mapping[str, Step], names: Names, tables: Name
 
 
 def _head(body: str) -> str:
-    """Return the imports of the names that the statements use."""
+    """Return the import of streamq, and those of the names that the statements use."""
     code = re.sub(r'r"""\n.*?\n"""', "", body, flags=re.DOTALL)
     code = re.sub(r'"(?:\\.|[^"\\])*"' + r"|'(?:\\.|[^'\\])*'", '""', code)
 

@@ -48,7 +48,7 @@ def call(head: str, arguments: Iterable[str]) -> str:
 
 
 def listed(items: Sequence[str], brackets: str = "[]") -> str:
-    """Return the list ``[a, b]``, with each item on its own line if it is too long."""
+    """Return the list ``[a, b]``, or one in other ``brackets``, with each item on its own line if it is too long."""
     line = f"{brackets[0]}{', '.join(items)}{brackets[1]}"
     if len(line) <= WIDTH - 20 and "\n" not in line:
         return line
@@ -130,7 +130,7 @@ def expression(root: Expr, column: Callable[[str], str] | None = None, in_window
     """Return an expression as Python text over ``col``, ``lit``, ``when``, ``f`` and ``sq``.
 
     ``column`` writes a column (None: ``col("v")``); ``in_window``: start and end outside of aggregates are the window's.
-    Raises Unwritable for an expression that no operator, method or function builds.
+    Raises Unwritable for an expression that no operator, method or function builds, and for a text longer than LONGEST.
     """
 
     def visit(expr: Expr, parts: list[Text]) -> Text:
@@ -233,7 +233,10 @@ def _call(function_call: Call, parts: list[Text]) -> Text:
 
 
 def _infix(notation: Infix, args: Sequence[Any], parts: list[Text]) -> Text:
-    """Return an operator between its two operands, with parentheses where precedence needs them."""
+    """Return an operator between its two operands, with parentheses where precedence needs them.
+
+    A constant on the right is written as a plain value; on the left only a number before an arithmetic sign.
+    """
     sign, rank = notation.sign, notation.rank
     left, right = args
     # comparisons do not chain, so their operands get parentheses unless they bind more closely

@@ -133,7 +133,9 @@ def verbs(node: Node, names: Names, tables: Names) -> list[str]:
 
 
 def _plain_verb(node: Node, names: Names) -> str:
-    """Return the call of a verb that is named like its room and takes the node's fields as arguments, streams first.
+    """Return the call of a verb that is named like its room, with the node's fields after the first as arguments.
+
+    Streams are passed by position, other fields by name.
 
     Raises Unwritable for a node with a field of another type.
     """

@@ -50,7 +50,7 @@ class Breaches:
 def breaches_in(
     stream: Recorded, shape: str | None, order: str | None, ctis: bool, keyed: bool, verb: str
 ) -> list[Breaches]:
-    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or CTIs.
+    """Return the breaches of all rules; raise SourceError if rows without an order must be judged by order or by CTIs in them.
 
     ``shape``, ``order`` and ``ctis`` are the arguments of ``find_breaches``; ``keyed``: the stream has a key. ``verb`` is the
     function that errors name. A rule may have several entries, or one without rows.
@@ -169,7 +169,7 @@ class _Judge:
         return searches
 
     def _beside(self, at: int, says: str) -> Shown:
-        """Describe a retraction with the items of its payload nearest to it, those of its start first.
+        """Describe a retraction with at most BESIDE items of its id or payload: those of its start, then the nearest.
 
         ``at`` is its position among the items, ``says`` the message, with ``{}`` for its lifetime.
         """
@@ -283,7 +283,10 @@ class _Judge:
         return _sorted(Breaches("shape", row[inside], show))
 
     def signals(self) -> list[Breaches]:
-        """Search events of the history that do not end where the next one of their key starts."""
+        """Search events of the history that do not end where the next one of their key starts.
+
+        The last one of a key must be endless, or end where no CTI has passed, as the sample that ends it may still come.
+        """
         row, key, start, end = self._history()
         last = np.flatnonzero((np.diff(start, append=0) != 0) | (np.diff(key, append=-1) != 0))
         follows = last[np.searchsorted(last, np.arange(len(row)))] + 1 if len(row) else row

@@ -34,7 +34,7 @@ def scale(plan: Node) -> Scale:
     """Return the scale of a query.
 
     Its units are a quarter of the finest, the middle and the coarsest length in the query; a step where lengths are below SMALL.
-    It is anchored at the first instant in the query, else at 0.
+    Units of more than DENSE hops of the densest windows do not count. The anchor is the first instant in the query, else 0.
     """
     every = nodes(expanded(plan))
     query_lengths = [n for node in [*nodes(plan), *every] for n in (*lengths(node), *spans(node)) if n > 0]
@@ -112,7 +112,7 @@ def literals(node: Node) -> list[Any]:
 
 
 def spans(node: Node) -> Iterator[int]:
-    """Yield the durations in a node's expressions, in ticks."""
+    """Yield the absolute values of the durations in a node's expressions, in ticks."""
     for value in literals(node):
         if isinstance(value, dt.timedelta):
             yield abs(value // dt.timedelta(microseconds=1))

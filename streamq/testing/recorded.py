@@ -90,7 +90,7 @@ class Recorded:
 def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
 
-    ``names`` are the columns' names as the user gives them; ``verb`` is the function that errors name. Rows without kinds are
+    It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are the columns' names as the user gives them; ``verb`` is the function that errors name. Rows without kinds are
     inserts.
     """
     columns, names, ordered = _columns(rows, names, verb)
@@ -163,7 +163,7 @@ def _checked(columns: Mapping[str, Column], names: Names, count: int, verb: str)
 def _columns(rows: Any, names: Names, verb: str) -> tuple[dict[str, Column], Names, bool]:
     """Return the columns, the names (with the column of micro-batches of a sink's folder), and True if the rows have an order.
 
-    Raises SourceError for an object that is not a stream.
+    Raises SourceError for an object that is not a stream, for a streaming DataFrame, and for a column of mixed types.
     """
     import pandas as pd
     import pyarrow as pa

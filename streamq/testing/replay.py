@@ -117,7 +117,10 @@ def replay(path: str | Path) -> None:
 
 
 def save(case: Case, how: Execution, says: str, folder: str | Path, name: str, expressions: str = EVALUATED) -> Path:
-    """Write a case to the file ``name`` in a folder, overwriting any that exists, and return its path."""
+    """Write a case to a file in a folder, which is created if need be, and return its path; overwrite any that exists.
+
+    The file's name is ``name``, with other characters than letters, digits, ``_``, ``.`` and ``-`` replaced, and SUFFIX.
+    """
     path = Path(folder) / f"{re.sub(r'[^A-Za-z0-9_.-]+', '-', name).strip('-')}{SUFFIX}"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(case_to_json(case, how, says, expressions), encoding="utf-8")

@@ -66,7 +66,7 @@ def source_reaches(
     """Return the progress of each source before each micro-batch and, last, after all of them.
 
     ``promises`` are CTIs that no row brings, ``remember`` the times for which history is remembered, by micro-batch, and then
-    from its first entry again.
+    from its first entry again. In an empty micro-batch in which no source's CTI rises, nothing is forgotten.
     """
     sources, times = case.sources, case.times
     w = dict.fromkeys(sources, MINUS_INFINITY)

@@ -25,7 +25,8 @@ from streamq.windows import Snapshot
 def make_speculative(stream: Stream) -> Stream:
     """Return a stream of the greatest events alive at each instant, whose rows are taken back when input arrives out of order.
 
-    It groups by the first column that can be a key and takes, over snapshots, the top_k by the last column that can be ordered.
+    It groups by the first column that is neither nested nor a decimal, and keeps, over snapshots, the events with the greatest
+    value in the last column that is not nested: all of them if they are equal in it, or if there is no such column.
     Events that arrive late split snapshots and change which event is the greatest, so that earlier rows are retracted. The result
     has the input's columns, but other lifetimes and fewer events. Raises PlanError for an object that is not a stream.
 

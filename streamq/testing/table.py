@@ -98,7 +98,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _type(text: str) -> t.DataType:
-    """Parse the name of a type, with those of its parts; raise TypeMismatch if there is no such type."""
+    """Parse the name of a type, with those of its parts; raise TypeMismatch for others, SourceError for no fields of a struct."""
     match = re.fullmatch(r"(?i)(array|map|struct)\s*<(.*)>", text.strip(), re.DOTALL)
     if match is None:
         try:
