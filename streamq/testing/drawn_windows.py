@@ -133,7 +133,8 @@ def aggregate(
 ) -> Aggregate:
     """Draw the aggregate ``function`` (None: any), maybe filtered, over columns or a part of the lifetime that it can read.
 
-    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead. Unless ``reads_end``, neither it nor its filter reads the ends of events.
+    It may have no argument if the function allows that; if there is nothing that it can read, it is a count instead. Unless
+    ``reads_end``, neither it nor its filter reads the ends of events.
     """
     function = draw(st.sampled_from(_askable(schema, exact_columns))) if function is None else function
     drawing = function.drawing

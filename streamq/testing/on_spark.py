@@ -99,7 +99,8 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     """Run a case's query on Spark and return its history.
 
     Raises WrongOutput if a stream sets aside other items than it should, if its changelog is not that of a history, or if an end
-    is infinite and not NULL; WindowQuarantined if a user module failed in a stream; and the query's own errors. ``expected`` is the case's :func:`expectation`, if it has been computed before.
+    is infinite and not NULL; WindowQuarantined if a user module failed in a stream; and the query's own errors.
+    ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     with session_in(spark, how.zone) as session:
         if how.backend == BATCH:
@@ -114,8 +115,8 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
 def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, expected: Expectation) -> pa.Table:
     """Run a case as a Structured Streaming query, in two instalments if it restarts, and return the history of its output.
 
-    A case with a source that follows the clock is run by a writeStream with control in place of ``run``. ``folder`` holds its sources, sinks and checkpoint. Raises WrongOutput if a run by ``run`` counts or sets aside other items
-    than are ``expected``.
+    A case with a source that follows the clock is run by a writeStream with control in place of ``run``. ``folder`` holds the
+    sources, sinks and checkpoint. Raises WrongOutput if a run by ``run`` counts or sets aside other items than are ``expected``.
     """
 
     batches, names = case.batches or [{name: case.tables[name] for name in case.sources}], list(case.sources)

@@ -90,8 +90,8 @@ class Recorded:
 def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
 
-    It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are the columns' names as the user gives them; ``verb`` is the function that errors name. Rows without kinds are
-    inserts.
+    It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are
+    the columns' names as the user gives them; ``verb`` is the function that errors name. Rows without kinds are inserts.
     """
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))

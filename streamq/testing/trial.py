@@ -85,7 +85,8 @@ def check_answers(
 ) -> list[str]:
     """Run a case in several ways; raise VerificationFailed if an answer is not the oracle's, or a run fails that must not.
 
-    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's.
+    Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. NeedsSpark is raised
+    as it is.
     """
     reasons = []
     for how in ways:
@@ -135,7 +136,10 @@ ALL_AT_ONCE = Execution(LITERAL, rules=())
 
 
 def check_failure(case: Case, answers: Answers, failure: QueryFailed) -> None:
-    """Raise VerificationFailed if the oracle fails over a case by Spark's rules, but the query, run all at once, does not."""
+    """Raise VerificationFailed if the oracle fails by Spark's rules over all rows of a case at once, but the query does not.
+
+    ``failure`` is the oracle's, which the error quotes.
+    """
     try:
         answers.answer(ALL_AT_ONCE)
     except QueryFailed:

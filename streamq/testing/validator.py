@@ -225,7 +225,10 @@ def _breach(stream: Recorded, rule: str, i: int, display: Shown) -> Breach:
 
 
 def _row_text(stream: Recorded, i: int, rule: str) -> str:
-    """Return a row as text: ``retract [1, 5) to 8, v=3``; a row that is not an item as a dict."""
+    """Return a row as text: ``retract [1, 5) to 8, v=3``; a row that is not an item as a dict.
+
+    The number of its micro-batch follows, if the stream has a column of them.
+    """
     micro_batch = f" of micro-batch {stream.batch_of(i)}" if stream.names.batch else ""
     if rule == "item":
         return f"{stream.row(i)}{micro_batch}"

@@ -36,7 +36,7 @@ def saturated(ticks: str) -> str:
 def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
     """Return SQL that changes lifetimes to ``[s, s + duration)``, saturating.
 
-    Events without a start or without a positive duration are dropped.
+    Events without a finite start or without a positive duration are dropped; a computed duration of NULL has no end.
     """
     source = node.input.schema
     start, length = node.start, node.length
@@ -62,7 +62,7 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
 
 @moved.register(AlterLifetime)
 def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
-    """Return the instant moved as the operator moves CTIs; None if the start's expression has no value there."""
+    """Return the instant moved as the operator moves CTIs; None if the start's expression is NULL there or fails."""
     start, length = node.start, node.length
     if start.expr is None:
         t += start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0)

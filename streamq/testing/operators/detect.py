@@ -90,7 +90,7 @@ def meeting(node: Detect) -> Meeting:
     """Return the meeting of a pattern: events of its types, within its scopes, with equal values in compared fields.
 
     Compared fields are those in equations and in correlation keys. An input stands for each mention of a type, in the order of
-    the text.
+    the text; if there are more than MANY, for each type.
     """
     fields: set[str] = set()
     for definition in node.definitions.program.definitions:

@@ -32,7 +32,10 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
 
 @st.composite
 def looked_up(draw: Draw, plan: Node) -> Node:
-    """Draw a look-up of column ``k`` in a static table; return the plan as it is if ``k`` is no key or columns would clash."""
+    """Draw a look-up of column ``k`` in a static table of its type.
+
+    Returns the plan as it is unless ``k`` is an exact column that can be a key, or if columns would clash.
+    """
     if "k" not in matched(plan.schema, exact(plan)) or {"name", "size"}.intersection(plan.schema.names):
         return plan
     name = table_for(plan.schema.type_of("k"))

@@ -153,7 +153,7 @@ RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(Res
 
 @over_one
 def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
-    """Draw a scan by a column or none; the other columns of the result are the sums, cast to their types, or NULL.
+    """Draw a scan of the events as points, by a column or none; other columns are the sums, cast to their types, or NULL.
 
     Returns None unless all columns are exact.
     """

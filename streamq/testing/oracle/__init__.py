@@ -61,7 +61,8 @@ def oracle(
 
     Raises InvalidEvent for rows that are not events if the source's policy is ``fail``; QueryFailed if evaluation fails
     by Spark's rules; PlanError for an expression that cannot be translated, naming the function; NeedsSpark for an expression
-    whose evaluation needs a session; FalseClaim if the plan states something false about its rows or parts.
+    whose evaluation needs a session; FalseClaim if the plan states something false about its rows or parts;
+    TooMuch, which is a PlanError, for too many rows or windows; SourceError for a column that a table lacks.
 
     >>> import streamq as sq
     >>> from streamq.testing.oracle import oracle

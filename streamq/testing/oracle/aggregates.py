@@ -72,9 +72,9 @@ def _extreme(name: str) -> Callable[[Arguments], str]:
 
 
 def _sum(a: Arguments) -> str:
-    """Return SQL of a sum that fails if the sum of all positive or of all negative values overflows.
+    """Return SQL of a sum that fails if the sum of all positive or of all negative values overflows; NULL for no values.
 
-    The order of addition is open, so the query may fail in that case.
+    The order of addition is open, so the query may fail in that case. Floats are summed as doubles.
     """
     (kind,), v = a.types, a.v
     if floating(kind):
@@ -126,7 +126,10 @@ def _covariance(*, is_sample: bool) -> Callable[[Arguments], str]:
 
 
 def _correlation(a: Arguments) -> str:
-    """Return SQL of the correlation, NULL if an argument has no deviations; the query fails if their product is rounded to 0."""
+    """Return SQL of the correlation, NULL for fewer than two pairs and if an argument has no deviations.
+
+    The query fails if the product of the deviations is rounded to 0.
+    """
     xx, yy = _products(a.v, a.v), _products(a.w, a.w)
     spread = f"sqrt({xx} * {yy})"
     small = f"WHEN {spread} = 0 THEN error('division by zero')"

@@ -93,7 +93,10 @@ def _plain(expr: Expr) -> bool:
 
 
 def _operands(expr: Expr, schema: Schema) -> list[Operand]:
-    """Return the columns and lifetime parts that an expression reads; the start, in ticks, if it reads none."""
+    """Return the columns and lifetime parts that an expression reads; the start, in ticks, if it reads none.
+
+    An expression with a pyspark Column has all columns.
+    """
     # a pyspark Column cannot be inspected and may read any column
     names = frozenset(schema.names) if is_opaque(expr) else columns(expr)
     operands = [Operand(f.name, f"c{i}", f.type) for i, f in enumerate(schema.fields) if f.name in names]

@@ -167,7 +167,7 @@ def floating(kind: t.DataType | None) -> bool:
 
 
 def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Return a comparison of two operands of these types; nested values of one type are compared by their keys."""
+    """Return a comparison of operands of these types: as doubles if one is a float, arrays and structs of one type by keys."""
     # a float makes both sides floats
     a, b = (f"CAST({p} AS DOUBLE)" for p in parts) if any(floating(k) for k in kinds) else parts
     if isinstance(kinds[0], t.ArrayType | t.StructType) and kinds[0] == kinds[1]:
@@ -201,7 +201,10 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
 
 
 def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Return arithmetic of decimals and integers with Spark's digits; raise Untranslated for division or too many digits."""
+    """Return arithmetic of decimals and integers with Spark's digits; raise Untranslated for others.
+
+    Others are division, a remainder, a float, and a result of more than 38 digits.
+    """
     # 99 digits for any other type make it untranslatable
     digits = [
         (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)

@@ -40,7 +40,11 @@ NULLABLE = {
 
 @dataclass(frozen=True)
 class ModuleValue:
-    """A module over the members of windows: its arguments' types, the type of its value, and how lifetimes are cut."""
+    """A module over the members of windows.
+
+    ``kinds`` are its arguments' types, ``result`` is the type of its value, ``clip`` says how lifetimes are cut, and ``instants``
+    is the type of starts and ends.
+    """
 
     aggregate: Aggregate
     kinds: tuple[t.DataType, ...]

@@ -30,6 +30,7 @@ def events_in_groups(
 ) -> tuple[str, list[str]]:
     """Return the table of events with groups ``g0, ...``, computed values and payload ``p0, ...``; and the group columns.
 
+    It also has the columns ``o0, ...`` of :func:`order_of`.
     A value is (name, expression, condition): it is computed only if the earlier value ``condition`` is true; "" for always.
     """
     schema = node.input.schema

@@ -55,7 +55,7 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
 def aggregate_run(function: str, values: list[Any]) -> Any:
     """Return an aggregate of the values of a run, which are in order; only ``first`` and ``last`` take NULLs into account.
 
-    Raises Unjudged for the sum or mean of values other than integers.
+    Raises Unjudged for the sum or mean of values other than integers, and for the least or greatest of nested values.
     """
     if function in ("first", "last"):
         return values[0 if function == "first" else -1]
@@ -120,7 +120,8 @@ def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any
 def apply_function(function: str, values: list[Any], functions: Mapping[str, Any]) -> Any:
     """Return the result of a function, in logic with three values; those of STRICT are NULL if an operand is.
 
-    Raises Unjudged for other functions, for operands of different types, and for a large number.
+    Functions of users are called with any operands. Raises Unjudged for other functions, for operands of different types or of
+    nested ones, and for a large number.
     """
     if function in ("is null", "is not null"):
         return (values[0] is None) == (function == "is null")

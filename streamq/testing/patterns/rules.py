@@ -93,7 +93,10 @@ class Evaluation:
         return True
 
     def agree(self, one: Bound, other: Bound) -> bool:
-        """Return True if all events of two matches, which may have the same variables, have equal keys."""
+        """Return True if all events of two matches, which may have the same variables, have equal keys.
+
+        NULL equals nothing; events without the field of a key are not compared by it.
+        """
         for key in self.keys:
             left, right = ([f[key] for f in bound.values() if f is not None and key in f] for bound in (one, other))
             if any(a is None or a != b for a in left for b in right):
@@ -346,7 +349,7 @@ def moment(instant: int, axis: str) -> Any:
 
 
 def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
-    """Return the events of a stream's history; an ordinal tells equal ones apart."""
+    """Return the events of a stream's history; an ordinal tells equal ones apart. Raises Unjudged for nested values."""
     numbers: dict[Any, int] = {}
     fields = tuple(n for n in history.column_names if n not in ("start", "end"))
     events = []

@@ -72,7 +72,10 @@ class Query:
     # --- conditions
 
     def take_conditions(self, visible: Mapping[str, str]) -> list[str]:
-        """Remove the conditions that name only visible variables, and return them as SQL; ``visible`` has their aliases."""
+        """Remove the conditions whose variables, one at least, are all visible, and return them as SQL.
+
+        ``visible`` maps the visible variables to the aliases of their relations.
+        """
         here = [c for c in self.conditions if c.variables and c.variables <= set(visible)]
         self.conditions = [c for c in self.conditions if c not in here]
         return [guard(c, visible) for c in here]

@@ -30,8 +30,8 @@ class InsertOnlyModel(SourceModel[Source]):
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones.
 
-        The first of an id is the least of its rows in the micro-batch that brings the id. A late row that ended before c is
-        dropped whatever the policy.
+        The first of an id is the least of its rows in the micro-batch that brings the id. A late row that ended at c or before
+        is dropped whatever the policy.
         """
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():

@@ -70,7 +70,10 @@ class PhysicalModel(SourceModel[Physical]):
         return sum(i.kind == RETRACT and (comparable(n), end_ticks(i.end)) not in ends for n, i in names)
 
     def is_plain(self, events: Sequence[Item]) -> bool:
-        """True if inserts come before their retractions, and no two events of one start are equal in all columns."""
+        """True if no two inserts have one id (without ids: one start and payload), and their retractions follow in order.
+
+        In order, each retraction names the end that the item before it set. Retractions without an insert are plain.
+        """
         inserts = [self.name(item) for item in events if item.kind == INSERT]
         ends: dict[Any, int] = {}
         moved = set(inserts)
@@ -93,7 +96,7 @@ class PhysicalModel(SourceModel[Physical]):
     def _insert(self, item: Item, at: Reach) -> None:
         """Add an event; count a late one, and drop it or let it start at c.
 
-        One that has ended before c counts as dropped in either case.
+        One that has ended at c or before counts as dropped in either case.
         """
         start, end = start_of(item), end_ticks(item.end)
         event = _Event(start, end, item.payload, [(start, end)])

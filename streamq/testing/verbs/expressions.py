@@ -28,7 +28,10 @@ class Row:
 
 
 def over(value: Any, schema: Schema) -> Expr:
-    """Return an argument of a verb as an expression over the columns of a stream; a name ``a.b`` may be a field of column a."""
+    """Return an argument of a verb as an expression over the columns of a stream; a name ``a.b`` may be a field of column a.
+
+    A function is called with a :class:`Row`.
+    """
     is_function = callable(value) and not isinstance(value, Expr)
     expression = as_expr(value(Row()) if is_function else value)
 

@@ -97,7 +97,7 @@ class Written:
         return replace(self, program=Program((*others, narrower)), source=None)
 
     def piece(self, matches: Matches, name: str | None) -> Piece:
-        """Return the pattern as a part of another: its operator, with its conditions on single events, if that is all it has.
+        """Return the pattern as a part of another: its operator, with its conditions on named variables, if that is all it has.
 
         A pattern with several definitions, or with an output or slices, becomes the event type of its matches, which must have a
         ``name``. ``matches`` are the pattern's own.
@@ -174,7 +174,7 @@ class _Variable:
         self._name, self._fields = name, fields
 
     def __getattr__(self, name: str) -> Expr:
-        """Return the column of a field or, where the event has no such field, of a built-in one, in any case."""
+        """Return the column of a field or, where the event has no such field, of a built-in one, in upper or lower case."""
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._fields:

@@ -69,7 +69,7 @@ class CalendarRoom(WindowRoom[Calendar]):
 
 
 def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:
-    """Yield the windows, as start and end in ticks, from one before the instant ``least`` until ``last``.
+    """Yield the windows, as start and end in ticks, from about two days before the instant ``least`` until ``last``.
 
     Windows that a clock change leaves empty are left out. Raises TooMuch for more than MOST, or an instant beyond the calendar.
     """

@@ -34,7 +34,7 @@ class CountRoom(WindowRoom[Count]):
     def members(self, window: Count, source: Members, run: Run) -> str:
         """Return a table of events, joined with the windows that contain their start or end.
 
-        A window has n different instants of a group, from each of them on.
+        A window has n different instants of a group, from each of them on; where fewer follow there is none.
         """
         at = "le" if window.by == "start" else "re"
         instants = (

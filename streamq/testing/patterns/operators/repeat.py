@@ -39,7 +39,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return (tree.pattern,)
 
     def matches(self, tree: Repeat, evaluation: Evaluation) -> list[Match]:
-        """Return the run that ends with each occurrence, if it has the right length, without consumed ones."""
+        """Return the run that ends with each occurrence, if its length is right: those of equal keys that are not consumed."""
         within = evaluation.ticks(tree.within)
         matches: list[Match] = []
         gone: set[Any] = set()
@@ -71,7 +71,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return matches
 
     def relation(self, tree: Repeat, query: Query) -> Relation:
-        """Return the occurrences joined with those before them and grouped: a row a run, with lists for columns."""
+        """Return the occurrences joined with those of equal keys before them and grouped: a row a run, with lists for columns."""
         one, scope = query.part(tree.pattern), ticks_of(tree.within)
         assert len(one.events) == 1 or not query.keys, "the keys of an event that a match lacks are not known here"
         columns = [(v, f) for v, names in one.fields.items() for f in ("Vs", *names)]
