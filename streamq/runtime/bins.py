@@ -30,7 +30,8 @@ Compact = Callable[[pa.Table], pa.Table]
 def hold(state: KernelBaskets, basket: str, table: pa.Table, compact: Compact) -> None:
     """Append events to their bins; a bin with many chunks is rewritten by ``compact``.
 
-    If there are then more than MOST bins of the least width, the width is doubled and their events move to wider bins.
+    As long as there are then more than MOST bins of the least width, the width is doubled and their events, compacted, move to
+    wider bins.
     """
     if not table.num_rows:
         return
@@ -106,7 +107,7 @@ def _place(state: KernelBaskets, basket: str, table: pa.Table, least_width: int,
         return
     # modulo 2^64 a length beyond int64 is right; as a float it may be a little too long, which only widens the bin
     length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
-    widths = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 62)
+    widths = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 63)
     for bin, is_in_it in in_bins(le, widths):
         _append(state, basket, bin, table.filter(pa.array(is_in_it)), compact)
 

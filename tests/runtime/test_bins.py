@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
-from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, hold
-from streamq.time import INFINITY
+from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, forget, hold
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
 def scope() -> KernelBaskets:
@@ -45,3 +45,15 @@ def test_what_never_ends_has_a_bin_of_its_own() -> None:
     put(state, (0, INFINITY), (5, 9))
     assert ENDLESS in state.bins("rows") and len(state.bins("rows")) == 2
     assert bin_starts(ENDLESS)[1] == INFINITY
+
+
+def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
+    lives = [(MINUS_INFINITY + 1, INFINITY - 1), (MINUS_INFINITY + 1, 0), (-(2**62), 2**62), (-1, INFINITY - 1)]
+    for le, re in lives:
+        state = scope()
+        put(state, (le, re))
+        (bin,) = state.bins("rows")
+        (low, high), (least, greatest) = bin_starts(bin), bin_reach(bin)
+        assert low <= le < high and least <= le and re <= greatest
+        forget(state, "rows", re)
+        assert state.bins("rows") == [bin]
