@@ -155,7 +155,9 @@ def covar_pop(left: Any, right: Any, *, where: Any = None) -> Aggregate:
 
 @check_keywords
 def corr(left: Any, right: Any, *, where: Any = None) -> Aggregate:
-    """Pearson's correlation of two columns over members that have both, NULL over fewer than two; double.
+    """Pearson's correlation of two columns over members that have both; double.
+
+    NULL over fewer than two members, and where a column has the same value in all of them.
 
     >>> import streamq as sq
     >>> w = sq.events([(1, 2, {"x": 1, "y": 2}), (2, 3, {"x": 3, "y": 8})]).tumbling_window(5)

@@ -23,7 +23,7 @@ class ListReduction(MemberReduction):
     """The values that are not NULL, in order."""
 
     def over_members(self, members: CopiedMembers) -> pa.Array:
-        """Return the list of the values of each window, in the order of the members; an empty list for none."""
+        """Return the list of each window's values that pass the filter, in the order of the members; an empty list for none."""
         values = members.rows.column(self.column.args[0]).combine_chunks()
         is_there = np.asarray(values.is_valid().to_numpy(zero_copy_only=False), bool)
         order = members.order[(self.passes(members.rows) & is_there)[members.order]]

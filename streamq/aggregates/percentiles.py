@@ -114,6 +114,8 @@ def median(column: Any, *, where: Any = None) -> Aggregate:
 def percentile(column: Any, fraction: float, *, where: Any = None) -> Aggregate:
     """The exact percentile, linearly interpolated; ``fraction`` from 0 to 1; NULL over no values; double.
 
+    Raises PlanError for another fraction.
+
     >>> import streamq as sq
     >>> w = sq.events([(i, i + 1, {"v": i}) for i in range(5)]).tumbling_window(5)
     >>> w.select(p=sq.percentile("v", 0.9)).show()

@@ -63,10 +63,11 @@ def _within_38(precision: int, scale: int) -> t.DecimalType | None:
 def _operator(
     sign: str, of_times: OfTimes, of_decimals: OfDecimals, of_numbers: Callable[[DataType, DataType], DataType | None]
 ) -> Result:
-    """Return a rule for the type of ``a sign b``; it raises UnfitOperands unless both are numbers, instants or durations.
+    """Return a rule for the type of ``a sign b``; it raises UnfitOperands for text, booleans, bytes, arrays, maps and structs.
 
     A rule for each kind of operands computes the type: ``of_times`` with an instant or a duration, ``of_decimals`` with a decimal
-    and without floats, ``of_numbers`` for other numbers. The type is None where Spark must be asked.
+    and without floats, ``of_numbers`` for other numbers. The type is None where Spark must be asked, as
+    for dates, and where a type is unknown.
     """
 
     def result(operands: Sequence[Operand]) -> DataType | None:

@@ -35,7 +35,8 @@ class UnknownFunction(PlanError, AttributeError):
 def builder(name: str) -> Builder:
     """Return a Python function that builds calls of the function ``name``, with PySpark's signature.
 
-    Raises UnknownFunction if ``name`` is not a function of one row's values: an aggregate, for example.
+    Raises UnknownFunction if ``name`` is not a function of one row's values: an aggregate, for example. The function returned
+    raises PlanError for arguments that do not fit the signature.
     """
     from pyspark.sql import functions as F
 

@@ -36,7 +36,7 @@ _KERNELS = {
 
 
 def compare(sign: str, *operands: Value) -> pa.Array:
-    """Return the Arrow form of a comparison of two operands in their common type, NULL where one is NULL.
+    """Return the truth values of a comparison of two operands in their common type, NULL where one is NULL.
 
     NaN equals NaN and is greater than any number.
     """

@@ -84,7 +84,10 @@ def _substring(text: Any, position: int, length: int = 2**31 - 1) -> Any:
 
 
 def _padded(left: bool) -> Callable[[str, int, str], str]:
-    """Return a function that fills a text on one side to ``length`` characters, repeating ``by``, and cuts a longer text."""
+    """Return a function that fills a text on one side to ``length`` characters, repeating ``by``, and cuts a longer text.
+
+    An empty ``by`` fills nothing.
+    """
 
     def pad(text: str, length: int, by: str = " ") -> str:
         missing = length - len(text)

@@ -17,7 +17,7 @@ def dumps(value: Any) -> bytes:
     """Return the pickle of a value; streamq's own code in it has no docstrings, annotations and abstract methods.
 
     In the copy, frozen dataclasses can be assigned to, and dataclasses have the ``repr`` of an object. Other code, such as a
-    user's aggregates, is pickled unchanged.
+    user's aggregates, is pickled unchanged, except for the names of streamq's in a user's file that is pickled by value.
     """
     with io.BytesIO() as file:
         _BareCodePickler(file).dump(value)
@@ -33,7 +33,7 @@ class _BareCodePickler(CloudPickler):
     def reducer_override(self, obj: Any) -> Any:
         """Return the reduction of an object: cloudpickle's, but without streamq's parts for readers.
 
-        A module by value, a user's file, is reduced without streamq's objects among its names.
+        A module by value, a user's file, is reduced without streamq among its names, and with the plain code of user modules.
         """
         if isinstance(obj, ModuleType):
             reduction: Any = self.dispatch_table[ModuleType](obj)

@@ -118,7 +118,10 @@ class PartialSum(SummablePartial):
         return {self.name: table.column(self.arg), self.many: rows_present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
-        """Return exact values with the sign of the weight; other values unchanged."""
+        """Return exact values, negated where the weight is negative, with their signed numbers; others as ``super()`` does.
+
+        Weights are +1 or -1.
+        """
         if not self.exact:
             return super().of_weighted(table)
         columns = self.of_events(table)
@@ -129,7 +132,8 @@ class PartialSum(SummablePartial):
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Return the table with values times their weights, and their weights as the numbers of values.
 
-        NULLs count as none. If the sum is exact, the table is unchanged, because the signs are right.
+        NULLs count as none, and so do values of weight 0 or less, which become NULL. If the sum is exact, the table is unchanged,
+        because the signs are right.
         """
         if self.exact:
             return table

@@ -23,7 +23,7 @@ class CrowdStep(PatternStep):
     def step(self, state: ScanState, events: Sequence[Sequence[Any]]) -> tuple[ScanState, list[dict[str, Any]]]:
         """Return the state after the events of an instant, each a start, input and values, and the rows of those let through.
 
-        Of the state, events that started before the window are forgotten. An event let through for a part that consumes is
+        Of the state, events that started before the scope are forgotten. An event let through for a part that consumes is
         removed, and so is not among the candidates of the events after it.
         """
         start = events[0][0]

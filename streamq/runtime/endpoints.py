@@ -67,8 +67,8 @@ def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid 
     """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
 
     It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window.
-    Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``values``, except those of lifetimes
-    that the source drops as late.
+    Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``values``, except, on a grid, those of
+    lifetimes that the source drops as late; those that the input has passed are removed.
     """
 
     def place(instant: int) -> int:

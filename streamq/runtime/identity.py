@@ -43,7 +43,7 @@ class Identity:
 
     @property
     def mark(self) -> str:
-        """A short text that is equal for two identities if they agree in all but their folders."""
+        """A short text that is equal for two identities if they agree in all but folders, clock and the lines of the plan."""
         outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
         return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}/{int(self.early)}"
 

@@ -12,7 +12,7 @@ Ticks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def saturating(base: Ticks, by: Ticks | int) -> Ticks:
-    """Return ``base + by`` of int64 ticks, kept on the axis: at least MINUS_INFINITY + 1, at most INFINITY.
+    """Return ``base + by`` of int64 ticks; a sum beyond int64 becomes MINUS_INFINITY + 1 or INFINITY.
 
     INFINITY on either side stays.
     """

@@ -72,7 +72,7 @@ class Matching:
     def apply(self, open_moves: Moves, batch: SourceBatch) -> Moves:
         """Apply moves to the live ends that they name until none matches; return those that are left over.
 
-        The rows and the lists of numbers change; a move that is late under the policy "fail" raises LateEvent.
+        The rows, ``pieces`` and the lists of numbers change; a move that is late under the policy "fail" raises LateEvent.
         """
         where: dict[RowPlace, list[int]] = {}
         for i, row in enumerate(self.rows):

@@ -72,7 +72,8 @@ class Message:
 def merge_messages(a: Message, b: Message) -> Message:
     """Return one message for two messages about one source, from two tasks or from two parts of a task's rows.
 
-    Its instants are the greater ones, its counts the sums, its notes and parts those of both.
+    Its instants are the greater ones, but ``until`` is that of ``a`` if it has one; its counts are the sums, its notes and parts
+    those of both. It has no sender.
     """
     return Message(
         relation=a.relation,
@@ -165,7 +166,8 @@ class RelationClock:
     def hear(self, message: Message) -> None:
         """Update the clock by a message; one that carries only notes changes nothing.
 
-        A source's c rises at once, a stage's c when all its buckets have sent one.
+        A source's c rises at once, a stage's c when all its buckets have sent one. W, the promise and the reach rise with the
+        message's; the parts of a source wait for :meth:`take_promise`.
         """
         if message.sender == NOTES_ONLY:
             return
@@ -188,7 +190,7 @@ class RelationClock:
     def take_promise(self) -> None:
         """Update c by the state of the source's policy, once all messages of a micro-batch have arrived.
 
-        A policy without columns has no state.
+        A policy without columns has no state, and c stays.
         """
         assert self.policy is not None
         if self.policy.columns:

@@ -43,7 +43,8 @@ def split_ctis(deltas: pa.Table) -> tuple[pa.Table, int]:
 def changelog_rows(deltas: pa.Table) -> pa.Table:
     """Return ``kind``, payload, ``start``, ``end``, ``new_end`` in ticks, infinity as NULL: by sync time, then the CTI.
 
-    Inserts come before retractions; the end of the stream, ``cti(inf)``, is left out.
+    At one sync time inserts come before retractions. Without a CTI there is no row for one; the end of the stream,
+    ``cti(inf)``, is left out.
     """
     deltas, c = split_ctis(deltas)
     row, end, new_end, is_retraction = _folded(deltas)
@@ -69,7 +70,7 @@ def changelog_rows(deltas: pa.Table) -> pa.Table:
 def upsert_rows(deltas: pa.Table, key: Sequence[str]) -> pa.Table:
     """Return ``op``, payload, ``start``, ``end`` in ticks, infinity as NULL: the last state of each key and start that changed.
 
-    A key that has no row any more has a tombstone, which is NULL except for key and start. Rows are in order of their starts.
+    A key and start without a row any more has a tombstone, which is NULL except for these. Rows are in order of their starts.
     Raises RuntimeError if two rows of one key and start are left.
     """
     payload = [n for n in deltas.column_names if n not in (LE, RE, WEIGHT)]

@@ -26,7 +26,8 @@ def ship_module_of(code: Any, registered_in: str) -> None:
     """Make Spark send a user's code by value, with the code in its files, because workers cannot import the user's files.
 
     That holds for a package that decorates code of its own, ``registered_in`` one of its modules, as it may be installed on the
-    driver only; and for the user's own files that it imports. Other installed code is imported on the worker.
+    driver only; and for the user's own files that it imports. Other installed code is imported on the worker. Of code in streamq
+    itself only the module is sent; for code in ``__main__`` nothing is to be done.
     """
     from pyspark import cloudpickle
 

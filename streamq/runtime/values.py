@@ -80,7 +80,10 @@ def dense_numbers(numbers: Ints) -> Numbered:
 
 
 def plain_array(column: pa.Array | pa.ChunkedArray) -> pa.Array:
-    """Return one array of the same values, without dictionary, view or extension; intervals as bytes, booleans as numbers."""
+    """Return one array of the same values, without dictionary, view or extension.
+
+    String views and calendar intervals become bytes, booleans and untyped NULLs 8-bit integers.
+    """
     if pa.types.is_dictionary(column.type):
         return plain_array(column.cast(column.type.value_type))
     array = column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column

@@ -25,7 +25,7 @@ class WholeMatchStep(PatternStep):
         """Return the state after an event of an input, and the matches that it completes.
 
         The events that these matches consume are removed, for all parts of their input, as are those that started before the
-        window. The event itself is remembered if it fits a part that another event can follow.
+        scope. The event itself is remembered if it fits a part that another event can follow.
         """
         event = self.candidate(start, source, values)
         candidates = self.since(state, start - self.within)

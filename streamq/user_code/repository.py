@@ -137,7 +137,8 @@ class Repository:
     def package_of(self, module: UserModule) -> str:
         """Return the name of the package that publishes a module, or ""; loads no entry point.
 
-        It has published the module already, or has an entry point in the Python module that registered it.
+        It has published the module already, or has an entry point in the Python module that registered it, or in a package
+        around that one.
         """
         known, package = self._published.get(module.name, (None, ""))
         if known == module:
@@ -253,9 +254,10 @@ _NONE = "no modules: those that sq's decorators make are listed here"
 
 
 def _add_modules(value: Any, modules: dict[str, UserModule]) -> list[str]:
-    """Add an entry point's modules to ``modules``, those that decorators made while loading it; return a reason if none exist.
+    """Add an entry point's modules to ``modules``, beside those that decorators made while loading it.
 
-    ``value`` is what the entry point loads: a user module, or a Python module that holds some.
+    ``value`` is what the entry point loads: a user module, or a Python module that holds some. Return the reason, as a list of
+    one text, if ``modules`` is still empty; else an empty list.
     """
     values = list(vars(value).values()) if isinstance(value, ModuleType) else [value]
     for module in values:

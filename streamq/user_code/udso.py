@@ -53,8 +53,8 @@ def udso(
     A step returns a new state, and does not change the old one; states are pickled. ``time_sensitive``: a step takes the start of
     the event before its values, ``step(state, start, *values)``: an integer, or on a timestamp axis a Timestamp in UTC.
     ``properties`` are promises; none applies to these operators yet. ``time_limit``: the seconds that one step may take.
-    ``checked``: every step is made twice, the second time on copies, and fails if the results differ. ``on_error``: "fail",
-    or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
+    ``checked``: every step is made twice, each time on a copy of the state, and fails if the results differ. ``on_error``:
+    "fail", or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
 
     Called with columns, names of columns or expressions, it returns the argument of ``scan``; keyword arguments are plain values,
     passed to the class when it is made, or to the function; ``where`` is a filter. The code must be deterministic. Raises
@@ -155,7 +155,8 @@ class StatefulOperator(UserModule, EventOperator):
     def __call__(self, *operands: Any, where: Any = None, **options: Any) -> StatefulCall:
         """Return the operator over ``operands``, columns or names of columns, for events for which ``where`` is true.
 
-        Keyword arguments are plain values: parameters of the class when it is made, or of the function.
+        Keyword arguments are plain values: parameters of the class when it is made, or of the function. Raises PlanError if the
+        code does not take them, and for an operand that is no column.
         """
         operator = self.called_with(options)
         args = self.columns_of(operands)

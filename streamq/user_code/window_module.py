@@ -37,7 +37,7 @@ class WindowModule(UserModule, AggregateFunction):
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
     def check(self) -> None:
-        """Raise PlanError for code of no form, for ``columns`` without use, and for ``mergeable`` code that cannot be merged."""
+        """Raise PlanError for code of no form, for invalid or useless ``columns``, and for ``mergeable`` code without a merge."""
         if not is_window_code(self.code):
             hint = f"Write @sq.{self.kind}(...) above a def or a class."
             raise PlanError(sentence(self.kind, "not code", f"found {self.code!r}", hint))
@@ -103,7 +103,8 @@ class WindowModule(UserModule, AggregateFunction):
         """Return its aggregate over ``operands``, columns or names of columns, for members for which ``where`` is true.
 
         Keyword arguments are plain values: parameters of the function, or of the class when it is made. Raises PlanError if the
-        code does not take them.
+        code does not take them, for an operand that is no column, without an operand unless the code is time-sensitive, and for
+        arguments of time-sensitive code without names of their own.
         """
         function = self.called_with(options)
         if not operands and not self.time_sensitive:

@@ -267,7 +267,7 @@ def _midnight(day: int, zone: str) -> int:
 
 @lru_cache(1_000)
 def skipped_days(zone: str) -> tuple[int, ...]:
-    """Return the days, counted from 1970-01-01, that a zone skipped, as when it moved across the date line."""
+    """Return the days from 1800 to 2100, counted from 1970-01-01, that a zone skipped, as when it crossed the date line."""
     of_zone, epoch = ZoneInfo(zone), date(1970, 1, 1)
     firsts = [date(year, month, 1) for year in range(1800, 2101) for month in range(1, 13)]
     offsets = [datetime(d.year, d.month, d.day, tzinfo=of_zone).utcoffset() or timedelta() for d in firsts]

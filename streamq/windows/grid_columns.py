@@ -109,7 +109,10 @@ def grid_members(events: BatchEvents, grid: Grid) -> DataFrame:
 
 
 def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
-    """Copy events, which have lifetimes and UNTIL, into each window that they lie in, and add its number ``__i``."""
+    """Copy events, which have lifetimes and UNTIL, into each window that they lie in and that starts before UNTIL.
+
+    The number of the window is added as ``__i``.
+    """
     from pyspark.sql import functions as F
 
     low, high = window_range_columns(grid, INTERVAL)
@@ -118,7 +121,10 @@ def windows_of(df: DataFrame, grid: Grid) -> DataFrame:
 
 
 def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
-    """Copy events into each window that they lie in, and add its number ``__i``."""
+    """Copy events into each window that they lie in, and add its number ``__i``; ``__lo`` and ``__hi`` stay.
+
+    If there is a bound, windows start before it.
+    """
     from pyspark.sql import functions as F
 
     df = grid_members(events, grid)

@@ -48,7 +48,7 @@ class Hopping(Window):
 
     @classmethod
     def from_arguments(cls, size: Duration, hop: Duration, offset: Duration, axis: str, verb: str) -> Hopping:
-        """Return windows of these durations; raise TimeError for a size or hop that is not positive or does not fit the axis."""
+        """Return windows of these durations; TimeError for a size or hop below 1 tick, or what does not fit the axis."""
         for name, duration in (("size", size), ("hop", hop)):
             if ticks(duration, axis, verb) <= 0:
                 raise TimeError(sentence(verb, f"{name} must be positive", f"found {duration!r}"))

@@ -56,7 +56,10 @@ class Landmark(Window):
     def from_arguments(
         cls, hop: Duration, start: int | dt.datetime | None, period: Duration | None, axis: str
     ) -> Landmark:
-        """Return windows from landmarks; raise PlanError without a landmark, TimeError for a hop or period below 1 tick."""
+        """Return windows from landmarks; raise PlanError without a landmark.
+
+        Raises TimeError for a hop or period below 1 tick, and for arguments that do not fit the axis.
+        """
         if start is None and period is None:
             raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))
         at = instant_ticks(start, axis, "landmark_window") if start is not None else 0

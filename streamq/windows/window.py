@@ -95,7 +95,11 @@ class Window(ABC):
         )
 
     def traits(self, stamp: Stamp, source: Traits) -> Traits:
-        """Return the traits of results over events with the traits ``source``."""
+        """Return the traits of results over events with the traits ``source``.
+
+        Time-bound results may retract rows, move ends and be endless. Others may only be endless: if they live on windows that
+        end by an event, and the source may be endless.
+        """
         if stamp == Stamp.TIME_BOUND:
             return Traits(True, True, True)
         return Traits(infinite=self.is_bounded_by_events and stamp == Stamp.ALIGN and source.infinite)

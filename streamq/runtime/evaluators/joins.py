@@ -62,7 +62,11 @@ class JoinEvaluator(SettledProgress):
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return c, or the least instant from which a left event may still change: all rows lie within left events."""
+        """Return c, the least CTI of the inputs, for an inner join, whose rows settle with both sides.
+
+        Else return the least instant from c on at which a left event is alive that lives beyond c, at most the left input's
+        CTI: all rows lie within left events.
+        """
         c, ours = min(progress), progress[0]
         if self.how == JoinKind.INNER:
             return c
@@ -73,7 +77,7 @@ class JoinEvaluator(SettledProgress):
         """Return pairs (inner, left), and parts of left lifetimes with a partner (semi) or without one (left, anti).
 
         A left join has the pairs, then the parts, with NULL in the right columns. Pairs are found in sorted starts, the covered
-        parts as their union per left event.
+        parts as their union per left event. ``since`` and ``upto`` leave nothing out.
         """
         left, right = inputs
         at, of = self.pairs(left, right)
@@ -111,7 +115,8 @@ class JoinEvaluator(SettledProgress):
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark, on each side, the events that end at or after c.
 
-        If there are parts of left lifetimes (not for an inner join), right events that overlap such a left one are marked, too.
+        If there are parts of left lifetimes (not for an inner join), right events of equal keys that overlap such a left one are
+        marked, too.
         """
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
@@ -135,7 +140,7 @@ def pair_rows(
 ) -> pa.Table:
     """Return the columns ``ours`` of the rows ``at`` of the left table beside ``theirs`` of the rows ``of`` of the right one.
 
-    If these are no columns, a technical one has the number of rows.
+    If neither side has columns, the one column is ``__rows``, with the rows ``at``, so that their number is kept.
     """
     one, other = left.select(list(ours)).take(pa.array(at)), right.select(list(theirs)).take(pa.array(of))
     pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
@@ -198,7 +203,7 @@ class WindowedJoinEvaluator:
         )
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep members of windows that end at or after c, and events that may still change."""
+        """Mark the members of windows that end at or after c, and the events that end at or after c."""
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 

@@ -67,7 +67,7 @@ class ScanEvaluator:
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
         """Return the rows of all events, from the first state of each group on; ``aside`` takes the events whose steps fail.
 
-        Without it they raise ModuleFailed.
+        They raise ModuleFailed without it, and if the module has no quarantine. ``since`` and ``upto`` leave nothing out.
         """
         return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
@@ -126,6 +126,7 @@ class _ScanWalk:
     """A walk over events in ``order``, group by group, that collects their rows and the states before c."""
 
     def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
+        """Read the values for the calls, with the start first if the module takes it; ``aside`` counts only under quarantine."""
         self.scan, self.events, self.order = scan, events, order
         self.aside = aside if scan.calling.quarantine else None
         self.start = ints(events, LE)[order]

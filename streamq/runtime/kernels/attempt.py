@@ -42,7 +42,8 @@ class AttemptKernel(UncombinedKernel):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back.
 
-        Late events and those set aside are counted. If failures are not set aside, the first raises ModuleFailed.
+        Late events and those set aside are counted. If failures are not set aside, the first raises ModuleFailed; errors of
+        expressions are raised in either case.
         """
         totals = Totals()
         retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)

@@ -68,7 +68,7 @@ class EdgesKernel(UncombinedKernel):
         """Send the deltas from the lifetimes before this micro-batch to those after it.
 
         Repeated, late and invalid edges are counted; under the policy "fail", a late one raises LateEvent. If payloads come from
-        the end, the CTI sent is at most the start of each event that is open.
+        the end, the CTI sent is at most the start of each event that does not end before c.
         """
         totals = Totals()
         judge = remembered_judge(state, arrivals)
@@ -184,9 +184,9 @@ class EdgesKernel(UncombinedKernel):
         state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
-        """Remove repeated edges; of conflicting edges at one key and instant keep the first.
+        """Remove repeated edges, and all but one of different edges of one key, instant and kind (start or end).
 
-        The former are counted as duplicates, the latter as invalid.
+        The one in ``held`` stays, else the least by payload. The former are counted as duplicates, the latter as invalid.
         """
         table = arrival.table
         whose = [*self.key, LE, OPENS]

@@ -54,7 +54,7 @@ class InsertIngressKernel(UncombinedKernel):
         """Send the events that are on time, and late ones as the policy adjusts them; late ones are counted.
 
         If rows have ids, repeated and conflicting ones are left out first. With ``round_to``, events are judged by the CTI
-        rounded down to the end of one of its windows.
+        rounded down to the end of one of its windows; the CTI sent is the input's in either case.
         """
         totals = Totals()
         c = clock.c

@@ -63,7 +63,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     """The number of chunks above which state is compacted."""
 
     compact_above: int = 1_000
-    """The number of events of an input above which it is compacted, too, once it has doubled and half of them are settled."""
+    """The number of events of an input above which it is compacted, too, once it has more than doubled and over half of them
+    are settled."""
 
     final_release: Release | None = field(init=False)
     """The CTI that makes a row final, relative to its lifetime; None: the CTI never sends a row."""
@@ -95,7 +96,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of these deltas, each with the sum of its weights, those of sum 0 left out.
 
-        None if there are no deltas, or if no windows need a bound at the end of the stream.
+        Endless lifetimes have endpoints of their own, their starts. None if there are no deltas, or if no windows need a bound at
+        the end of the stream.
         """
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
@@ -168,7 +170,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return self.evaluator.rows(histories, open_since(clock, state), upto)
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
-        """Return the least progress that sends one of the rows ``waiting``; None: no row waits."""
+        """Return the least progress that sends one of the rows ``waiting``; None: no row waits, or progress sends none."""
         release = self.early_release or self.final_release
         if release is None or not waiting.num_rows:
             return None
@@ -266,7 +268,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             state.replace("reported", BIN, net_deltas(reported.filter(pa.array(still_changes))))
 
     def _outgrown(self, state: KernelBaskets, port: int, history: pa.Table, c: int) -> bool:
-        """Return True if a history has doubled since it was rewritten, and half of its events are settled."""
+        """Return True if a history has more than doubled since it was rewritten, and over half of its events are settled.
+
+        It must have more than ``compact_above`` events.
+        """
         least = max(self.compact_above, 2 * int(state.values.get(f"kept{port}", 0)))
         return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
 

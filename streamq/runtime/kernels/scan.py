@@ -67,7 +67,10 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
         return rows
 
     def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
-        """Return the progress past the first event that has not been called; its rows are unknown before the call."""
+        """Return the progress past the first event that the module has not been called for; None if there is no such event.
+
+        Its rows are unknown before the call, so ``waiting`` does not count.
+        """
         events = self.evaluator.passing(histories[0])
         return Release.PAST_START.due(events.filter(pa.array(ints(events, LE) >= self._reached(clock))))
 

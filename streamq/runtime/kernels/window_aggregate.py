@@ -87,10 +87,10 @@ class WindowAggregateKernel:
         return self._held.merged(partials) if self.combines else partials
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the greatest finite endpoints as window numbers, which bound windows at the end.
+        """Return the endpoints of the events as window numbers, which bound windows at the end.
 
         None if there are no deltas, or if the stream has no endless lifetimes. Weights of equal endpoints are summed up, those of
-        sum 0 left out; if partials are merged, which are never retracted, the greatest stands.
+        sum 0 left out; if partials are merged, which are never retracted, only the greatest of each first window is returned.
         """
         if not self.infinite or table.num_rows == 0:
             return None
@@ -250,7 +250,10 @@ class WindowAggregateKernel:
     # windows
 
     def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the windows ``first..last`` that have members: keys, ``__i``, ``__n``, partials; None if there are none."""
+        """Return the windows ``first..last`` that have members: keys, ``__i``, ``__n``, final values; None if there are none.
+
+        Raises RuntimeError for a range that has no end, neither by HI nor by ``last``.
+        """
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         inside = low <= high
         if not inside.any():
@@ -324,7 +327,7 @@ class WindowAggregateKernel:
     ) -> list[pa.Table]:
         """Return retractions and their replacements for the windows in ``dirty``, as one table, or none if nothing changes.
 
-        If windows are reported early, endless lifetimes have none after ``last_of_all``.
+        If windows are reported at once, none after ``last_of_all`` is inserted.
         """
         index = ints(dirty, INDEX)
         first, last = int(index.min()), int(index.max())

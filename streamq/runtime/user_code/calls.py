@@ -118,7 +118,8 @@ class ModuleCall:
     def guarded(self, compute: Callable[[], T], result_of: Callable[[T], Any] = lambda outcome: outcome) -> T:
         """Return what ``compute`` returns, within the time limit.
 
-        In checking mode it is computed twice; raises ReturnError if the two differ in what ``result_of`` returns of them.
+        In checking mode it is computed twice; raises ReturnError if what ``result_of`` returns of the two differs as pickles, or
+        cannot be pickled. Raises CallTimeout for a call beyond the limit.
         """
         outcome = call_with_limit(compute, self.time_limit)
         if self.checked:
@@ -132,7 +133,7 @@ class ModuleCall:
         return " ".join(f"{reason_of(error)}; {about}".split())
 
     def failure(self, reason: str, *, is_taken: bool = False) -> ModuleFailed:
-        """Return the error of a failed call; ``is_taken``: something takes the events that are set aside."""
+        """Return the error of a failed call; under quarantine it advises a late output, unless ``is_taken``: there is one."""
         return ModuleFailed(
             sentence(self.name, "it failed", reason, NOBODY_TAKES if self.quarantine and not is_taken else "")
         )
@@ -169,7 +170,7 @@ class WindowCall(ModuleCall, NamedObject):
         return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
-        """Return a result for the ``window`` as a value, or as the list of its rows; raises ReturnError if it is not valid."""
+        """Return a result for the ``window`` as a value (NULL for NaN), or as the list of its rows; ReturnError if not valid."""
         if self.rows is None:
             return fit_to_type(plain_result(result), self.to, self.shown_type)
         return self.rows.rows(result, self.axis, lambda lifetime: self._lifetime_under_stamp(lifetime, window))
@@ -196,7 +197,8 @@ class WindowCall(ModuleCall, NamedObject):
     def _lifetime_under_stamp(self, lifetime: Lifetime | None, window: tuple[int, int]) -> tuple[int, int | None]:
         """Return the lifetime of a row under the stamp, from its own lifetime (None: the window); an end of None is infinite.
 
-        Raises ReturnError for a row that starts before its window, or of which nothing is left.
+        Under "clip" it is cut to the window. Raises ReturnError for a row that starts before its window otherwise, or of which
+        nothing is left.
         """
         start, end = window if lifetime is None else lifetime
         if self.stamp is Stamp.CLIP:
@@ -237,7 +239,8 @@ class StepCall(ModuleCall):
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises ReturnError if they are not valid.
 
-        In checking mode both calls get a copy of the state.
+        In checking mode both calls get a copy of the state; ReturnError is raised if they differ, or if one changes its
+        arguments. Raises CallTimeout beyond the time limit.
         """
         body = pickled(state) if self.checked else b""
         step = forbid_changes(self.step, "step") if self.checked else self.step
@@ -275,7 +278,7 @@ def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
 
 
 def forbid_module_changes(module: ModuleStates) -> ModuleStates:
-    """Return a module whose methods raise ReturnError if they change a state or values passed to them."""
+    """Return a module whose add, result, remove and merge raise ReturnError if they change a state or values passed to them."""
     methods = {name: getattr(module, name) for name in ("add", "result", "remove", "merge")}
     watched: dict[str, Any] = {name: forbid_changes(call, name) for name, call in methods.items() if call is not None}
     return replace(module, **watched)
@@ -295,7 +298,7 @@ def _is_same(before: Any, now: Any) -> bool:
 def call_with_limit(compute: Callable[[], T], seconds: float | None) -> T:
     """Return what ``compute`` returns; raise CallTimeout if it takes longer than the limit.
 
-    With a limit it runs in a thread, which is interrupted as soon as it returns to Python's interpreter.
+    With a limit it runs in a thread, which is interrupted after the limit, as soon as it returns to Python's interpreter.
     """
     if seconds is None:
         return compute()

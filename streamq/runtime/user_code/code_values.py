@@ -92,7 +92,8 @@ def instant_to_ticks(instant: Any, axis: pa.DataType) -> int:
     """Return the ticks of an instant that a module returned; None, NaT, NA and NaN are an infinite end.
 
     An integer axis takes integers and whole floats (a pandas column with missing values has only floats); a timestamp axis takes
-    datetimes and Timestamps, those without a zone in UTC. Raises ValueError for anything else.
+    datetimes and Timestamps, those without a zone in UTC. Raises ValueError for anything else, for parts below a
+    microsecond, and for an instant beyond the axis.
     """
     import pandas as pd
 
@@ -205,7 +206,10 @@ def plain_result(result: Any) -> Any:
 
 
 def short_text(value: Any) -> str:
-    """Return the value as text, cut if it is long; for a collection of pandas or NumPy its number of values."""
+    """Return the value as text on one line, cut if it is long.
+
+    For a collection of pandas or NumPy the text is its kind and number of values, for a generator or coroutine its kind.
+    """
     import pandas as pd
 
     if inspect.isgenerator(value) or inspect.iscoroutine(value):
@@ -278,10 +282,10 @@ class RowShape:
     ) -> list[dict[str, Any]]:
         """Return what the code returned as rows; raises ReturnError if it is not valid.
 
-        It may be a DataFrame, or an iterable (also a generator) of rows: dictionaries or named tuples by field, tuples in the
-        order of the fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among the
-        names, or before the fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own one,
-        which may be None; it becomes the fields START and LASTS of a row that keeps its lifetime.
+        It may be a DataFrame, or an iterable (also a generator) of rows: dictionaries or named tuples by field, tuples or lists
+        in the order of the fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among
+        the names, or before the fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own
+        one, which may be None; it becomes the fields START and LASTS of a row that keeps its lifetime.
         """
         rows, fields = [], list(zip(self.names, self.types, self.shown_types, strict=True))
         for returned_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):
@@ -336,7 +340,11 @@ def _lifetime_in_ticks(start: Any, end: Any, axis: pa.DataType) -> Lifetime:
 
 
 def _iterate_rows(result: Any, *, is_wide: bool) -> Iterable[Any]:
-    """Return a result's rows, none for None; raises ReturnError for no collection, if ``is_wide`` also for a tuple as one row."""
+    """Return a result's rows, none for None; those of a DataFrame are dictionaries.
+
+    Raises ReturnError for a text, a mapping and anything else that is no collection, and, if ``is_wide``, for a tuple of plain
+    values, which is one row.
+    """
     import pandas as pd
 
     if result is None:

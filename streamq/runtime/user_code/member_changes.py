@@ -157,7 +157,8 @@ class WindowChanges:
     def digests(self, block: WindowBlock) -> Hashes:
         """Return a number for each window of a block that identifies its members as the module sees them.
 
-        It is a sum over the members; for a module that depends on their order, each is hashed with its place.
+        It is a sum over the members' hashes. A time-sensitive module's members are hashed with their lifetimes, as cut to the
+        window; for a module that depends on their order, each is hashed with its place.
         """
         lengths = np.diff(block.ends)
         member_hashes = self.content[block.row]
@@ -184,8 +185,8 @@ class WindowChanges:
     def since_last_call(self, now: WindowMembers, digest: int) -> StateChange | None:
         """Return the change from the window's last call to now, by this micro-batch's deltas.
 
-        None without the state of that call, if the deltas do not explain the change or are as many as the members, or if the
-        module lacks ``remove`` or depends on the order.
+        None without the state of that call or without deltas, if the deltas do not explain the change or are at least as many
+        as the members, if members have gone and the module lacks ``remove``, or if it depends on the order.
         """
         call, fresh = self.memory.before.get(self._key(now)), self.fresh
         if (
@@ -226,7 +227,10 @@ class WindowChanges:
         return int(member_hashes.sum(dtype=np.uint64))
 
     def _fresh_members(self, now: WindowMembers, is_in: Mask, copies: Ints) -> WindowMembers:
-        """Return the deltas that ``is_in`` marks as members of a window, each as often as ``copies`` says."""
+        """Return the deltas that ``is_in`` marks as members of the window of ``now``, each as often as ``copies`` says.
+
+        A time-sensitive module's members have their lifetimes, cut to the window.
+        """
         assert self.fresh is not None
         at = np.repeat(np.arange(len(copies)), np.where(is_in, copies, 0))
         if not self.module.sensitive:

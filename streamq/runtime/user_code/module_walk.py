@@ -42,7 +42,10 @@ COPIES = 1_000_000
 def module_results(
     calling: WindowCall, column: ReducedColumn, members: RangedMembers, passes: Callable[[pa.Table], Mask]
 ) -> list[Any]:
-    """Return a module's result for each window, over the members that pass; None for a window that is set aside."""
+    """Return a module's result for each window, over the members that pass, as :meth:`ModuleWalk.results` yields them.
+
+    ``column`` names the columns of the arguments. A call that fails raises ModuleFailed if its window is not set aside.
+    """
     walk = ModuleWalk(calling, column, members, passes)
     return [result for block in walk.blocks() for result in walk.results(block)]
 
@@ -73,7 +76,7 @@ class ModuleWalk:
         self.keeps_states = self.module.in_parts and (memory is not None or calling.quarantine)
 
     def blocks(self) -> Iterator[WindowBlock]:
-        """Yield the windows in blocks of about ``COPIES`` members."""
+        """Yield the windows in blocks of at most ``COPIES`` members, or of one window that has more."""
         low, high, n = self.members.first[self.rows], self.members.last[self.rows], self.members.n
         counts = np.cumsum(np.bincount(low, minlength=n + 1)[:n] - np.bincount(high + 1, minlength=n + 1)[:n])
         total = np.cumsum(counts)
@@ -88,7 +91,10 @@ class ModuleWalk:
             first = last + 1
 
     def results(self, block: WindowBlock) -> Iterator[Any]:
-        """Yield the result of each window of a block: ``of_nothing`` if no member passes, None if the row is not asked for."""
+        """Yield the result of each window of a block: ``of_nothing`` if no member passes, None if the row is not asked for.
+
+        None, too, for NULL and for a window that is set aside. A failed call that is not set aside raises ModuleFailed.
+        """
         digests = self._changes.digests(block).tolist() if self._changes is not None else None
         asked = self.members.asked
         for i, (a, b) in enumerate(pairwise(block.ends)):
@@ -133,7 +139,8 @@ class ModuleWalk:
         """Return the result of a call over the changes since the last call or the preceding window, or over all members.
 
         The fewest are passed. The state is remembered for the window after this one. A failed call raises ModuleFailed, or sets
-        the window aside, with the error of a call over all members, and returns None.
+        the window aside and returns None. Under quarantine a failed call over changes is repeated over all members, and its
+        error, if there is one, is the one reported.
         """
         changes = [c for c in (since_last_call, self._since_preceding(now)) if c is not None]
         change = min(changes, key=lambda c: c.size, default=None)
@@ -205,7 +212,8 @@ class ModuleWalk:
     def _since_preceding(self, now: WindowMembers) -> StateChange | None:
         """Return the change from the preceding window to this one; None if there is none, or its state is unknown.
 
-        None, too, if the module cannot take events in parts, or members have gone and it cannot remove them.
+        None, too, if the module cannot take events in parts, or members have gone and it cannot remove them. A member of both
+        windows whose lifetime is cut anew, and read, counts as gone and added.
         """
         before = self._before
         if before is None or self._state is None or not self.module.in_parts or before.window != now.window - 1:

@@ -139,9 +139,9 @@ class PickledState(Partial):
         return {**{name: table.column(column) for name, (column, _) in values}, self._counts: counts}
 
     def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with a partial result in each row: an event of weight 1, or the state over an event of more weight.
+        """Return the table with a partial result in each row: an event of weight 1, or the state over copies of a heavier one.
 
-        Events of weight 0 or less do not count.
+        Events of weight 0 or less do not count; the state over copies that do not pass the filter is NOTHING.
         """
         many = ints(table, COUNT)
         states: list[bytes | None] = [None] * table.num_rows
@@ -191,7 +191,10 @@ class PickledState(Partial):
         return merged_columns
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
-        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails."""
+        """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails.
+
+        ``place`` returns the window and the group of a row, for the error. The columns of states and events become NULL.
+        """
         pickles = table.column(self._state).to_pylist()
         results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
         table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
@@ -200,7 +203,7 @@ class PickledState(Partial):
         return table
 
     def _merged_states(self, parts: Sequence[_PartState]) -> bytes:
-        """Return the state over the events of all parts; NOTHING if no event counts."""
+        """Return the state over the events of all parts, as bytes; NOTHING without parts."""
         merge = self.calling.module.merge
         assert merge is not None
         if not parts:
@@ -251,7 +254,7 @@ class PickledState(Partial):
 
 
 def _ends(number: Ints, bound: int) -> Ints:
-    """Return the end position of the rows of each number, once sorted by number; 0 before the first."""
+    """Return the end position of the rows of each number below ``bound``, once sorted by number; 0 before the first."""
     return np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).astype(np.int64)
 
 
