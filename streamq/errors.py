@@ -15,6 +15,7 @@ StreamqError
     LateEvent                 an item behind its source's CTI, under ``late="fail"``
     NeedsSpark                something that cannot be evaluated in-process
     QueryFailed               a running query that ended with an error
+    ModuleFailed              code of the user's own that raised an error, or returned a value that is not allowed
     CheckpointError           a checkpoint that is not this query's, or is finished
     RewriteError              a law that makes an illegal plan, or rules that never end: a defect of streamq or of a rule
     StreamViolation           (in streamq.testing.validator) a recorded stream that breaks a rule; an AssertionError too

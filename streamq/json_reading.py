@@ -118,7 +118,8 @@ def _fitting_stream(name: str, stream: Stream, readers: list[Source | JoinTable]
 def _fitting_rows(name: str, table: Any, readers: list[Source | JoinTable]) -> Any:
     """Return the table's rows, as its readers take them.
 
-    Raises UnknownColumn or TypeMismatch if the table lacks a column of theirs, or has it with another type.
+    Raises UnknownColumn or TypeMismatch if the table lacks a column of theirs, or has it with another type. Raises SourceError
+    for what is no table, and for a streaming one that is to be static.
     """
     verb = f"from_json: table {name!r}"
     is_static = any(isinstance(reader, JoinTable) for reader in readers)

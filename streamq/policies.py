@@ -38,7 +38,7 @@ class Consistency:
     def __post_init__(self) -> None:
         """Raise PlanError for a negative bound, and if ``block`` is longer than ``remember``.
 
-        Raises TimeError if one of two bounds has a unit and the other none.
+        Raises TimeError for a bound that is no duration, and if one of two bounds has a unit and the other none.
         """
         verb = "consistency"
         for name, bound in (("block", self.block), ("remember", self.remember)):

@@ -146,7 +146,7 @@ class Stream(
         ctis: bool = False,
         early: bool = False,
     ) -> str:
-        """Return the text that :meth:`explain` prints."""
+        """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.egress import choose_egress
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options, check_early
@@ -219,7 +219,8 @@ class Stream(
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer as a table.
 
-        Instants are in UTC; years beyond 9999 or before 0 have a sign. ``until`` as in :meth:`to_df`.
+        Instants are in UTC; years beyond 9999 or before 0 have a sign. ``until`` as in :meth:`to_df`. Raises PlanError for a
+        negative ``n``.
         """
         from streamq.run.answers import as_text
         from streamq.run.query import compute_answer

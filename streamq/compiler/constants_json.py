@@ -24,7 +24,8 @@ def encoded(value: Any) -> Any:
 
     ``{"float": "nan"}``, ``{"bytes": "00ff"}``, ``{"decimal": "1.50"}``, ``{"date": "2024-01-31"}``, ``{"timedelta": 5}``
     (microseconds), ``{"datetime": "2024-01-31T12:00:00", "zone": 0}`` (microseconds east of UTC, or a zone's name). Raises
-    PlanError for any other value.
+    PlanError for any other value. A datetime that is the second of two equal ones on a clock that was set back has ``"fold": 1``,
+    too.
     """
     match value:
         case None | bool():

@@ -100,7 +100,7 @@ def _plan_part(mode: str, heading: str, root: Node, notes: Callable[[Node], Note
     # the root over a single plan is not shown
     plan = root.children[0] if len(root.children) == 1 else root
     tree = list(_tree(plan, notes))
-    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(plan, tree))
+    return Section(mode, heading, [text for line in tree for text in _lines(line)], _tree_data(tree))
 
 
 def _tree(plan: Node, notes: Callable[[Node], Notes]) -> Iterator[PlanLine]:
@@ -136,7 +136,7 @@ def _lines(line: PlanLine) -> Iterator[str]:
         yield from (f"{below}{text}" for text in ([f"{name}: {note}"] if isinstance(note, str) else note))
 
 
-def _tree_data(plan: Node, tree: list[PlanLine]) -> list[dict[str, Any]]:
+def _tree_data(tree: list[PlanLine]) -> list[dict[str, Any]]:
     """Return the nodes of a tree as JSON, each once; inputs are numbers of nodes."""
     numbers = {line.node.digest: i for i, line in enumerate((first for first in tree if not first.again), 1)}
     return [
@@ -241,7 +241,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
 
 
 def _source_line(source: Source, axis: str) -> str:
-    """Return the line that shows a source's policies, and what moves its CTI if that is not its rows."""
+    """Return the line that shows a source's policies and, if its CTI follows the clock, at which distance."""
     progress = source.policy.progress
     clock = f"; c follows the clock, {progress.clock_lengths(axis)}" if progress.follows_clock else ""
     return f"source {source.shown_name()}: {source.policy.shown(axis)}{clock}"

@@ -46,7 +46,8 @@ def value_classes() -> dict[str, type[Any]]:
 def _dataclasses(hint: Any) -> Iterator[type[Any]]:
     """Yield the dataclasses of streamq that a type annotation allows: the classes in it and their public subclasses.
 
-    Nodes, expressions, Spark types and named objects are left out, because JSON has other forms for them.
+    Nodes, expressions, Spark types and named objects are left out, because JSON has other forms for them. Also left out are
+    abstract and private classes, and those that hold the user's code.
     """
     if arguments := typing.get_args(hint):
         for argument in arguments:

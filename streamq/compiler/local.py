@@ -51,7 +51,7 @@ class LocalRun:
     observer: Observer = NOBODY
 
     def restart(self) -> LocalRun:
-        """Return the query as if restarted from a checkpoint: with its state, late rows, counts and CTIs, and nothing else."""
+        """Return a copy as if restarted from a checkpoint: with state, late rows, counts and CTIs, but no deltas or readings."""
         stores = {k: dict(v) for k, v in self.stores.items()}
         return LocalRun(
             program=self.program,
@@ -124,7 +124,7 @@ class LocalRun:
         return self.deltas[0]
 
     def _without_ctis(self, result: Result, deltas: pa.Table) -> pa.Table:
-        """Remove CTIs from the deltas of a result, and set the result's entry in ``ctis``."""
+        """Return the deltas of a result without CTIs; with such an egress its entry in ``ctis`` is then the greatest."""
         if result.egress.ctis:
             deltas, cti = split_ctis(deltas)
             self.ctis[result.number] = max(self.ctis.get(result.number, MINUS_INFINITY), cti)

@@ -46,7 +46,8 @@ def _option(module: UserModule, name: str) -> Any:
 def module_from_json(entry: Mapping[str, Any]) -> UserModule:
     """Return the repository's module that an entry written by :func:`module_to_json` names, with the entry's options.
 
-    Raises PlanError if the repository has no module of that name, or one of another kind or with other code.
+    Raises PlanError if the repository has no module of that name, or one of another kind or with other code. Also raises
+    PlanError for an entry of another form, and for options that are no values.
     """
     match entry:
         case {

@@ -283,7 +283,7 @@ def _aggregate(value: Any) -> AggregateFunction:
 
 
 def _late_policy(value: Any) -> LatePolicy:
-    """Return the late policy of a name."""
+    """Return the late policy of a name; raise WrongTypeError if there is none."""
     if value not in LATE_POLICIES:
         raise dacite.WrongTypeError(LatePolicy, value)
     return LATE_POLICIES[value]
@@ -304,7 +304,10 @@ def _function(value: Any) -> Function:
 
 
 def _type(description: Any) -> DataType:
-    """Return a Spark type from its JSON; refuse a user-defined type, which Spark would import by its path."""
+    """Return a Spark type from its JSON; raise PlanError for what is none, and for a user-defined type.
+
+    Spark would import a user-defined type by its path.
+    """
     stack = [description]
     while stack:
         match stack.pop():

@@ -151,7 +151,7 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
 
 
 def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
-    """Append to ``ports`` a kernel that writes a whole result's CTIs, and add its relation; return the path of its output.
+    """Append to ``ports`` a kernel that passes on a result's rows, with its CTIs; return the path of its output relation.
 
     It runs in a single bucket, because only a bucket that reads all paths and the progress of all buckets knows the result's CTI.
     So its stage comes after all others, the last of which is ``after``.

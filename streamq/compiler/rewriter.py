@@ -120,7 +120,10 @@ class _Phase:
         return self.normal[plan.digest]
 
     def skipped(self, rules: Sequence[Rule], plan: Node) -> list[SkippedRule]:
-        """Return the rules that do not apply to a plan in normal form, each with the node and the reason."""
+        """Return the rules that did not fire where a user might expect it, with the node of the normal form and the reason.
+
+        Only ``rules`` count: those whose ``why_not`` returns a reason, and those in ``refused``.
+        """
         parts = nodes(plan)
         skipped = [SkippedRule(r, n, reason) for r in rules if r.why_not for n in parts if (reason := r.why_not(n))]
         digests = {n.digest for n in parts}
@@ -182,7 +185,11 @@ class _Phase:
                 todo.extend(below.children)
 
     def _apply(self, rule: Rule, node: Node) -> Node | None:
-        """Return the result of a rule at a node, None if it does not apply; raise RewriteError if the result is not legal."""
+        """Return the result of a rule at a node, None if it does not apply.
+
+        Raises RewriteError if the result is an illegal plan, has another schema or other traits, or is the node itself.
+        NeedsSpark passes.
+        """
         try:
             result = rule.function(node)
         except NeedsSpark:
@@ -211,7 +218,10 @@ NEAR, WIDEST = 16, 64
 
 
 def sketch(node: Node, common: Iterable[str]) -> str:
-    """Return a plan as one line, input first, down to the nodes in ``common``: ``union(a, b) | where v > 1``."""
+    """Return a plan as one line, input first, down to the nodes in ``common``: ``union(a, b) | where v > 1``.
+
+    At most NEAR operators are shown; the place of what is left out is marked by "…".
+    """
     stop = set(common)
     near = {n.digest for n in _near(node)}
 

@@ -338,7 +338,10 @@ def _site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, o
 
 
 def _moves_members(path: Path, port: PortColumns) -> bool:
-    """Return True if a moving end may put an event into a window of another group, which may be final already."""
+    """Return True if a moving end may make a row pass a filter or not, or change its group or its place among others.
+
+    The window of another group, which the row would then be in, may be final already.
+    """
     return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
 
 

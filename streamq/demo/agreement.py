@@ -25,7 +25,10 @@ class Agreement:
         return not self.only_left and not self.only_right
 
     def differences(self, left: str, right: str, limit: int = 10) -> list[str]:
-        """Return a line for each of the first ``limit`` differing rows, in order, with the name of the answer that has it."""
+        """Return a line for each of the first ``limit`` differing rows, in order, with the answer that has it.
+
+        ``left`` and ``right`` are the names of the answers. If there are more rows, a last line counts them.
+        """
         rows = [(left, row) for row in self.only_left.elements()] + [(right, row) for row in self.only_right.elements()]
         rows.sort(key=lambda sided_row: (repr(sided_row[1]), sided_row[0]))
         lines = [

@@ -164,7 +164,10 @@ def _ends(begin: str, end: str, width: int, ascii: bool) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a table's cell."""
+    """Return a value as the text of a table's cell: None and NaN as ``-``, a truth value as yes or no, a number with separators.
+
+    A float has one decimal, a datetime is a time of day, a timedelta is in seconds; anything else is its text.
+    """
     match value:
         case None:
             return "-"

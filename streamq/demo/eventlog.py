@@ -58,8 +58,8 @@ class EventLog:
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield the events in log order as dicts; with names (``"SparkListenerTaskEnd"``) only those, which is much faster.
 
-        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError where a file cannot be
-        opened or is compressed with a codec that is not understood.
+        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError for a codec that is
+        not understood, a line that is too long, and a file that cannot be read further; OSError if one cannot be opened.
         """
         losses = []
         if self.missing:
@@ -132,7 +132,7 @@ def find_log(path: str | Path) -> EventLog:
 
 
 def stages(log: EventLog) -> dict[int, SparkStage]:
-    """Return the submitted stages of a log, by id."""
+    """Return the submitted or completed stages of a log, by id; the attempts and the description are the latest."""
     by_id: dict[int, SparkStage] = {}
     for event in log.events("SparkListenerStageSubmitted", "SparkListenerStageCompleted"):
         info = part_of(event, "Stage Info")
@@ -149,7 +149,7 @@ def stages(log: EventLog) -> dict[int, SparkStage]:
 
 
 def app(log: EventLog) -> App:
-    """Return the application of a log: name, id, Spark's version, first start and last end."""
+    """Return the application of a log: name, id, Spark's version, start and end, each from the last event that has it."""
     name = number = version = started = ended = None
     for event in log.events("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd"):
         match event["Event"]:

@@ -28,7 +28,8 @@ def run_job(folder: Path, each: Callable[[], None] = lambda: None, timeout: floa
     """Run the job in a new process and return the path of its event log, a rolled directory below ``folder``.
 
     It has 10 to 15 s of tasks on two cores. ``each`` is called about ten times a second while the job runs, ``timeout`` is in
-    seconds. Raises QueryFailed with the last lines of the job's output if the job fails, hangs or writes no log.
+    seconds. Raises QueryFailed with the last lines of the job's output if the job fails, hangs or writes no log. ``folder`` must
+    not have a folder ``events`` yet.
     """
     folder.mkdir(parents=True, exist_ok=True)
     output = folder / "job-output.txt"

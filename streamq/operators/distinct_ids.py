@@ -85,7 +85,8 @@ class DistinctIdsVerbs(Verbs):
     def distinct_ids(self, within: Duration, *, id: str | Sequence[str]) -> Self:
         """Drop an event if one of equal ``id``, itself dropped or not, started in ``[start - within, start)``.
 
-        Of events of one id and start the one with the least (end, payload) stays. Raises TimeError for a negative ``within``.
+        Of events of one id and start the one with the least (end, payload) stays. Raises TimeError for a negative ``within``,
+        PlanError without an id, UnknownColumn, TypeMismatch.
 
         ::
 

@@ -41,7 +41,11 @@ class Explode(Step):
     may_drop = multiplies = True
 
     def _schema(self) -> Schema:
-        """Return the columns with elements instead of the array; raise TypeMismatch unless it is an array, or one of structs."""
+        """Return the columns with elements instead of the array, or with their fields.
+
+        Raises UnknownColumn, TypeMismatch for a column that is no array (with ``flatten``: of structs), and the errors of
+        ``check_names``.
+        """
         source = self.input.schema
         kind = source.require(self.column, "explode")
         if not isinstance(kind, t.ArrayType):

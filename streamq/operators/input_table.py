@@ -29,7 +29,7 @@ def input_table(table: Any, verb: str) -> InputTable:
     """Return a DataFrame or an Arrow table as an input of a query; Arrow columns are cast to the types that queries use.
 
     Drops the column with the micro-batch's number, which a run with a late sink adds to its rows. Raises SourceError for a
-    value that is neither, and AmbiguousColumn for two columns of one name.
+    value that is neither or has columns that :func:`with_spark_types` refuses, and AmbiguousColumn for two columns of one name.
     """
     import pyarrow as pa
 
@@ -88,7 +88,7 @@ def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
     """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
 
     Fractions of a microsecond are cut off, as Spark does. A table that has these types already is returned unchanged. Raises
-    SourceError for a column without a type or of a type that Spark does not have.
+    SourceError for a column without a type, of a type that Spark does not have, or with values that do not fit the new type.
     """
     import pyarrow as pa
     import pyarrow.compute as pc

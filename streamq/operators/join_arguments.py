@@ -34,7 +34,8 @@ def pair_fields(
 ) -> tuple[Pairs, Expr | None, Pairs, Pairs]:
     """Return a verb's arguments as fields of a node over pairs: the keys, the condition, the left and the right names.
 
-    The condition is None without ``where``. ``how`` is the kind of join, on which the need for suffixes depends.
+    The condition is None without ``where``. ``how`` is the kind of join, on which the need for suffixes depends. Raises PlanError
+    if ``other`` is no stream, and the errors of the functions below.
     """
     if not isinstance(other, Verbs):
         not_a_stream(verb, other)

@@ -41,8 +41,8 @@ def add_bound(
 ) -> DataFrame:
     """Add the column UNTIL, before which windows and pieces must start, in ticks (docs/concepts.md, "Windows").
 
-    It is the bound of ``run`` or, without one, the greater of the last endpoint of all events in ``over`` (default: ``df``) and
-    the reach of ``inputs``.
+    It is the bound of ``run``. Without one, :func:`limit` makes it by the rule ``bound`` from the greater of two: the last
+    endpoint of all events in ``over`` (default: ``df``), and the reach of ``inputs``. INFINITY bounds nothing.
     """
     from pyspark.sql import functions as F
 

@@ -146,7 +146,7 @@ class InsertSource(Source):
 
 
 def axis_of(fields: tuple[Field, ...], names: tuple[str, ...], verb: str) -> str:
-    """Return the axis that all time columns share; raise UnknownColumn, or TypeMismatch for a column that is no time."""
+    """Return the axis that all time columns share; raise UnknownColumn, or TypeMismatch for no time, or for different axes."""
     schema = Schema(fields, INTEGER)
     axes = set()
     for name in names:

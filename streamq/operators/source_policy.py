@@ -39,7 +39,7 @@ class SourcePolicy:
         return self.invalid or (Invalid.DROP if streaming else Invalid.FAIL)
 
     def shown(self, axis: str) -> str:
-        """Return the policy as explain shows it, without defaults: ``generate(delay=5 minutes), late=adjust``."""
+        """Return the policy as explain shows it, without default late and invalid: ``generate(delay=5 minutes), late=adjust``."""
         late = [] if self.late is DROP else [f"late={self.late.name}"]
         invalid = [] if self.invalid is None else [f"invalid={self.invalid}"]
         return ", ".join([self.progress.shown(axis), *late, *invalid])

@@ -31,9 +31,10 @@ ROWS = "__rows"
 def rows_of(
     applied: Aggregate, source: Node, keys: tuple[str, ...], window: Window, clip: ClipInput, asked_stamp: Stamp | None
 ) -> Node:
-    """Return the plan of an operator's rows over windows; raise PlanError for a stamp that it cannot have.
+    """Return the plan of an operator's rows over windows.
 
-    ``applied``: the call of the operator. ``asked_stamp``: the user's; None: the operator's default, or else the window's.
+    ``applied``: the call of the operator. ``asked_stamp``: the user's; None: the operator's default, or else the window's. Raises
+    PlanError for a stamp that it cannot have, for an aggregate among its arguments, and for illegal names of its columns.
     """
     operator = applied.function
     assert isinstance(operator, UserOperator)

@@ -180,6 +180,7 @@ class WindowedStream(Generic[S]):
         ``rank`` is SQL's RANK: equal values share one. With ``ties="keep"`` all members that share the last rank stay;
         ``"break"`` orders them by payload and keeps ``k``, and ``row_number=True`` then adds a column ``row_number`` with
         each member's place: 1, 2, ... A NULL is less than any value. Rows carry the member's payload.
+        Raises PlanError for a ``k`` below 1, a ``by`` without an order, and ``row_number`` with ties kept; UnknownColumn.
 
         ::
 
@@ -222,7 +223,8 @@ class WindowedStream(Generic[S]):
 def check_aggregates(positional: Sequence[Any], keywords: Mapping[str, Any], columns: Sequence[str]) -> None:
     """Raise PlanError for arguments that are no aggregates and look as if they were meant as one.
 
-    Those are strings, functions that are not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas.
+    Those are strings, functions that are not called (``len``, ``sq.count``), and the tuples and dictionaries of pandas. A
+    positional string raises UnknownColumn if it is like an aggregate and names no column.
     """
     for value in positional:
         if isinstance(value, dict):
@@ -318,7 +320,7 @@ def check_not_nested(expr: Expr) -> None:
 
 
 def missing_verb(name: str, unfinished: IncompleteVerb) -> AttributeError:
-    """Return the error for an attribute that ``unfinished`` does not have; a public name gets the hint ``not_yet``."""
+    """Return the error for an attribute that ``unfinished`` lacks; a public name, but a field's, gets the hint ``not_yet``."""
     if name.startswith("_") or name in ("stream", "keys", "window"):
         return AttributeError(name)
     return UnknownVerb(sentence(name, unfinished.called, "", unfinished.not_yet))

@@ -108,7 +108,10 @@ def advice_for_name(name: str) -> str:
 
 
 def refusal_for(place: Place, error: StreamqError, verb: str, instead: str = "") -> Refusal:
-    """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python."""
+    """Turn an error of a ``verb`` into a refusal at a place; ``instead`` replaces a hint that only helps in Python.
+
+    A hint at a cast becomes CAST.
+    """
     text = error.args[0]
     assert isinstance(text, Sentence)
     hint = text.hint

@@ -179,7 +179,7 @@ class Variables:
         """Translate an expression to one over the columns of matches, without checking types.
 
         Raises Refusal for an unknown variable, field, function or type, and for arguments that an operator or function does not
-        take.
+        take. Aggregates of repeated variables are added to ``runs``.
         """
         match expression:
             case Literal(value):
@@ -235,7 +235,7 @@ class Variables:
         return Col(aggregate.name)
 
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
-        """Return the column of a variable's field, or of a built-in one; raise Refusal if there is none.
+        """Return the column of a variable's field, or of a built-in one; raise Refusal for none, and for one of several events.
 
         A field of an event hides a built-in one of the same name; a field of a sub-pattern is hidden by it.
         """

@@ -50,10 +50,10 @@ def extract_keys(
 ) -> tuple[CorrelationKeys, list[Conjunct]]:
     """Return the keys, and the conditions that remain beside them.
 
-    Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields that equations connect across all variables: ``x.m =
-    y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is skipped for a match without that
-    event. Equations make no key if an operator of the pattern ``whole`` would then choose other events. Raises Refusal for an
-    attribute whose types are never equal.
+    Each attribute of CorrelationKey(..., EQUAL) is a key, and so are fields of one type, one of each variable, that equations
+    connect: ``x.m = y.m AND y.m = z.m``. An equation with a variable in ``optional`` makes no key, because it is
+    skipped for a match without that event. Equations make no key if an operator of the pattern ``whole`` would then choose other
+    events. Raises Refusal for an attribute whose types are never equal.
     """
     types = variables.types
     keys: dict[str, dict[str, str]] = {}

@@ -114,7 +114,10 @@ def sign_at(text: str, offset: int) -> str:
 
 
 def keyword_like(word: str, words: Iterable[str], likeness: float = 0.6) -> str:
-    """Return the keyword nearest to a misspelt word; empty if none is as like as ``likeness`` (1: equal) or the word is one."""
+    """Return that of ``words`` which is nearest to a misspelt word; empty if none is as like as ``likeness`` (1: equal).
+
+    Empty also for a keyword, and for a word of fewer than 3 or more than 40 characters.
+    """
     if not 3 <= len(word) <= 40 or word.upper() in _spellings():
         return ""
     upper = {_plain(keyword): keyword for keyword in words}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def load(shell: InteractiveShell) -> None:
     """Register ``%%cedr`` with a shell.
 
-    The event types of a cell are the notebook's streams of these names. ``%%cedr risky`` binds the pattern to the name
-    ``risky``; without a name the pattern is the cell's result.
+    The event types of a cell are the notebook's streams of these names. ``%%cedr risky`` binds the pattern to the name ``risky``;
+    without a name the pattern is the cell's result. Another text than a name there raises PlanError.
     """
 
     def magic(line: str, cell: str) -> Pattern | None:

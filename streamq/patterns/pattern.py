@@ -236,7 +236,10 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
 
 
 def pattern_of_parts(verb: str, parts: Iterable[Any], make: Callable[[tuple[Part, ...]], PatternOperator]) -> Pattern:
-    """Return the pattern of an operator over streams and patterns; ``verb`` is the function that the user called."""
+    """Return the pattern of an operator over streams and patterns; ``verb`` is the function that the user called.
+
+    Raises PlanError without parts, and for one that is neither a stream nor a part or has no name.
+    """
     contributors = [_contributor(p, verb=verb) for p in parts]
     if not contributors:
         raise PlanError(sentence(verb, "a pattern of nothing", "", 'Write a.alias("x"), b.alias("y").'))

@@ -69,7 +69,10 @@ class Pair:
         )
 
     def _equal(self, conjunct: Conjunct, left: Schema, right: Schema) -> tuple[str, str] | None:
-        """Return the columns, one of either side, that a condition equates; None for another condition."""
+        """Return the columns, one of either side and of one type, that a condition equates; None for any other condition.
+
+        None also for a condition on an event that a match may lack, because that is skipped for such a match.
+        """
         match conjunct.condition:
             case Call(function, (Col() as one, Col() as other)) if (
                 function is EQUAL and not conjunct.names & self.optional

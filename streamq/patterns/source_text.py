@@ -116,7 +116,7 @@ def _decoded(text: bytes) -> str:
 
 
 def _check_signs(source: SourceText) -> None:
-    """Raise CedrError for too many signs, for brackets nested too deep, and for a string, name or comment without an end."""
+    """Raise CedrError for too many signs, brackets, NOT or minus nested too deep, a string, name or comment without an end."""
     depth = prefixes = 0
     for number, sign in enumerate(_SIGNS.finditer(source.text)):
         prefixes = prefixes + 1 if sign[0].upper() in ("-", "NOT") else 0

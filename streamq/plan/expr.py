@@ -162,7 +162,7 @@ class Expr(ValueRefusals, Tree):
 
     @check_keywords
     def isin(self, *values: Any) -> Expr:
-        """True where the value equals one of ``values`` (or of the one list given)."""
+        """True where the value equals one of ``values`` (or of a single list, tuple or set)."""
         members = values[0] if len(values) == 1 and isinstance(values[0], list | tuple | set | frozenset) else values
         ordered = sorted(members, key=repr) if isinstance(members, set | frozenset) else members
         return _call("isin", self, *ordered)

@@ -148,7 +148,7 @@ def for_aggregate_of(name: str, value: object, columns: Sequence[str] = ()) -> s
 
 
 def _named_aggregate(value: object) -> tuple[str, str]:
-    """Return the name of the aggregate that a value stands for, in lower case, and its argument; "" for what it lacks."""
+    """Return the name of the aggregate that a text, a pair or a function stands for, and its argument; "" for what it lacks."""
     match value:
         case str():
             called = re.fullmatch(r"\s*(\w+)\s*\(\s*(.*?)\s*\)\s*", value)

@@ -28,7 +28,8 @@ def infer(expr: Expr, schema: Schema, verb: str) -> DataType:
     """Return the type of an expression over a stream, by Spark's rules.
 
     Plain operators and common functions are typed without a session; for anything else the active
-    SparkSession is asked. Raises UnknownColumn, TypeMismatch, or NeedsSpark where no session is active.
+    SparkSession is asked. Raises UnknownColumn, TypeMismatch, PlanError for an aggregate, and NeedsSpark without an active
+    session.
     """
     kind = types(expr, schema, verb)[expr.digest]
     return kind if kind is not None else _ask_spark(expr, schema, verb)
@@ -113,7 +114,7 @@ def _call_type(node: Call, parts: list[DataType | None], verb: str) -> DataType 
 def operands_of(node: Call, kinds: Sequence[DataType | None], any_literal: bool = False) -> list[Operand]:
     """Return the operands of a call from the types of its expressions, without the arguments omitted at the end (None).
 
-    A literal is a constant where its type is the value's own; ``any_literal``: in any type.
+    Plain arguments are constants. A literal is one where its type is the value's own; ``any_literal``: in any type.
     """
     operands = []
     for argument, kind in zip(leading_arguments(node), node.arguments(kinds), strict=False):

@@ -31,7 +31,10 @@ class DeltaColumns:
         return F.col(quote(name))
 
     def lifetime(self, part: str) -> Column:
-        """Return the start, end or duration as a user sees it; the end and the duration of an event still alive are NULL."""
+        """Return the start, end or duration as a user sees it; the end and the duration of an event still alive are NULL.
+
+        A duration that bigint cannot hold is INFINITY.
+        """
         from pyspark.sql import functions as F
 
         assert self.schema is not None
@@ -98,7 +101,7 @@ def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
 
 
 def floor_div(x: Column, by: int) -> Column:
-    """Divide bigints exactly and round down; ``floor(x / by)`` would go through doubles."""
+    """Divide bigints exactly by a positive ``by`` and round down; ``floor(x / by)`` would go through doubles."""
     from pyspark.sql import functions as F
 
     # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis

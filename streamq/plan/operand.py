@@ -59,7 +59,7 @@ Compute = Callable[[Sequence[Value], DataType], "pa.Array | tuple[pa.Array, Sequ
 
 
 def rows_before_null(operands: Sequence[Value]) -> list[Mask | None]:
-    """Return the rows on which Spark evaluates each operand: from left to right, up to the first NULL."""
+    """Return a mask for each operand: the rows where Spark evaluates it, as none before it is NULL; None, for the first: all."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         is_valid = operand.array.is_valid().to_numpy(zero_copy_only=False)

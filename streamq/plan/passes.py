@@ -74,7 +74,7 @@ def aggregates(root: Expr) -> list[Aggregate]:
 
 
 def show_to_user(root: Expr) -> str:
-    """Show an expression like :func:`show`, but a column of a partial aggregate as the aggregate: ``sum(...)``."""
+    """Show an expression like :func:`show`, but a column of a partial result as ``sum(...)``, one of a group's key as the key."""
 
     def described(node: Expr) -> Expr | None:
         if not isinstance(node, Col) or not node.name.startswith("__"):

@@ -10,7 +10,7 @@ from streamq.errors import TypeMismatch, sentence
 
 
 def plain_value(value: Any) -> Any:
-    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch if Spark has no type for it."""
+    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch for a scalar without one."""
     if not isinstance(value, np.generic):
         return value
     if isinstance(value, np.datetime64 | np.timedelta64):

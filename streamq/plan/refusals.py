@@ -8,7 +8,10 @@ from streamq.errors import TypeMismatch, UnknownVerb, sentence
 
 
 class ValueRefusals:
-    """Refuses what Python does with values: truth, length, iteration, conversion, and operators that Spark lacks."""
+    """Refuses what Python does with values: truth, length, iteration, conversion, and operators that Spark lacks.
+
+    Each method raises TypeMismatch, whose hint says what to write instead.
+    """
 
     @property
     def _in_code(self) -> str:

@@ -29,7 +29,7 @@ class EventProxy:
         return self[name]
 
     def __getitem__(self, name: str) -> Expr:
-        """Return the payload column of a name, with the plan as its origin; raise UnknownColumn if there is none."""
+        """Return the payload column of a name, with the plan as its origin; raise UnknownColumn, or PlanError for no string."""
         if not isinstance(name, str):
             raise PlanError(sentence(self._verb, "a column name is a string", f"found {name!r}"))
         if name not in self._plan.schema.names:
@@ -66,10 +66,11 @@ ExprArgument = Any
 def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = False) -> Expr:
     """Return an argument as an expression over ``plan``: lambdas are called, columns are checked and lose their origin.
 
-    ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds
-    of a window. A name ``s.v`` that is no column is the field v of the column s. Raises UnknownColumn for a name the stream does
-    not have, MixedStreams for a column of another stream, PlanError for a window's bound where there is no window and for a
-    lambda that returns no expression.
+    ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds of a
+    window. A name ``s.v`` that is no column is the field v of the column s. Raises UnknownColumn for a name the stream does not
+    have, MixedStreams for a column of another stream, PlanError for a window's bound where there is no window and for a lambda
+    that returns no expression. PlanError is also raised for a lambda that returns its whole event, and for a module that was not
+    called.
     """
     _check_called(argument, verb)
     result = argument(EventProxy(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument

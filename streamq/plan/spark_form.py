@@ -57,7 +57,10 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
 
 
 def _literal(node: Lit) -> Column:
-    """Return the Spark Column of a constant."""
+    """Return the Spark Column of a constant.
+
+    A datetime without a time zone is in UTC.
+    """
     from pyspark.sql import functions as F
 
     value = node.value

@@ -100,7 +100,7 @@ def _parts(text: str) -> list[str]:
 
 
 def literal_type(value: Any) -> DataType:
-    """Return Spark's type of a Python value, the least that holds it; raise TypeMismatch if Spark has none."""
+    """Return Spark's type of a Python value, for an integer or decimal the least that fits; raise TypeMismatch without one."""
     match value:
         case None:
             return t.NullType()
@@ -161,7 +161,7 @@ def wider(a: DataType, b: DataType) -> DataType | None:
 def comparable(a: DataType, b: DataType) -> bool:
     """True if values of two types can be compared without a cast.
 
-    Numbers compare with numbers, dates and times with each other, and NULL with anything.
+    Numbers compare with numbers, dates and times with each other, NULL with anything, and types of one class, as two arrays.
     """
     if (
         isinstance(a, t.NullType)

@@ -40,7 +40,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def accepts_placeholders(function: F) -> F:
-    """Decorate a function of streams so that a call with a placeholder among its arguments is made later."""
+    """Decorate a function of streams: a call with a placeholder as an argument returns a placeholder, and is made later."""
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -67,7 +67,7 @@ def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
 
 
 def named_after(cls: type, name: str) -> None:
-    """Set the qualified names of a class's functions to ``name``, and check the keywords of those that users call."""
+    """Set the qualified names of a class's functions to ``name.function``, and check the keywords of public ones."""
     functions = {attribute: function for attribute, function in vars(cls).items() if inspect.isfunction(function)}
     for function in functions.values():
         function.__qualname__ = f"{name}.{function.__name__}"

@@ -44,7 +44,10 @@ def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
 
 
 def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
-    """Return an Arrow table as a pandas frame; integers with NULLs become nullable integers, arrays lists, structs dicts."""
+    """Return an Arrow table as a pandas frame; integers and booleans with NULLs get nullable types, arrays are lists.
+
+    Structs are dicts, and maps lists of pairs.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -68,7 +71,7 @@ def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
 
 
 def as_text(table: pa.Table, n: int) -> str:
-    """Return the first ``n`` rows as text, columns aligned to the right; infinity and NULL are written ``NULL``.
+    """Return the first ``n`` rows as text, columns aligned to the right; a NULL, as of an end, is ``NULL``.
 
     The first line has the names; a last line counts the rows that are left out.
     Instants and dates outside the years 1 to 9999 have a sign: ``+10000-01-01``.
@@ -89,7 +92,7 @@ def as_text(table: pa.Table, n: int) -> str:
 
 
 def _cell(value: Any) -> str:
-    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and without zeros at its end."""
+    """Return a value as the text of a table's cell: NULL for None, an instant without its zone and its fraction without zeros."""
     if value is None:
         return "NULL"
     if isinstance(value, dt.datetime):

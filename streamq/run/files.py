@@ -15,13 +15,16 @@ WRITABLE = "A checkpoint is a folder that all of Spark can write into."
 
 
 def path_exists(spark: SparkSession, path: str) -> bool:
-    """Return True if a path, or one that matches its wildcards, exists."""
+    """Return True if a path, or one that matches its wildcards, exists.
+
+    Raises QueryFailed if Spark cannot read there.
+    """
     with spark_errors("run", f"Spark cannot read {path}", "Use a sink that all of Spark can write into."):
         return _table(spark.read.format("binaryFile"), path) is not None
 
 
 def read_line(spark: SparkSession, path: str) -> str | None:
-    """Return the line in a checkpoint's file; None if the file does not exist."""
+    """Return the line in a checkpoint's file; None if there is no such file. Raises CheckpointError if Spark cannot read it."""
     with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
         table = _table(spark.read.format("text"), path)
         row = None if table is None else table.select("value").first()
@@ -29,7 +32,7 @@ def read_line(spark: SparkSession, path: str) -> str | None:
 
 
 def write_line(spark: SparkSession, path: str, line: str) -> None:
-    """Write a line to a checkpoint's file, replacing its content."""
+    """Write a line to a checkpoint's file, replacing its content; raise CheckpointError if Spark cannot write it."""
     from pyspark.sql import functions as F
 
     with spark_errors("run", f"Spark cannot write {path}", WRITABLE, CheckpointError):

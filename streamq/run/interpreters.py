@@ -85,8 +85,8 @@ def check_interpreter(
 ) -> list[Finding]:
     """Return one finding for each package that is missing, broken or of a wrong version, else one that lists all packages.
 
-    ``who`` names the interpreter in messages. ``driver_python`` is the driver's version, as PySpark refuses workers of another
-    minor version in the first job.
+    ``who`` names the interpreter in messages. ``driver_python``: the driver's version; an interpreter of another minor version
+    gets a finding, too, as PySpark refuses such workers in the first job.
     """
     needs = tuple(needs)
     problems = []

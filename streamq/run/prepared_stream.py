@@ -162,7 +162,7 @@ def _default_buckets(spark: SparkSession) -> int:
 
 @dataclass(frozen=True)
 class _Inputs:
-    """Converts the tables of a query to DataFrames of its session; literal tables are written beside the control folder."""
+    """Converts the tables of a query to DataFrames of its session; literal rows of sources go beside the control folder."""
 
     spark: SparkSession
     verb: str
@@ -211,7 +211,7 @@ class _Inputs:
         return self.spark.readStream.schema(frame.schema).parquet(path)
 
     def _written_rows(self, path: str) -> list[dict[str, Any]] | None:
-        """Return the rows that an earlier run has written; None if there are none."""
+        """Return the rows that an earlier run has written; None if there is no file."""
         from pyspark.errors import AnalysisException
 
         with spark_errors(self.verb, f"Spark cannot read or write {path}", WRITABLE, CheckpointError):

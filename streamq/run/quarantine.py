@@ -46,7 +46,7 @@ class Quarantine(Generic[S]):
         return sorted({aside.module for aside in self._aside})
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table, ordered by source, window, start and payload."""
+        """Return the rows as an Arrow table, ordered by source, group, window, lifetime, payload and reason."""
         import pyarrow.compute as pc
 
         from streamq.runtime.lateness import GROUP
@@ -91,7 +91,7 @@ class Quarantine(Generic[S]):
         (instants of the axis; NULL: without end). ``on_windows``: events have the lifetimes of their windows and not their own,
         so that ``per_window()``, grouped as in the query, gets the members of each window together. The events are held in this
         process. Raises PlanError for a module that sets nothing aside, and with ``on_windows`` for one that is not over
-        windows.
+        windows; also for a column of the input that has the name of a window's bound.
         """
         import pyarrow as pa
 

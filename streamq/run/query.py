@@ -49,7 +49,8 @@ def batch_frames(
 ) -> BatchFrames:
     """Return the answer as DataFrames with payload, ``start``, ``end``; ``keeps``: both DataFrames will be read, so persist.
 
-    ``rules`` rewrite the plan; None: all. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame.
+    ``rules`` rewrite the plan; None: all. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame. For
+    ``to_df`` it warns of instants that look like another unit of time.
     """
     from functools import reduce
 
@@ -109,7 +110,7 @@ def compute_answer(plan: Node, tables: Mapping[str, Any], until: int | dt.dateti
 
 
 def _warn_of_units(plan: Node, tables: Mapping[str, Any]) -> None:
-    """Warn of Arrow tables whose times look like seconds read as microseconds; DataFrames have not been read at this point."""
+    """Warn of Arrow tables whose times look like another unit read as microseconds; DataFrames have not been read yet."""
     import pyarrow as pa
     import pyarrow.compute as pc
 

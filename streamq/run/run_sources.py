@@ -54,7 +54,7 @@ class RunSources:
         }
 
     def joint_progress(self, source: str) -> int:
-        """Return the progress of a source for a joint release of several sources: its CTI or watermark."""
+        """Return the progress of a source for a joint release of several sources: the greater of its CTI and watermark."""
         return max(self.statuses[source].cti, self.statuses[source].watermark)
 
     def leaders(self) -> list[str]:

@@ -40,7 +40,8 @@ def start_run(arguments: RunArguments) -> Run:
     """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
 
     A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
-    This process remembers the run by its checkpoint, and refuses a second one there.
+    This process remembers the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError,
+    SessionError, CheckpointError, and the error of a query that is run to its end.
     """
     arguments.check()
     trigger = trigger_of(arguments.trigger)

@@ -106,8 +106,8 @@ def session(
 def _classic_settings(master: str, worker: str, wanted: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of a session that is not one of Spark Connect; ``wanted`` override the defaults.
 
-    For a local master they include tasks for its cores and the driver's memory; SPARK_LOCAL_IP is set in the environment, unless
-    the user has set it.
+    For a local master they include tasks for its cores, the driver's memory and, without SPARK_CONF_DIR, quiet logging.
+    SPARK_LOCAL_IP is set in the environment, unless the user has set it.
     """
     settings = REQUIRED | TUNED | {"spark.pyspark.python": worker, "spark.pyspark.driver.python": sys.executable}
     if not is_local(master):
@@ -148,9 +148,10 @@ def _adopted(active: SparkSession, master: str | None, wanted: Mapping[str, str]
 
 
 def driver_memory(cgroup: Path = Path("/sys/fs/cgroup/memory.max")) -> int:
-    """Return the heap size of an embedded Spark in megabytes: a quarter of the machine's memory, from 1 to 8 GB.
+    """Return the heap size of an embedded Spark in megabytes: a quarter of the memory, from 1 to 8 GB.
 
-    The rest is for memory outside of the heap: RocksDB, the Python workers, the notebook's own frames.
+    The memory is the machine's or, if that is less, the limit in the file ``cgroup``. The rest is
+    for memory outside of the heap: RocksDB, the Python workers, the notebook's own frames.
     """
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -94,7 +94,10 @@ class Why:
             yield wait.proviso
 
     def _stands(self, source: SourceStatus) -> str:
-        """Return a line on a source: its CTI, its greatest start, when the CTI last moved, and the partition furthest behind."""
+        """Return a line on a source: its CTI, its greatest start, when the CTI last moved, and the partition furthest behind.
+
+        Without a CTI the line has the number of its rows.
+        """
         if source.cti == MINUS_INFINITY:
             return f"{source.name}: no CTI yet, {source.rows:,} rows"
         moved = ""

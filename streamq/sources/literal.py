@@ -173,7 +173,8 @@ def _time_column(times: list[Time], axis: pa.DataType) -> pa.Array:
 def _payload_column(name: str, values: list[Any], spark_type: str | None) -> pa.Array:
     """Return the values of a payload column as an array of ``spark_type``; None: of the type that follows from the values.
 
-    Raises SourceError if the values do not fit the type or have several types, or if all are NULL and there is no type.
+    Raises SourceError if the values do not fit the type or have several types, or if all are NULL and there is no type; and
+    TypeMismatch if there is no type of that name.
     """
     import pyarrow as pa
 

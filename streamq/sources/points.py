@@ -67,7 +67,7 @@ class Points(InsertSource):
         return TickColumn(LE, self.time), *refused_starts(LAST_POINT)
 
     def on_spark(self, table: DataFrame, streaming: bool) -> DataFrame:
-        """Return ``__le`` and payload of each row, in batch also ``__bad``; in a stream a NULL start marks a refused row."""
+        """Return ``__le`` and payload of each row, in batch also ``__bad``; a stream refuses rows by their start alone."""
         df = super().on_spark(table, streaming)
         return df.drop(BAD) if streaming else df
 

@@ -14,7 +14,8 @@ def merge_selects(node: Node) -> Node | None:
     """``select(select(a, x), y) => select(a, y[x])``, if no computed expression of x is then evaluated more than once.
 
     ``y[x]`` is y with the columns that x defines replaced by their expressions. y may only rename a nondeterministic expression
-    of x. A pyspark Column in x or y forbids the rule, because only Spark knows the columns that it reads.
+    of x. A pyspark Column in x or y forbids the rule, because only Spark knows the columns that it reads. An expression of y must
+    not become too large (``stays_small``).
     """
     match node:
         case Select(Select(source, inner), outer) if why_not(node) is None:

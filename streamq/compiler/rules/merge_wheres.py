@@ -13,7 +13,8 @@ from streamq.plan.tree import show
 def merge_wheres(node: Node) -> Node | None:
     """``where(where(a, p), q) => where(a, p and q)``, if p and q are deterministic and q cannot fail.
 
-    Before, q sees only rows for which p is true. In ``p and q`` it is also evaluated where p is NULL, and must not raise there.
+    Before, q sees only rows for which p is true. In ``p and q`` it is also evaluated where p is NULL, and must not raise there. p
+    and q together have fewer than LARGEST nodes.
     """
     match node:
         case Where(Where(source, p), q) if why_not(node) is None:

@@ -14,8 +14,9 @@ from streamq.plan.tree import show
 def prune_columns(node: Node) -> Node | None:
     """``op(a) => op(select(a, c))``, where c are the columns of a that op and the filters between read, if not all.
 
-    op is a select or a window; a is the source, select or union below it (a union only directly below a window). If a is a
-    select, the other columns are removed from that select instead. A pyspark Column counts as reading all columns.
+    op is a select or a window; a is the source, select or union below it. A union counts only directly below a window, a source
+    not directly below a select. If a is a select, the other columns are removed from that select instead. A pyspark Column
+    counts as reading all columns.
     """
     wheres, bottom = filters_below(node)
     wanted = _read(node, wheres)
@@ -34,7 +35,7 @@ def prune_columns(node: Node) -> Node | None:
 
 
 def why_not(node: Node) -> str | None:
-    """Return, for ``explain()``, the expression that may read any column, so that none is removed; None if there is none."""
+    """Return, for ``explain()``, a text on an expression that may read any column, so that none is removed; None without one."""
     wheres, bottom = filters_below(node)
     if isinstance(bottom, Source | Select | Union) and (wheres or not isinstance(node, Select)):
         for e in (*_expressions(node), *(w.predicate for w in wheres)):
@@ -66,7 +67,7 @@ def refilter(node: Node, wheres: Iterable[Where], bottom: Node) -> Node:
 
 
 def columns_read(node: Node, wheres: Iterable[Where]) -> frozenset[str] | None:
-    """Return the columns that a node and the filters below it read; None if they may read any."""
+    """Return the columns that a node and the filters below it read; None if they may read any, or if the node reads all."""
     expressions = [*_expressions(node), *(w.predicate for w in wheres)]
     if any(expression_facts(e).opaque for e in expressions):
         return None

@@ -18,7 +18,7 @@ def push_where_below_select(node: Node) -> Node | None:
     ``p[x]`` is p with the columns that x defines replaced by their expressions. A select does not change lifetimes, so p may read
     them. Of a conjunction, the parts that satisfy the conditions are pushed; a part that may raise an error stays if a part
     before it stays, because it must not see rows that the other removes. A select that only removes columns stays below the
-    filter, because ``prune_columns`` has put it there.
+    filter, because ``prune_columns`` has put it there. A part that would become too large stays, too (``stays_small``).
     """
     match node:
         case Where(Select(source, x) as select, p) if not _prunes(select):
@@ -56,7 +56,7 @@ def _split(select: Select, p: Expr) -> tuple[list[Expr], list[Expr]]:
 
 
 def _obstacle(select: Select, part: Expr) -> str | None:
-    """Return the reason why a part of the filter cannot be pushed; None if it can."""
+    """Return the reason why a part of the filter, taken by itself, cannot be pushed; None if it can."""
     x = select.exprs
     for name, e in x.items():
         if not expression_facts(e).deterministic:

@@ -22,7 +22,8 @@ def push_where_below_window(node: Node) -> Node | None:
     An endless event is reported in windows up to the last endpoint of *all* groups, which may be another one without the other
     groups' events. p must not read the lifetime: above it is the window's, below an event's. p must not raise an error, because
     below it sees events that are in no reported window. A key of type float or double forbids the rule, because the group of -0.0
-    has the key 0.0. Of a conjunction, the parts that satisfy the conditions are pushed.
+    has the key 0.0. Of a conjunction, the parts that satisfy the conditions are pushed. A window that calls a module whose
+    failures are set aside forbids the rule, because failures of every group are.
     """
     match node:
         case Where(WindowAggregate(input=source) as below, p):

@@ -43,7 +43,7 @@ def _is_total(node: Expr, kinds: dict[str, DataType | None]) -> bool:
 
 
 def _widens(kind: DataType | None, to: DataType) -> bool:
-    """Return True if every value of a type can be cast to another; ``kind`` None: the type is not known, so it cannot."""
+    """Return True if a cast from ``kind`` to another type surely never fails; False for None, a type that is not known."""
     if kind is None:
         return False
     if type(kind) in _WIDENING and type(to) in _WIDENING:

@@ -101,7 +101,10 @@ class Repeat(PatternOperator):
         return False
 
     def matches(self, lowering: DefinitionLowering) -> Matches:
-        """Scan for the occurrences of each run, and aggregate them."""
+        """Scan for the occurrences of each run, and aggregate them.
+
+        Raises Refusal for an aggregate that does not take its column.
+        """
         one = lowering.lowered(self.pattern)
         first = one.events[0]
         asked = [a for a in lowering.runs.values() if a.variable in one.variables]
