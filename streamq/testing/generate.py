@@ -295,7 +295,8 @@ def sources(
 ) -> DrawnSource:
     """Draw a source of a kind (of KINDS or WITH_IDS) and its items, with a policy under which no item is late.
 
-    ``key`` and ``value`` are the types of its columns ``k`` and ``v``; ``causal`` as in :func:`streamq.testing.events.physical`.
+    ``key`` and ``value`` are the types of its columns ``k`` and ``v``; ``causal``: a retraction
+    arrives after the item that it retracts (None: drawn).
     """
     plan = draw(source_of(name, kind, (Field("k", key), Field("v", value)), axis))
     bare = nodes(plan)[0]

@@ -91,10 +91,6 @@ def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     again = sq.physical(written, name="again", progress=sq.explicit(), late="fail")
     ended(again, checkpoint=str(tmp_path / "again-cp"), sink=str(tmp_path / "again"), buckets=1)
     assert_same_history(spark.read.parquet(str(tmp_path / "again")).toArrow(), expected)
-    # beside a late sink every micro-batch has a folder of its own
-    ended(live, checkpoint=str(tmp_path / "beside"), **log | {"sink": f"{out}s", "late_sink": str(tmp_path / "late")})
-    assert "streamq_batch" in spark.read.parquet(f"{out}s").columns
-    assert_same_history(sq.physical(spark.read.parquet(f"{out}s")).to_df().toArrow(), expected)
     told = r"changed: output \('changelog', now 'final'\), ctis \(True, now False\)"
     with pytest.raises(CheckpointError, match=told):
         live.run(**where)
