@@ -16,7 +16,8 @@ from streamq.plan.spark_types import is_numeric
 def apply_aggregate(function: AggregateFunction, *columns: Any, where: Any = None, options: Options = ()) -> Aggregate:
     """Return the aggregate of ``columns``, names or expressions, over members for which ``where`` is true.
 
-    Raises PlanError for a Python function in their place, and for a text or a Python function as ``where``.
+    ``options`` are the function's plain values. Raises PlanError for a Python function in place of a column, and for a text or
+    a Python function as ``where``.
     """
     for column in columns:
         if callable(column) and not isinstance(column, Expr):

@@ -54,6 +54,7 @@ def _computed(
     """
 
     def compute(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
+        """Return the results, of type ``kind``: ticks and integers with faults, decimals and floats without."""
         if isinstance(kind, t.TimestampType | t.DayTimeIntervalType):
             arrays = [
                 _ticks(o.array) if not isinstance(o.kind, t.NullType) else o.array.cast(pa.int64()) for o in operands

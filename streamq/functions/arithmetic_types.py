@@ -71,6 +71,7 @@ def _operator(
     """
 
     def result(operands: Sequence[Operand]) -> DataType | None:
+        """Return the type over two operands; None for another number of them, or a type that is unknown."""
         if len(operands) != 2 or operands[0].kind is None or operands[1].kind is None:
             return None
         a, b = operands[0].kind, operands[1].kind

@@ -63,6 +63,7 @@ def common_type(operands: Sequence[Value]) -> DataType | None:
     """
 
     def both(a: DataType | None, b: DataType) -> DataType | None:
+        """Return the common type of two types; None if ``a`` is None, or if Spark must be asked."""
         if a is None:
             return None
         if plain := wider(a, b):

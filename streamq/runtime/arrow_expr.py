@@ -76,6 +76,7 @@ class CheckedExpression:
     """
 
     def __init__(self, expr: Expr, schema: Schema, verb: str = "expression"):
+        """Check the expression, and list its parts."""
         kinds = _checked(expr, schema, verb)
         self.expr, self.schema = expr, schema
         self.parts: list[tuple[Expr, list[int], DataType]] = []
@@ -182,6 +183,7 @@ def _checked(expr: Expr, schema: Schema, verb: str) -> dict[str, DataType]:
     checked: dict[str, DataType] = {}
 
     def visit(node: Expr, parts: list[DataType]) -> DataType:
+        """Return the type of a node, over those of its children, and record it; raise NeedsSpark if it is refused."""
         kind = inferred[node.digest]
         refusal = _refusal(node, parts, kind)
         if refusal is None and kind is not None:

@@ -73,6 +73,7 @@ class Baskets:
     MANIFEST = "manifest"
 
     def __init__(self, store: Store):
+        """Read values, and counts of bins, from the manifest in ``store``; without one there are none."""
         self.store = store
         # Spark logs a warning when a missing value is read
         body = store.get(self.MANIFEST) if self.MANIFEST in store else None

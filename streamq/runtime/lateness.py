@@ -158,7 +158,7 @@ def count_late(table: pa.Table, mask: Mask, reason: CountReason, judge: Judge, c
 
 
 def judged_inserts(table: pa.Table, judge: Judge, c: int, promised: int, totals: Totals) -> pa.Table:
-    """Return a source's inserts that are on time, and those behind c that the policy adjusts to ``[c, RE)``.
+    """Return a source's inserts that are on time, and those behind c that the policy, or the level, adjusts to ``[c, RE)``.
 
     The late ones are counted in ``totals``, as dropped or adjusted; late points are dropped under any policy, because nothing is
     left of them. Raises LateEvent if the policy is to fail.

@@ -108,6 +108,7 @@ def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.Data
     """Return the function that runs a stage in Spark on one bucket's envelopes; another query's state raises CheckpointError."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
+        """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing."""
         import pandas as pd
 
         envelopes = (
@@ -173,12 +174,14 @@ def source_packer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the envelopes of FLUSH_ROWS source rows at a time, with the progress that these rows make."""
         combined: dict[int, list[pa.Table]] = {}
         progress: Message | None = None
         pending: list[pa.Table] = []
         envelopes: list[Envelope] = []
 
         def flush() -> None:
+            """Read the pending rows: add events to ``combined``, the refused rows to ``envelopes``, and merge the progress."""
             nonlocal progress
             good, message, refused = packer.read_source([concat(pending)] if pending else [])
             pending.clear()
@@ -219,6 +222,7 @@ def control_packer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the progress in control rows, for every bucket; nothing if no row is about one of the sources."""
         messages = []
         for batch in batches:
             for row in batch.to_pylist():
@@ -267,6 +271,7 @@ def opener(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield other envelopes as wide rows with NULLs in the relations' columns, and outputs as rows of their relations."""
         for batch in batches:
             numbers = batch.column("__channel").to_pylist()
             passed = [i for i, n in enumerate(numbers) if relation_of(n) is None]
@@ -312,6 +317,7 @@ def stage_packer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield other envelopes batch by batch; at the end those of all rows, and of the kernels' progress."""
         import pyarrow.compute as pc
 
         tables: dict[int, list[pa.Table]] = {}
@@ -347,6 +353,7 @@ def result_opener(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield a batch of wide rows for each envelope with a result, with late rows or with totals."""
         for batch in batches:
             for channel, body in zip(batch.column("__channel").to_pylist(), batch.column("__body"), strict=True):
                 number = relation_of(channel)

@@ -36,8 +36,10 @@ class Message:
     """A progress report of a relation by one task (or bucket ``sender``): CTI, greatest LE, and notes for the channels that read
     it.
 
-    starts: a summary of the starts of a source's rows; reach: the greatest instant reached, if c and W do not tell it; parts:
-    what the source's policy has read from the task's rows; idle_before: parts last active before this round are idle.
+    invalid: counts of a source's invalid rows, by ``source|invalid``; until: the bound on windows of endless lifetimes, if the
+    message gives one; starts: a summary of the starts of a source's rows; reach: the greatest instant reached, if c and W do
+    not tell it; parts: what the source's policy has read from the task's rows; idle_before: parts last active before this round
+    are idle.
     """
 
     relation: str
@@ -113,6 +115,7 @@ class RelationClock:
     """
 
     def __init__(self, values: dict[str, Any], relation: str, senders: int, policy: ProgressPolicy | None):
+        """Read the clock of a relation from ``values``, or add a new one, which has heard nothing."""
         unheard = dict.fromkeys(("c", "w", "promise", "reach"), MINUS_INFINITY)
         self.held = values.setdefault(relation, {**unheard, "by": {}, "until": None})
         self.senders, self.policy = senders, policy

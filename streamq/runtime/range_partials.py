@@ -53,6 +53,8 @@ def row_windows(
     """
 
     def of_rows(windows: pa.Table) -> RowWindow:
+        """Return the function that returns, by a row's number, the interval of its window in ticks and its group."""
+
         def window_of_row(row: int) -> tuple[tuple[int, int], dict[str, Any]]:
             window = windows.slice(row, 1)
             start, end = intervals(window)
@@ -101,9 +103,9 @@ def merge_by_window(
 
     The partials of a window are finished: their columns hold values, and cannot be merged again. ``place`` gives errors of this
     the window and group of a row. A window without members has no row. If there would be more than ``explode_rows`` copies, and
-    more than four per range, ranges are cut into dyadic nodes. Columns that Arrow cannot merge,
-    because a user's code does, are merged for equal ranges first, and always over dyadic nodes beyond four copies. Cost: O(n
-    log n) in partials and windows, however long the ranges are.
+    more than four per range, ranges are cut into dyadic nodes. If Arrow cannot merge some columns (moments, or states of a
+    user's code), rows of equal ranges are merged first, and ranges are cut beyond four copies per range. Cost: O(n log n) in
+    partials and windows, however long the ranges are.
     """
     if any(len(partial.grouped) < len(partial.columns) for partial in partials):
         ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)

@@ -160,7 +160,7 @@ class AggregatorForm(ClassForm):
     """The shape of Spark's Aggregator: ``zero()``, or a value; ``reduce(buffer, value)``, ``merge(a, b)``, ``finish(buffer)``.
 
     It reduces one value (a tuple of several) at a time into a buffer. Its methods may change and return the buffer, so they
-    get copies.
+    get a copy of it, ``merge`` of the first one.
     """
 
     methods = {"zero": "", "reduce": "buffer, value", "merge": "a, b", "finish": "buffer"}

@@ -105,7 +105,7 @@ class CountVerbs(WindowKindVerbs[W]):
         """Windows of ``n`` consecutive distinct starts (or finite ends, ``by="end"``): ``[s_i, s_(i+n-1) + 1 tick)``.
 
         Members are the events whose start (end) lies in the window: with ties more than n. By ends, ``clip_input`` is "right"
-        (the default) or "none". Results are points at the window's end unless ``stamp="align"``.
+        (the default) or "none". Results are points at the window's end unless ``stamp="align"``. Raises PlanError.
 
         ::
 

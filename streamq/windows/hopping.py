@@ -90,12 +90,12 @@ class HoppingVerbs(WindowKindVerbs[W]):
 
         ``size``, ``hop`` and ``offset`` are durations with a unit on a timestamp axis, integer ticks on an integer axis;
         size and hop may be any positive durations. An event is a member of every window its lifetime overlaps; a window
-        without a member yields nothing; a result row lives on its window. Raises TimeError.
+        without a member yields nothing; a result row lives on its window. Raises TimeError for durations that do not fit.
 
         All window verbs take ``clip_input``, how members' lifetimes are cut before a time-sensitive aggregate reads them
-        ("full", "left", "right", "none"), and ``stamp``, where a result lives: "align" (on its window) or "point_at_end"
-        (the tick at the window's end). (docs/concepts.md, "Windows"; Liarou et al., Enhanced Stream Processing in a DBMS
-        Kernel, section 3.)
+        ("full", "left", "right", "none"), and ``stamp``, where a result lives: "align" (on its window) or "point_at_end" (the
+        tick at the window's end). Words that do not exist or fit raise PlanError. (docs/concepts.md, "Windows"; Liarou et al.,
+        Enhanced Stream Processing in a DBMS Kernel, section 3.)
 
         ::
 
@@ -122,7 +122,7 @@ class HoppingVerbs(WindowKindVerbs[W]):
     def tumbling_window(
         self, size: Duration, offset: Duration = 0, *, clip_input: str = "full", stamp: str | None = None
     ) -> W:
-        """Hopping windows that do not overlap: ``hop = size``.
+        """Hopping windows that do not overlap: ``hop = size``; the arguments and errors are those of :meth:`hopping_window`.
 
         ::
 

@@ -16,6 +16,7 @@ class WindowKindVerbs(ABC, Generic[W]):
     """The verbs of one kind of windows, for streams and groups; ``W`` is the type that they return."""
 
     def __init_subclass__(cls) -> None:
+        """Make the verbs of one kind check their keywords, as verbs of Stream."""
         super().__init_subclass__()
         # what has the verbs of all kinds names its own
         if WindowKindVerbs in cls.__bases__:

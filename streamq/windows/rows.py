@@ -116,7 +116,8 @@ class RowsVerbs(WindowKindVerbs[W]):
 
         From the first start to the last start + 1 tick; ties go by the rest of the payload,
         then by the ends.
-        Results are points at the window's end unless ``stamp="align"``.
+        Results are points at the window's end unless ``stamp="align"``. Raises PlanError, and UnknownColumn or TypeMismatch for
+        ``order_by``.
 
         ::
 

@@ -87,7 +87,7 @@ class SessionVerbs(WindowKindVerbs[W]):
     def session_window(self, gap: Duration, *, clip_input: str = "full", stamp: str | None = None) -> W:
         """Maximal chains of events that each start before the last instant alive + ``gap``, where the session ends.
 
-        ``gap`` is at least two ticks. An event without end keeps its session open for ever.
+        ``gap`` is at least two ticks, else TimeError is raised. An event without end keeps its session open for ever.
 
         ::
 

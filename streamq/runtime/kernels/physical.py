@@ -121,9 +121,10 @@ class PhysicalKernel(UncombinedKernel):
         return table.filter(pa.array(~(repeated | contrary)))
 
     def _new_inserts(self, table: pa.Table, batch: SourceBatch) -> pa.Table:
-        """Return new live rows for inserts, and send their lifetimes; those behind c are dropped or cut, as the policy says.
+        """Return new live rows for inserts, and send their lifetimes; those behind c are dropped, or cut to start at c.
 
-        Late ones are counted, as dropped or adjusted. A dropped one has a live row, too, by which its retractions are matched.
+        Late ones are counted, as dropped or adjusted, or raise LateEvent, as the policy says. A dropped one has a live row,
+        too, by which its retractions are matched.
         """
         le, re = ints(table, LE), ints(table, RE)
         own_le, own_re = le.copy(), re.copy()

@@ -193,7 +193,7 @@ class WindowAggregateKernel:
         return partials
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
-        """Return the arrival's partials without late ones, or with the part of them that the policy adjusts.
+        """Return the arrival's partials without late ones, or with the part of them that the policy, or the level, adjusts.
 
         The CTI is rounded down to a window's end, so that a partial result is late as a whole or not at all. The events of late
         ones are counted, as dropped or adjusted. Raises LateEvent if the policy is to fail.

@@ -269,7 +269,7 @@ class RowShape:
 
     @classmethod
     def from_fields(cls, fields: Sequence[StructField], **flags: bool) -> Self:
-        """Return the shape of rows with these columns."""
+        """Return the shape of rows with these columns; ``flags`` are the fields of the shape that are true or false."""
         return cls(
             names=tuple(field.name for field in fields),
             types=tuple(arrow_type(field.dataType) for field in fields),
