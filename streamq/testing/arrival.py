@@ -161,6 +161,7 @@ def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     times = time_columns(source)
 
     def column(f: Field) -> pa.Array:
+        """Return the rows' values in a column; raise PlanError if it cannot hold them."""
         values = [row.get(f.name) for row in rows]
         kind = arrow_type(f.type)
         if f.name not in times or pa.types.is_integer(kind):

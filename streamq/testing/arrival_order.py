@@ -26,7 +26,7 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
     """Order (chain, item) pairs by sync time, then delay some of them; if ``causal``, the items of one chain keep their order.
 
     Where the intent allows much disorder, all retractions may follow all events, so that they change windows already reported,
-    and the retractions of one event may come in reverse.
+    and unless ``causal`` the retractions of one event may come in reverse. Equal items are mostly delayed alike.
     """
     kind = draw(st.sampled_from(intent.choices("disorder")))
     most = {"in_order": 0, "slight": SLIGHT, "out_of_order": OUT_OF_ORDER}.get(kind, HIGHLY)

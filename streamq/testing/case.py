@@ -265,6 +265,7 @@ class Case:
         return replace(self, cut=tuple(sum(part) for part in parts if part))
 
     def __repr__(self) -> str:
+        """Return the operators, one a line, the calls of verbs if ``meant`` has them, the items as ``drawn``, and ``until``."""
         operators = nodes(self.plan)
         names = {node.digest: f"q{i}" for i, node in enumerate(operators)}
         lines = ["Case of"]

@@ -36,6 +36,7 @@ class Difference:
     axis: str = INTEGER
 
     def __str__(self) -> str:
+        """Return the columns that differ or, for missing and extra rows, their number and the first SHOWN as timelines."""
         if self.columns:
             return f"the histories have different columns: {self.columns}"
         axis = Axis([row for part in (self.missing, self.extra) for row in sorted(part, key=_order)[:SHOWN]], self.axis)

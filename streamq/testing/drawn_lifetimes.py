@@ -168,7 +168,10 @@ def _placements(
 
 @st.composite
 def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
-    """Draw starts and ends in ticks, each event placed relative to the ones before it, or as the intent's pattern yields them."""
+    """Draw starts and ends in ticks, each event placed relative to the ones before it, or as the intent's pattern yields them.
+
+    Where events are not to overlap, only the last one may be endless.
+    """
     if intent.pattern is not None:
         many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
         return _checked_pattern(intent.pattern(random.Random(seed), many))

@@ -45,6 +45,7 @@ class VerificationFailed(AssertionError):
         return f"the query calls {', '.join(names)}: {unsteady}to see if a law of modules is broken, run {checks}\n"
 
     def __str__(self) -> str:
+        """Return the difference or error, the items along the time axis, the case's program, and how to run it again."""
         again = (
             []
             if self.saved is None

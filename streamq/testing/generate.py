@@ -64,7 +64,7 @@ def arriving(
     used: Uses = NO_USES,
     late: bool = False,
 ) -> tuple[Source, list[Item]]:
-    """Draw the items of a source, in order of arrival, and the source with a policy.
+    """Draw a policy and items for a source; return the source with this policy, and the items in order of arrival.
 
     ``late``: some items may be late, and some rows no events. ``compared``: values that the query compares with. ``causal`` as in
     :class:`Arriving`. ``used``: the columns that the query computes with.
@@ -232,9 +232,10 @@ def _with_clock(draw: Draw, case: Case, scale: Scale) -> Case:
 
 
 def untils(case: Case, scale: Scale) -> st.SearchStrategy[int | None]:
-    """Draw ``until``, the bound on windows of endless lifetimes: None, far beyond all instants, or near a window's bound.
+    """Draw ``until``, the bound on windows of endless lifetimes: None, far beyond all instants, or near the last or a window's.
 
-    It is not before the last start or CTI: windows that time has reached are reported whatever the bound is.
+    If the query alters lifetimes it is None or far. It is not before the last start or CTI: windows that time has reached are
+    reported whatever the bound is.
     """
     far = case.latest + scale.reach
     if any(isinstance(node, AlterLifetime) for node in nodes(expanded(case.plan))):

@@ -47,6 +47,7 @@ from streamq.time import INFINITY
 def execute(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
     """Run a case's query in-process and return its history; raise WrongOutput, ProgressViolation, and the query's own errors.
 
+    Only runs in micro-batches are checked; they raise WindowQuarantined if a user module failed.
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
@@ -153,7 +154,8 @@ def _check_blocked(
 ) -> None:
     """Raise WrongOutput if a micro-batch releases an item that the level of consistency holds, or holds one that is due.
 
-    The latter shows only if the answer has exactly one row for each event of one source. Plans with operators other than
+    The latter shows only if the answer has exactly one row for each event of one source, and ``expected`` has the case as it is,
+    without late items. Plans with operators other than
     BLOCKED are not checked. ``promised`` are the CTIs that no row brings, and ``out`` the deltas, of each micro-batch.
     """
     plan = nodes(case.plan)

@@ -83,6 +83,7 @@ class Intent:
     unit: Duration | None = None
 
     def __post_init__(self) -> None:
+        """Raise PlanError for a part that is illegal; ``unit`` is checked by the query, whose axis it needs."""
         for name, legal in WORDS.items():
             self._check_words(name, legal)
         for name in FLAGS:

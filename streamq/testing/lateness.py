@@ -44,7 +44,7 @@ BESIDE = (0, 1, 0, -1, 2)
 
 
 def manners(intent: Intent) -> st.SearchStrategy[str]:
-    """Draw a word of the intent's ``late``; mostly "none", as late items mostly do not reach the answer."""
+    """Draw a word of the intent's ``late``; "none" is drawn most often, as late items mostly do not reach the answer."""
     words = intent.choices("late")
     often = {ON_TIME: 5, **WEIGHTS}
     return st.sampled_from([word for word in words for _ in range(often[word])])
@@ -68,7 +68,8 @@ def with_policy(
 ) -> tuple[Source, list[Item]]:
     """Draw the source's policy and return the source with it, and its items, late as ``manner`` says.
 
-    ``explicit``: the CTIs among the items are the source's progress; else progress is generated.
+    ``explicit``: the CTIs among the items are the source's progress; else a policy is drawn that makes CTIs of starts or of the
+    time of day. Under every policy, rows that are not events are dropped. Of ``intent`` only the liveliness of CTIs counts.
     """
     # no policy changes items that are on time
     policies = st.sampled_from([policy for policy, room in ROOMS.items() for _ in range(room.weight_on_time)])
@@ -98,7 +99,7 @@ def liveliness(intent: Intent) -> st.SearchStrategy[str]:
 
 @st.composite
 def _with_one_delayed(draw: Draw, items: list[Item]) -> list[Item]:
-    """Move one item behind another that starts later; return the items as they are if all start together."""
+    """Move one item behind all that start last of all; return the items as they are if all start together."""
     starts = [(i, item.start) for i, item in enumerate(items) if item.start is not None and is_event(item)]
     greatest = max((start for _, start in starts), default=0)
     earlier = [i for i, start in starts if start < greatest]
@@ -155,7 +156,7 @@ def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
 
 @st.composite
 def _with_violated_ctis(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
-    """Insert one or two CTIs that later items violate: at one of their instants, or a step or two beside it.
+    """Insert one or two CTIs that an item soon after them violates, or just keeps: at one of its instants, or beside it.
 
     Items without events are returned as they are.
     """
@@ -189,7 +190,8 @@ def with_invalid(
 ) -> list[Item]:
     """Return the items with one or two invalid rows inserted, rarely or as the intent says; ``number`` makes an id of a number.
 
-    If no item is late by ``manner``, the row may have the id and start of an event but differ from it.
+    If no item is late by ``manner``, the row may have the id and start of an event but differ from it. A row that would match an
+    event by chance is left out.
     """
     rarely = {True: [True], False: [False], None: [False] * 4 + [True]}[intent.invalid]
     if not draw(st.sampled_from(rarely)):
@@ -216,7 +218,7 @@ def _with_contrary(draw: Draw, source: Source, items: list[Item], intent: Intent
     """Insert after one item a copy with another end or another value in one column.
 
     The source keeps the lesser of the two if both arrive in one micro-batch, else the first. Columns for which the intent has
-    values do not change.
+    values do not change; points without another column to change are returned as they are.
     """
     i = draw(st.integers(0, len(items) - 1))
     start, end, payload = items[i].start, items[i].end, items[i].payload

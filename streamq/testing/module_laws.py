@@ -37,6 +37,7 @@ class LawBroken(AssertionError):
     """
 
     def __init__(self, module: str, law: str, claim: str, values: Mapping[str, Any], found: Any, expected: Any):
+        """Word the error: ``claim`` says in words what should hold, and ``values`` are shown as the smallest that break it."""
         self.module, self.law, self.values, self.found, self.expected = module, law, dict(values), found, expected
         shown = "; ".join(f"{name} = {rows!r}" for name, rows in values.items())
         results = f"found {found!r}, expected {expected!r}"

@@ -287,6 +287,7 @@ class _Search:
         breaches: list[LawBroken] = []
 
         def holds(drawn: Bags) -> None:
+            """Raise the error of the first law that these bags break, and record both."""
             for law in laws:
                 broken = law.broken(module, drawn, self.tolerance)
                 if broken is not None:

@@ -198,6 +198,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
     )
 
     def start() -> None:
+        """Run the query over all files that have landed, to its end."""
         rows = streaming_rows(request)
         writer = rows.writeStream.format("parquet").option("path", str(folder / "out"))
         writer = writer.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True)

@@ -30,7 +30,8 @@ class Answers:
     def answer(self, how: Execution) -> pa.Table:
         """Return the answer that running the case in some way must give.
 
-        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows.
+        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows,
+        TooMuch if they do not fit into memory.
         """
         expected = self.expectation(how)
         # the answer depends on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside

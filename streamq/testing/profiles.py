@@ -28,6 +28,7 @@ class Profile:
     failures: str | None = None
 
     def __post_init__(self) -> None:
+        """Raise PlanError for a number of cases that is not 0 or more, and for a seed that is neither a whole number nor None."""
         for part in ("examples", "batch", "streams"):
             many = getattr(self, part)
             if not isinstance(many, int) or isinstance(many, bool) or many < 0:

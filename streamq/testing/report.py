@@ -41,6 +41,7 @@ class Verified:
     left_out: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
+        """Return the counts in a line: judged cases, executions, seconds, and what was empty, set aside, missing or left out."""
         ran = ", ".join(f"{n} {name}" for name, n in self.executions.items())
         lines = [f"verified over {self.cases} cases ({ran}) in {self.seconds:.1f} s"]
         lines += [f"{self.empty} have an empty answer"] * bool(self.empty)

@@ -95,6 +95,7 @@ class Scenario(Placeholder):
         return function(self, *args, **kwargs)
 
     def __repr__(self) -> str:
+        """Return the scenario as the chain of calls that a user would write; arguments of None are left out."""
         if self.verb == STREAM_ITSELF:
             return repr(self.args[0])
         if self.verb == CALL:

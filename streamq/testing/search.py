@@ -46,6 +46,7 @@ class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report."""
 
     def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
+        """Begin with no failure; ``begun`` is the monotonic time of the begin of verification, ``expressions`` as of the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
         self.failures: dict[str, VerificationFailed] = {}

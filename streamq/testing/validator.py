@@ -48,6 +48,7 @@ class Checked:
         return not self.counts
 
     def __str__(self) -> str:
+        """Return the number of rows and of breaches and, for each broken rule, its words, its count and its first breaches."""
         rows = f"{self.rows:,} row{'' if self.rows == 1 else 's'}"
         if self.no_kind is not None:
             rows += f", all read as inserts (no column {self.no_kind!r})"

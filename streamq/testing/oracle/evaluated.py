@@ -124,6 +124,7 @@ def _in_spark(expr: Expr, operands: Sequence[Operand], spark: SparkSession) -> C
     schema = t.StructType([t.StructField(o.name, o.kind) for o in operands])
 
     def compute(arguments: list[pa.Array]) -> pa.ChunkedArray:
+        """Return the expression's values, computed in UTC by a DataFrame of the arguments."""
         with in_utc(spark):
             frame = spark.createDataFrame(pa.table(arguments, names=schema.names), schema)
             try:

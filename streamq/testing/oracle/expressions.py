@@ -91,12 +91,14 @@ def sql(expr: Expr, schema: Schema) -> str:
     """Return DuckDB's SQL for an expression over a history, with Spark's values; raise Untranslated if there is none."""
 
     def kind_of(node: Expr) -> t.DataType | None:
+        """Return the type of an expression; None if only Spark can tell it."""
         try:
             return infer(node, schema, "oracle")
         except NeedsSpark:
             return None
 
     def visit(node: Expr, parts: list[str]) -> str:
+        """Return the SQL of an expression over the SQL of its operands; raise Untranslated if there is none."""
         match node:
             case Col(name=name):
                 return f"c{schema.names.index(name)}"

@@ -58,6 +58,7 @@ def replace_parts(root: Expr, change: Callable[[Expr], Expr | None]) -> Expr:
     """
 
     def visit(node: Expr, parts: list[Expr]) -> Expr:
+        """Return a node over its operands after the change, itself changed."""
         instead = {id(old): new for old, new in zip(node.children, parts, strict=True) if old is not new}
 
         def part(value: Any) -> Any:
