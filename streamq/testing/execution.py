@@ -36,9 +36,10 @@ STARTS: tuple[Started, ...] = (RUN, WRITTEN, CONTROLLED)
 
 @dataclass(frozen=True)
 class Execution:
-    """One way to run a case.
+    """One way to run a case: by a ``backend``, with an ``output`` of final rows or a changelog if it is a stream.
 
     - ``rules``: names of the rewrite rules to apply (None: all)
+    - ``buckets``: the number of parts into which the rows of an operator are divided by their keys
     - ``restart``: the query restarts from its state after every micro-batch
     - ``slack``: CTIs from outside after each micro-batch, in turn: how many ticks they are below the greatest legal CTI
       (None: no CTI); empty: CTIs come from the sources' own policies only
@@ -99,7 +100,7 @@ class Execution:
         return self.shown(INTEGER)
 
     def shown(self, axis: str) -> str:
-        """Return the execution as text: its options that are not the default, durations in the units of the axis."""
+        """Return the execution as text: backend, output of a stream, and options other than the default, durations by the axis."""
         parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")

@@ -134,6 +134,7 @@ def expression(root: Expr, column: Callable[[str], str] | None = None, in_window
     """
 
     def visit(expr: Expr, parts: list[Text]) -> Text:
+        """Return the text of an expression over those of its parts; raise Unwritable if it is too long."""
         text, rank = _text(expr, parts, column, in_window)
         if len(text) > LONGEST:
             raise Unwritable("an expression that is too long")

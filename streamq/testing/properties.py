@@ -201,6 +201,7 @@ class _Judge:
             return int(before[batch]), f"cti, row {self.stream.at[by[batch]]}"
 
         def show_late(k: int) -> Shown:
+            """Describe the k-th late change, with the CTI before it."""
             at = int(late[k])
             c, label = cti(int(changes.batch[at]))
             says = (
@@ -225,6 +226,7 @@ class _Judge:
         late = np.flatnonzero(changes.sync < before[changes.batch])
 
         def show(k: int) -> Shown:
+            """Describe the k-th late change, with the first change of the greatest sync time before it."""
             at = int(late[k])
             bound = int(before[changes.batch[at]])
             first = int(np.flatnonzero(changes.sync == bound)[0])
@@ -274,6 +276,7 @@ class _Judge:
         inside = np.flatnonzero((before // wide == key) & (ends[before % wide] > start) if len(key) else key)
 
         def show(k: int) -> Shown:
+            """Describe the k-th such event, with the one that is alive when it starts."""
             at = int(inside[k])
             holder = int(np.flatnonzero(latest == before[at])[0])
             other = (int(start[holder]), int(end[holder]), f"alive, row {self.stream.at[row[holder]]}")
@@ -297,6 +300,7 @@ class _Judge:
         wrong = np.flatnonzero((end != expected) & ~still)
 
         def show(k: int) -> Shown:
+            """Describe the k-th such event, with its key's next one, if there is one."""
             at = int(wrong[k])
             this = (int(start[at]), int(end[at]), "this")
             if not there[at]:

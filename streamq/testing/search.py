@@ -43,10 +43,15 @@ class _TimeIsOver(BaseException):
 
 
 class Search:
-    """A search for the smallest failing trial within the time of a profile; it counts the trials in a report."""
+    """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
+
+    ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
+    ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
+    time after which no smaller trial is run, which the first failure sets.
+    """
 
     def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
-        """Begin with no failure; ``begun`` is the monotonic time of the begin of verification, ``expressions`` as of the oracle."""
+        """Begin with no failure; ``begun`` is the monotonic time at which verification began, ``expressions`` as of the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
         self.failures: dict[str, VerificationFailed] = {}

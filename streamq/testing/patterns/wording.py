@@ -41,9 +41,10 @@ def misread(source: str, shown: str) -> str | None:
 
 
 class _Words:
-    """The words of a text: its keywords and signs, ``counted``; its keywords and names, ``ordered``; its ``numbers`` in order.
+    """The words of a text in capitals, without defaults; words in quotes count as well.
 
-    Words in quotes count as well.
+    ``counted``: its keywords and signs. ``ordered``: its keywords but NOT, and its names that are no variables. ``numbers``: its
+    numbers in order.
     """
 
     def __init__(self, text: str):
