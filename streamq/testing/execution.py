@@ -100,7 +100,7 @@ class Execution:
         return self.shown(INTEGER)
 
     def shown(self, axis: str) -> str:
-        """Return the execution as text: backend, output of a stream, and options other than the default, durations by the axis."""
+        """Return the execution as text: backend, a stream's output, and options other than the default, durations by the axis."""
         parts: list[str] = [self.backend] if self.whole else [self.backend, f"{self.output} output"]
         if self.rules is not None:
             parts.append(f"rules {', '.join(self.rules) or 'none'}")

@@ -51,7 +51,7 @@ class Search:
     """
 
     def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
-        """Begin with no failure; ``begun`` is the monotonic time at which verification began, ``expressions`` as of the oracle."""
+        """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
         self.failures: dict[str, VerificationFailed] = {}

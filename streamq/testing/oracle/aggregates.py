@@ -32,7 +32,8 @@ class Arguments:
     """The inputs of a definition: the columns ``v`` and ``w`` of its arguments, their types, and the aggregate's options.
 
     ``passes``: the aggregate's filter as a FILTER clause, or ""; ``order``: the order of members; ``clip``: how lifetimes are
-    cut; ``axis``: the time axis. SQL may also read the columns ``le``, ``re``, ``w_le``, ``w_re`` and, if it declares so, the means of its arguments.
+    cut; ``axis``: the time axis. SQL may also read the columns ``le``, ``re``, ``w_le``, ``w_re`` and, if it declares so, the
+    means of its arguments.
     """
 
     v: str
