@@ -129,7 +129,7 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
 
 
 def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
-    """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: half of the time a row or two each.
+    """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: never into one only.
 
     Items become late by what came in earlier micro-batches. In two or three long ones, several are late together. More than ten
     micro-batches are rare, as each costs time.

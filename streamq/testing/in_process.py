@@ -85,7 +85,7 @@ def answer_before_end(case: Case, how: Execution) -> pa.Table:
 def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
     """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`.
 
-    Raises WrongOutput or ProgressViolation if deltas, counts or CTIs are not what they must be at some micro-batch.
+    Raises WrongOutput or ProgressViolation if deltas or CTIs are not what they must be at some micro-batch, or counts at the end.
     """
     if expected is None:
         expected = expectation(case, how)

@@ -104,8 +104,9 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
 
 
 def _rows_of(stream: Any) -> tuple[Iterable[Mapping[str, Any]], dict[str, pa.DataType]]:
-    """Return rows as dicts with times in ticks, and the types of the payload columns if the rows are a table.
+    """Return the rows of a table as dicts with times in ticks, and the types of its payload columns.
 
+    Rows that are dicts already are returned as they are, with no types.
     Raises SourceError for other objects.
     """
     if isinstance(stream, Iterable) and not hasattr(stream, "__arrow_c_stream__") and not hasattr(stream, "columns"):

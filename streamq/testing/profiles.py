@@ -77,7 +77,10 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
 
 
 def loaded_profile() -> Profile:
-    """Return the default profile of :func:`verify`: the one loaded, else that of the environment."""
+    """Return the default profile of :func:`verify`: the one loaded, else that of the environment.
+
+    There a seed of "random" is another each time. Raises PlanError for a name that no profile has.
+    """
     if _loaded:
         return _loaded[0]
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)

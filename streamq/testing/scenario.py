@@ -73,7 +73,10 @@ class Scenario(Placeholder):
     kwargs: Mapping[str, Any] = field(default_factory=dict)
 
     def __getattr__(self, name: str) -> Callable[..., Scenario]:
-        """Return the verb ``name``, whose call returns a scenario; raise UnknownVerb if there is none for scenarios."""
+        """Return the verb ``name``, whose call returns a scenario; raise UnknownVerb if there is none for scenarios.
+
+        A name that begins with an underscore raises AttributeError.
+        """
         if name.startswith("_"):
             raise AttributeError(name)
         if name in (*ENDS, *ATTRIBUTES):

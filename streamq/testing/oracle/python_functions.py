@@ -51,7 +51,7 @@ class PythonFunctions:
         """
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:
-            """Call ``compute`` over operands in Spark's types; return the results in DuckDB's, and keep an error in ``raised``."""
+            """Call ``compute`` over operands in Spark's types; return the results in DuckDB's; keep an error in ``raised``."""
             try:
                 arguments = [_one(from_duckdb(v, o.kind)) for v, o in zip(vectors, operands, strict=True)]
                 return _one(to_duckdb(compute(arguments), kind))
