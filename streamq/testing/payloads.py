@@ -52,7 +52,7 @@ def palettes(
     """Draw the strategy for the payloads of one source: for each column all plain values of its type, or only a few.
 
     The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
-    columns that the query computes with or sums in half of the draws. Edge cases of the type may be added; a column that the query
+    columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
     computes with has none, a column that it sums has at most one, in the first event only.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}

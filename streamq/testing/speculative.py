@@ -43,7 +43,7 @@ def make_speculative(stream: Stream) -> Stream:
 
 
 def speculative(stream: Node) -> Node:
-    """Apply :func:`make_speculative` to a plan."""
+    """Apply :func:`make_speculative` to a plan; columns are renamed meanwhile if one is called like the rank."""
     fields = stream.schema.fields
     if RANK in stream.schema.names:
         hidden = Select(stream, tuple((f"_{i}", Col(f.name)) for i, f in enumerate(fields)))

@@ -177,7 +177,11 @@ class Interval:
 
 
 def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
-    """Call code that does not read lifetimes, and return its result."""
+    """Call code that does not read lifetimes, and return its result.
+
+    An object with ``initial`` is called once with Series, one with ``zero`` for each row, and a function once with Series and the
+    options.
+    """
     code = _callable_code(module)
     if hasattr(code, "initial"):
         return code.result(code.add(code.initial(), *map(_series, columns)))
@@ -191,7 +195,7 @@ def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
 
 
 def _over_events(module: WindowModule, events: pd.DataFrame, window: Interval) -> Any:
-    """Call time-sensitive code, and return its result."""
+    """Call time-sensitive code, an object with ``initial`` or a function, and return its result."""
     code = _callable_code(module)
     if hasattr(code, "initial"):
         return code.result(code.add(code.initial(), events), window)

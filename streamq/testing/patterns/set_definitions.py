@@ -172,7 +172,10 @@ class Query:
     # --- definitions
 
     def definition(self, definition: s.Definition) -> None:
-        """Add the relation of a definition, and make it a type."""
+        """Add the relation of a definition, and make it a type, with the fields of OUTPUT, or those of all events and the root.
+
+        Matches outside the slice of occurrence are left out; lifetimes are cut to the slice of validity, and empty ones left out.
+        """
         kinds = {name: self.types[kind.name][1] for name, kind in event_types(definition.pattern)}
         self.conditions = list(conjuncts(definition, tuple(kinds)))
         self.keys = equal_keys(definition)

@@ -97,7 +97,10 @@ OF_LISTS = {
 
 
 def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
-    """Return an expression as SQL; ``visible`` are the aliases of the relations with its variables."""
+    """Return an expression as SQL; ``visible`` are the aliases of the relations with its variables.
+
+    An aggregate of a run is a function of the list of its values; a field of ``f@`` alone, which is a key, is its first value.
+    """
     if (of := run_argument(expression, [v[:-1] for v in visible if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
         run = f"{of[0]}@"
