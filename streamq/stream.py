@@ -96,6 +96,7 @@ class Stream(
     if not TYPE_CHECKING:  # so that a type checker reports a verb that does not exist
 
         def __getattr__(self, name):
+            """Raise UnknownVerb with a hint, UnknownColumn for a consumed column, AttributeError for ``_`` names."""
             if name.startswith("_") or "tables" not in self.__dict__:
                 raise AttributeError(name)
             if name in self.plan.schema.names:

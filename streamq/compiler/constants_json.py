@@ -152,7 +152,7 @@ def _read_zone(zone: Any) -> dt.tzinfo:
 
 
 def plain_hooks() -> dict[Any, Callable[[Any], Any]]:
-    """Return dacite's hooks for integers, and for words, which JSON has as strings; a hook refuses any other value."""
+    """Return dacite's hooks by type, for integers and for words, which JSON has as strings; a hook refuses any other value."""
     return {int: _integer, **{words: partial(_word, words) for words in Word.__subclasses__()}}
 
 

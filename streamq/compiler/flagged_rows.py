@@ -53,7 +53,7 @@ class FlaggedRows(SparkRows):
         return self._over(self.frame.select(*technical, *payload), schema)
 
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> FlaggedRows:
-        """Replace the lifetimes of kept rows, and flag those where ``is_alive`` is false or NULL as dropped."""
+        """Replace the lifetimes of kept rows, others by NULL; flag rows where ``is_alive`` is false or NULL as dropped."""
         from pyspark.sql import functions as F
 
         is_kept = F.col(KEEP) & F.coalesce(is_alive, F.lit(False))

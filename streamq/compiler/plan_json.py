@@ -140,7 +140,7 @@ def to_text(document: Mapping[str, Any]) -> str:
 
 
 def from_text(text: str) -> Any:
-    """Return the document in a text; raise PlanError if it is no JSON."""
+    """Return the document in a text; raise PlanError if it is no text, or no JSON."""
     if not isinstance(text, str):
         raise PlanError(sentence(_READ, "not a text", f"found {type(text).__name__}", "Give what to_json() returned."))
     try:

@@ -139,7 +139,8 @@ class _Compiler:
         """Host the kernel of an operator that has an evaluator; return the path of the operator's result.
 
         If it reads ends that may still move, its waiting evaluator is taken, or else a kernel before it holds the rows until they
-        are settled.
+        are settled. Rows are also held before a step that reads such ends, unless there is a waiting evaluator and their group
+        and order do not depend on the step.
         """
         evaluation = node.evaluation
         ports = []

@@ -31,7 +31,8 @@ class JudgePlace(StrEnum):
 class JudgeChoice:
     """The place at which a source's lateness is judged; ``reason``: why a stage was chosen, "" for other places.
 
-    ``grid``: the grid of the first windows, if they read the source's own starts; the CTI may be rounded down to their starts.
+    ``grid``: the grid of the windows that read the source, if only they do and no start is moved; the CTI may be rounded down to
+    their starts.
     """
 
     at: JudgePlace

@@ -41,7 +41,7 @@ class Agreement:
 def compare_answers(
     left: Iterable[Mapping[str, Any]], right: Iterable[Mapping[str, Any]], columns: Sequence[str]
 ) -> Agreement:
-    """Compare two bags of rows by these columns: floats to nine significant digits, instants in UTC."""
+    """Compare two bags of rows by these columns: floats and decimals to nine significant digits, instants in UTC."""
     a, b = (Counter(tuple(_plain(row[column]) for column in columns) for row in rows) for rows in (left, right))
     return Agreement(tuple(columns), (a & b).total(), a - b, b - a)
 

@@ -26,7 +26,10 @@ class Question:
 
 
 def windows(seconds: float) -> tuple[str, str]:
-    """Return size and hop of windows that fit a log of this length: some 30 to 75 hops, four to a window."""
+    """Return size and hop of windows that fit a log of this length, as durations: at most 75 hops, four to a window.
+
+    A hop lasts from 0.1 seconds to a day, so a log of more than 75 days has more of them.
+    """
     hop = next((hop for hop in _HOPS if seconds / hop <= 75), _HOPS[-1])
     return _words(4 * hop), _words(hop)
 

@@ -120,6 +120,7 @@ class AlterLifetime(Step):
         return Traits(traits.retracts, traits.moves_ends and (kind != LengthKind.FIXED or at_end), infinite, longest)
 
     def detail(self) -> str:
+        """Return ``start=..., duration=...``: expressions as written, constants as durations, an old length as "unchanged"."""
         axis = self.schema.axis
         start = show(self.start.expr) if self.start.expr is not None else self.start.anchor
         if self.start.expr is None and self.start.by:

@@ -38,8 +38,8 @@ def bounded_join(
 ) -> DataFrame:
     """Join as :func:`overlap_join` does, if no lifetime lasts longer than ``longest`` ticks: all cells have about that width.
 
-    ``keys`` are pairs of a left and a right column. ``how`` is a join type of Spark's. If it keeps left rows without a partner,
-    the left events must be points, so that each is in one cell.
+    ``keys`` are pairs of a left and a right column. ``how`` is a join type of Spark's. Unless it is inner, the
+    left events must be points, so that each is in one cell.
     """
     width = F.lit((longest - 1).bit_length())
 
@@ -88,8 +88,8 @@ def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
     """Return one row: ``__base``, the width of a cell of tier 0 as a power of two, and for each side the cells of each tier.
 
     ``__mine[tier]`` and ``__theirs[tier]`` are lists of (tier, tag), the kinds of cells into which an event of that tier is
-    copied: tag 0 to meet events of its own tier, 1 if the left event is the shorter one, 2 if the right one is. Only tiers that
-    the other side has are listed.
+    copied: tag 0 to meet events of its own tier, 1 if the left event is the shorter one, 2 if the right one is. A kind is listed
+    only if the other side has events to meet there.
     """
     lengths = _lengths(left, LE, RE, 0).unionAll(_lengths(right, OTHER_LE, OTHER_RE, 1))
     mean = F.coalesce(F.round(F.avg(F.when(F.col("c") < WIDEST, F.col("c")))), F.lit(0)) + 1
@@ -101,6 +101,8 @@ def _facts(left: DataFrame, right: DataFrame) -> DataFrame:
     tiers = F.sequence(F.lit(0), F.lit(-(-WIDEST // TIER)))
 
     def places(others: str, tag: int) -> Column:
+        """Return, for each tier, the kinds of cells for an event of it; ``others``: the column of the other side's tiers."""
+
         def meeting_places(own: Column) -> Column:
             equal = F.transform(F.filter(others, lambda t: t == own), lambda t: _place(t, 0))
             longer = F.transform(F.filter(others, lambda t: t > own), lambda t: _place(t, tag))

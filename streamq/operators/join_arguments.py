@@ -171,6 +171,7 @@ def over_pair(
     consumed = left.schema.with_consumed(right.schema).consumed
 
     def place(part: Expr) -> Expr | None:
+        """Return a column under its name in the pair, None for what is no column; raise UnknownColumn if neither side has it."""
         if not isinstance(part, Col):
             return None
         if part.origin == _PAIR:

@@ -60,7 +60,8 @@ def source_policy(
 ) -> SourcePolicy:
     """Return the policy that a source's arguments ask for; raise PlanError, at the user's line, for any that does not fit.
 
-    ``verb`` made the source, for errors. Without ``progress`` CTIs are generated, or explicit if that is the default.
+    ``verb`` made the source, for errors. Without ``progress`` CTIs are generated, or explicit if that is the default. Times of
+    ``progress`` that do not fit the axis raise TimeError.
     """
     if progress is None:
         progress = explicit() if explicit_by_default else generate()

@@ -307,7 +307,7 @@ def condition_on(
     """Return a condition over the columns of matches; it is true of one without one of its variables.
 
     ``optional`` are variables of events that a match may be without. A sub-pattern may be there without some of its events; a
-    condition on a field of such an event is true, too.
+    condition on a field of such an event is true, too. Raises Refusal for types that do not fit.
     """
     expr = typed_expr(conjunct.condition, matches, schema, conjunct.place, boolean=True)
     if not conjunct.names & optional:

@@ -139,6 +139,7 @@ class Expr(ValueRefusals, Tree):
         return _call("not", self)
 
     def __getitem__(self, key: Any) -> Expr:
+        """Return the element, field or value at a key; raise TypeMismatch for a slice."""
         if isinstance(key, slice):
             hint = f"Write sq.functions.substring({self._in_code}, from, length), from 1 on; of an array sq.functions.slice."
             raise self._refused("a part of an expression", hint)

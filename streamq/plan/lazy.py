@@ -22,6 +22,7 @@ class lazy(Generic[T]):
     def __get__(self, instance: Any, owner: type) -> T: ...
 
     def __get__(self, instance: Any, owner: type) -> lazy[T] | T:
+        """Return the value, which the first access computes and stores in the instance; without an instance, this property."""
         if instance is None:
             return self
         value = self.function(instance)

@@ -34,6 +34,8 @@ def carried_key(name: str) -> str | None:
 def shown_name(name: str) -> str:
     """Return a column as explain shows it: a group's key as ``group.key``, a pattern's as in its text, others without ``__``.
 
+    ``__n`` is ``count``, a further ``__`` becomes ``_``, and the key ``@.k`` of a pattern is ``k``.
+
     >>> shown_name("zone"), shown_name("__g0_v_zone"), shown_name("__g0_n_zone"), shown_name("__rows"), shown_name("x.@")
     ('zone', 'group.zone', 'group.zone is null', 'rows', 'x.Vs')
     """

@@ -31,6 +31,7 @@ class ValueRefusals:
     if not TYPE_CHECKING:  # otherwise a type checker would accept any method name
 
         def __getattr__(self, name):
+            """Raise UnknownVerb with a hint, or AttributeError for a name that begins with an underscore."""
             if name.startswith("_"):
                 raise AttributeError(name)
             hint = self._instead_of(name, [n for n in dir(type(self)) if not n.startswith("_")])

@@ -68,9 +68,9 @@ def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = Fal
 
     ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds of a
     window. A name ``s.v`` that is no column is the field v of the column s. Raises UnknownColumn for a name the stream does not
-    have, MixedStreams for a column of another stream, PlanError for a window's bound where there is no window and for a lambda
-    that returns no expression. PlanError is also raised for a lambda that returns its whole event, and for a module that was not
-    called.
+    have, MixedStreams for a column of another stream, TypeMismatch for a value that is no constant; and PlanError for a window's
+    bound where there is no window, for a lambda that returns a truth value, None or its whole event, and for a module that was
+    not called.
     """
     _check_called(argument, verb)
     result = argument(EventProxy(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument
@@ -83,6 +83,7 @@ def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = Fal
     ancestors: list[set[str]] = []
 
     def check(node: Expr) -> Expr | None:
+        """Return a column without its origin, a window's bound as a lifetime, None for what stays; raise for wrong columns."""
         if isinstance(node, WindowBound):
             return Lifetime(node.part)
         if not isinstance(node, Col):

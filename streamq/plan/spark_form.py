@@ -31,6 +31,7 @@ def to_spark(root: Expr, columns: ColumnSource, is_there: Column | None = None) 
     from pyspark.sql import functions as F
 
     def visit(node: Expr, parts: list[Any]) -> Any:
+        """Return the Column of a node from those of its operands."""
         match node:
             case Col(name=name):
                 return columns.column(name)

@@ -37,6 +37,7 @@ class Tree(ABC):
     digest: str = field(init=False, default="", compare=False)
 
     def __post_init__(self) -> None:
+        """Compute the digest: a hash of the name of the class and of the fields, without ``shown``."""
         values = [
             type(self).__name__,
             *(_canonical(getattr(self, f.name)) for f in fields(self) if f.name not in ("digest", "shown")),

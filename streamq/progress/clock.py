@@ -72,6 +72,7 @@ def clock(delay: Duration, *, every: Duration | None = None) -> ProgressArgument
         raise PlanError(sentence("clock", "every is no length of time", f"found {every!r}"))
 
     def on_axis(axis: str) -> ProgressPolicy:
+        """Return the policy; raise PlanError unless the axis is that of timestamps."""
         if axis != TIMESTAMP:
             hint = "Cast them to timestamps, or take sq.generate(...)."
             raise PlanError(sentence("clock", "a clock takes times that are timestamps", f"the axis is {axis}", hint))

@@ -220,6 +220,7 @@ def generate(
     silence = None if idle_after is None else ticks(idle_after, TIMESTAMP, "generate")
 
     def policy(axis: str) -> ProgressPolicy:
+        """Return the policy for an axis; raise PlanError for ``max_ahead`` on integers, TimeError for misfit lengths."""
         if max_ahead is not None and axis != TIMESTAMP:
             wrong = "max_ahead goes by the wall clock, which takes timestamps"
             raise PlanError(sentence("generate", wrong, f"the axis is {axis}"))

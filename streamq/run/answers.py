@@ -32,6 +32,7 @@ def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
     from streamq.runtime.values import ORDER, number_values
 
     def key(name: str) -> pa.Array | pa.ChunkedArray:
+        """Return the column to order by; values of a nested type are numbered in their order, and NULL stays."""
         column = table.column(name)
         if not pa.types.is_nested(column.type):
             return column

@@ -82,6 +82,7 @@ def _probe_worker(spark: SparkSession) -> Interpreter:
 
     # a local function is pickled by value, so the worker needs neither streamq nor Arrow
     def probe() -> str:
+        """Return, as JSON, the interpreter, its version, the versions of packages, and errors of those that fail."""
         import importlib
         import json
         import sys

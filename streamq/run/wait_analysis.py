@@ -196,7 +196,7 @@ class WaitAnalysis:
         return below
 
     def _onward(self, hosted: HostedKernel) -> HostedKernel | None:
-        """Return the next kernel that holds this one's rows; None if they reach the result."""
+        """Return the next kernel that holds this one's rows; None if they reach a result without being held."""
         if any(feed.path.relation == hosted.name for feed in self.program.result_feeds):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]
@@ -280,7 +280,7 @@ class WaitAnalysis:
         return {channel.port: arrived.get(channel.port, 0) for channel in hosted.channels}
 
     def handed_on(self, relation: str) -> int:
-        """Return the number of rows that a source or a kernel has brought so far."""
+        """Return the number of a source's events, invalid rows left out, or of a kernel's inserted rows, so far."""
         source = self.sources.statuses.get(relation)
         return source.events if source is not None else self.readings.kernel(relation).inserted or 0
 
@@ -289,7 +289,7 @@ class WaitAnalysis:
         return title(self.program, hosted)
 
     def shown(self, relation: str) -> str:
-        """Return the name, for the user, of a relation's source or kernel."""
+        """Return the name, for the user, of a relation's source or kernel; of an ingress kernel that of its source."""
         hosted = self.kernels.get(relation)
         if hosted is not None and relation.startswith(INGRESS):
             (relation,) = hosted.inputs

@@ -34,7 +34,8 @@ class Watcher:
     """Reads Spark's reports on a run's query, from any thread, and warns once of odd times in its sources.
 
     ``earlier`` holds the counts of earlier runs on the checkpoint, None while they have not been read. ``log`` is called with a
-    line on each micro-batch. ``user_line`` is the line of the user's code that warnings name.
+    line on each micro-batch. ``user_line`` is the line of the user's code that warnings name. ``begun`` is when it began
+    to listen, in milliseconds since 1970.
     """
 
     program: StagedPlan
@@ -46,6 +47,7 @@ class Watcher:
     begun: int = field(default_factory=milliseconds_now)
 
     def __post_init__(self) -> None:
+        """Begin with an empty history, but with the late rows of earlier runs if these are known already."""
         self._history = RunHistory(late={} if self.earlier is None else self.earlier.late)
         self._listener = Listener(self.program, self.begun)
         self._has_warned = False

@@ -125,7 +125,7 @@ class Why:
 
 
 def _ago(span: dt.timedelta) -> str:
-    """Return a length of time as text, in whole days, hours, minutes or seconds: ``3 minutes ago``."""
+    """Return a length of time as text, in the greatest unit of which there are two, else seconds: ``3 minutes ago``."""
     for name, unit in (("days", 86_400), ("hours", 3_600), ("minutes", 60)):
         if span.total_seconds() >= 2 * unit:
             return f"{span.total_seconds() // unit:.0f} {name} ago"

@@ -30,6 +30,7 @@ def restate_aggregates(node: Node) -> Node | None:
     names = {name for name, _ in node.aggregates}
 
     def column(expr: Expr) -> Expr | None:
+        """Return the column of an aggregate, which is added under an unused name if it is new; None for other expressions."""
         if not isinstance(expr, Aggregate):
             return None
         if expr.digest not in columns:
