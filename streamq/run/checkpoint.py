@@ -165,7 +165,7 @@ class Checkpoint:
 
 
 def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
-    """Raise CheckpointError for a folder that is not empty.
+    """Raise CheckpointError for a folder with micro-batches, or with files whose names begin with neither dot nor underscore.
 
     If it holds micro-batches of another checkpoint, Spark would skip micro-batches with the same numbers, and folders
     ``streamq_batch=N`` would be overwritten. Other files, such as the input's, would be hidden, as Spark reads only files in the

@@ -191,7 +191,8 @@ class _Inputs:
     def _stream_of(self, source: Source, table: Any) -> DataFrame:
         """Return a literal table as a streaming DataFrame; the table is written once, and read as a stream of files.
 
-        Raises CheckpointError if an earlier run has read other rows there, PlanError if there is no control folder.
+        Raises CheckpointError if an earlier run has read other rows there or Spark cannot use the folder, PlanError without a
+        control folder.
         """
         name = source.shown_name()
         if self.control is None:

@@ -68,8 +68,9 @@ class RunSources:
     def unmet_needs(self, needed: Needed, early: bool) -> Needed:
         """Return the sources that lack the needed progress, by the relation of the source that makes it.
 
-        If ``early``, return all needed sources, as any of them can move the watermark. At a level that blocks, every source needs
-        the greatest of the goals, because rows are released together.
+        If ``early``, return all needed sources, by their own relations, as any of them can move the watermark. Where the need
+        depends on the rows, sources with the least CTI lack it. At a level that blocks, every source needs the greatest of the
+        goals, if all are known, because rows are released together.
         """
         goals = [t for t in needed.values() if t is not None]
         if self.level.block != 0 and len(goals) == len(needed):
@@ -81,7 +82,8 @@ class RunSources:
     def releases_with_note(self, lacking: Needed, until_final: bool) -> tuple[tuple[str, ...], str]:
         """Return conditions that release rows, without those of silent sources, and a note on these, "" if there are none.
 
-        ``until_final`` as in :meth:`releases`.
+        ``until_final`` as in :meth:`releases`. If only silent sources lack progress, even by the CTIs that silence gets them,
+        their own conditions are returned without a note.
         """
         silent = [s for s in lacking if s in self.silent]
         names = " and ".join(self.statuses[s].name for s in silent)
