@@ -12,7 +12,10 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
 def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKernel) -> tuple[str, ...]:
-    """Return the lines of explain on the kernel of windows of a grid."""
+    """Return the lines of explain on the kernel of windows of a grid.
+
+    Of ``node`` only the time axis counts.
+    """
     grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     return (

@@ -53,7 +53,10 @@ class Strategy:
 
 
 def choose(plan: Node, options: Options) -> Strategy:
-    """Return the choices for every source, and for every operator with state, of a plan."""
+    """Return the choices for every source, and for every operator with state, of a plan.
+
+    Of ``options`` only ``late_output`` counts.
+    """
     ways = consumers(plan)
     sources = [node for node in nodes(plan) if isinstance(node, Source)]
     run_by = {node.digest: by for node in nodes(plan) if (by := _run_by(node)) is not None}

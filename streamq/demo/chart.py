@@ -48,7 +48,8 @@ def chart(series: Mapping[str, Sequence[Point]], height: int = 2, unit: str = ""
 
     ``x`` is a number or a datetime, ``y`` a number of at least 0; points without a finite ``y`` are left out, and without any
     point the result is a text. If several points fall on one character, the greatest is drawn. A bar is as wide as the least
-    distance between two x. ``height`` is the number of lines for each series.
+    distance between two x. ``height`` is the number of lines for each series, ``unit`` the text
+    behind each maximum.
     """
     points = {
         label: [(_number(x), y) for x, y in line if y is not None and math.isfinite(y)]

@@ -89,7 +89,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _session(folder: Path, codec: str, master: str) -> SparkSession:
-    """Start a session that logs events to a folder, with many small tasks and fair scheduling."""
+    """Start a session that logs events to a folder, compressed by ``codec``, with many small tasks and fair scheduling."""
     from pyspark.sql import SparkSession
 
     options = {
@@ -116,7 +116,7 @@ def _session(folder: Path, codec: str, master: str) -> SparkSession:
 
 
 def _work(spark: SparkSession, size: float) -> None:
-    """Run both branches in parallel threads, then their join; raise the first error."""
+    """Run both branches in parallel threads, then their join, on ``size`` times the rows; raise the first error."""
     from pyspark import InheritableThread
 
     trips, readings = _trips(spark, size).cache(), _readings(spark, size).cache()
@@ -143,7 +143,10 @@ def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseEx
 
 
 def _trips(spark: SparkSession, size: float) -> DataFrame:
-    """Return the fares of each zone; partition p has (p mod 8)^2 times the rows of the smallest, zone 0 a third of all rows."""
+    """Return the fares of each zone; partition p has (p mod 8)^2 + 1 times the rows of the smallest, zone 0 about a third of all.
+
+    ``size`` multiplies the number of rows.
+    """
     from pyspark.sql import functions as f
 
     heavy = f.explode(f.sequence(f.lit(0), f.pow(f.spark_partition_id() % 8, 2).cast("int")))
@@ -158,7 +161,10 @@ def _trips(spark: SparkSession, size: float) -> DataFrame:
 
 
 def _readings(spark: SparkSession, size: float) -> DataFrame:
-    """Return smoothed readings of each zone, computed in Python workers; the task of partition 5 fails on its first attempt."""
+    """Return smoothed readings of each zone, computed in Python workers; the task of partition 5 fails on its first attempt.
+
+    ``size`` multiplies the number of rows.
+    """
     from pyspark.sql import functions as f
 
     rows = spark.range(0, int(300_000 * size), 1, 24).select(

@@ -74,7 +74,10 @@ class PatternScan(EventOperator):
         return f"{scope}{conditions and f', {conditions}'}"
 
     def calling(self, values: int) -> StepCall:
-        """Return the call that a scan makes for each event: the operator's step, with the state that it begins with."""
+        """Return the call that a scan makes for each event: the operator's step, with the state that it begins with.
+
+        The number of ``values`` does not count, because ``columns`` names them.
+        """
         names = tuple(field.name for field in self.columns)
         step = self.step(
             inputs=tuple(tuple(map(names.index, source)) for source in self.sources),

@@ -75,6 +75,7 @@ class Source(Operator):
         """Return each row of a table as an item: ``__le``, the columns of its rules, the payload, and ``__bad``.
 
         ``__bad`` is the reason to refuse the row, NULL for an event; a batch under ``invalid="fail"`` raises it instead.
+        ``streaming`` is False for a batch.
         """
         from pyspark.sql import functions as F
 
@@ -111,7 +112,7 @@ class Source(Operator):
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """Return a table's items with payload, ``__bad`` (the reason to refuse it, or NULL) and columns that progress reads.
 
-        Under ``invalid="fail"`` the first reason shows the lifetime.
+        Under ``invalid="fail"`` the first reason shows the lifetime; ``streaming`` decides which default of ``invalid`` counts.
         """
         items = self.item_rules.in_arrow(table)
         reason = items.reason
@@ -200,7 +201,7 @@ def check_starts(
 
     ``reason``: why a row is refused, NULL: it is not; ``re``: its end, if it has one. A batch raises when LE is read. ``read``: a
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.
-    ``payload``: the payload's columns, if they are not available under their own names.
+    ``payload``: the payload's columns, if they are not available under their own names. ``streaming`` is False for a batch.
     """
     from pyspark.sql import functions as F
 

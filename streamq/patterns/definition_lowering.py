@@ -71,7 +71,7 @@ class DefinitionLowering:
         """Take the event types, the keys, the conditions, and the columns that conditions and OUTPUT read.
 
         ``runs``: aggregates by their columns; ``composites``: fields of sub-patterns by variable and name, with the events that
-        may have them.
+        may have them. ``has_ids``: matches get ids.
         """
         self.types, self.correlation, self.conditions = types, correlation, conditions
         self.runs, self.composites, self.has_ids = runs, composites, has_ids
@@ -158,7 +158,10 @@ class DefinitionLowering:
     def identified_by_place(
         self, matches: Matches, operator: str, patterns: Sequence[Part], parts: Sequence[Matches]
     ) -> Matches:
-        """Return matches of some of several parts with an id that also tells the parts, where contributors' ids do not."""
+        """Return matches of some of several parts with an id that also tells the parts, where contributors' ids do not.
+
+        The id begins with ``operator``. ``patterns`` are the parts, ``parts`` the matches of each.
+        """
         identified = self.identified(matches, operator, (p.id for p in parts))
         names = {p.pattern.name for p in patterns if isinstance(p.pattern, Type)}
         is_told = len(names) == len(patterns) and all(self.types[name].id is None for name in names)

@@ -158,7 +158,7 @@ class PartScan:
         return _Input(stream, own, fits)
 
     def _value(self, name: str, number: int, same: Mapping[str, Expr]) -> Expr:
-        """Return the value of a key in a part's events; ``same`` are the part's columns as expressions over the input."""
+        """Return the value of a key in the events of part ``number``; ``same``: its columns as expressions over the input."""
         part = self.parts[number]
         if not isinstance(part.pattern, Type):
             return Col(key_column(name))
@@ -200,7 +200,7 @@ class PartScan:
         return replace(matches, stream=stream)
 
     def _uncrowded(self, number: int, events: Stream, columns: Iterable[str]) -> Stream:
-        """Return the events of a part without a key, which no other event is counted with."""
+        """Return the events of part ``number`` without a key, which no other event is counted with."""
         source, one = next((i, one) for i, one in enumerate(self.inputs) if number in one.columns)
         conditions = [Col(SOURCE) == Lit(source), reduce(or_, (Col(key_column(k)).is_null() for k in self.grouped))]
         conditions += [Col(one.fits[number])] if number in one.fits else []

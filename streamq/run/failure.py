@@ -68,7 +68,10 @@ def translated(
 
 
 def _read(error: BaseException, verb: str, wrong: str, hint: str, kind: type[StreamqError]) -> StreamqError:
-    """Return the error of streamq for a Spark exception: one from a worker, an invalid event, a failed sink, or the reason."""
+    """Return the error of streamq for a Spark exception: one from a worker, an invalid event, a failed sink, or the reason.
+
+    A failed sink and any other reason make an error of class ``kind``; ``verb``, ``wrong`` and ``hint`` word the latter.
+    """
     text = str(error)
     if ours := _OURS.search(text):
         own: type[StreamqError] = getattr(errors, ours.group(1), StreamqError)

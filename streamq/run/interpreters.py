@@ -66,7 +66,10 @@ def probe_interpreter(
     environ: Mapping[str, str] | None = None,
     seconds: float = SECONDS,
 ) -> Interpreter | Finding:
-    """Start another interpreter that imports the packages, and return it; return a finding if it does not answer."""
+    """Start another interpreter that imports the packages, and return it; return a finding if it does not answer.
+
+    ``command`` is its name or path; it must answer within ``seconds``.
+    """
     path = shutil.which(command, path=(os.environ if environ is None else environ).get("PATH", ""))
     hint = f"Set PYSPARK_PYTHON to {sys.executable}."
     if path is None:

@@ -56,7 +56,10 @@ def cores(master: str) -> int:
 
 
 def check_server(url: str, seconds: float = 5.0) -> Finding:
-    """Check that a server listens at a Spark Connect address; the client itself would retry for minutes."""
+    """Check that a server listens at a Spark Connect address; the client itself would retry for minutes.
+
+    The finding has a problem if it does not accept a connection within ``seconds``; without a port it is 15002.
+    """
     try:
         address = urlsplit(url)
         host, port = address.hostname or "", address.port or 15002

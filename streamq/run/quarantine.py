@@ -26,11 +26,12 @@ S = TypeVar("S")
 
 
 class Quarantine(Generic[S]):
-    """The events that modules of a query failed for; ``rows`` is a late output, or None for those of the answer in batch.
+    """The events that modules of a query failed for; ``rows`` is a late output, or None for those of the batch answer.
 
-    A row is an event and a call that failed: ``source`` is the module, ``reason`` the error, ``start`` and ``end`` the
-    event's lifetime in ticks (NULL: without end), ``payload`` all columns of the operator's input as JSON, ``window_start``
-    and ``window_end`` the window in ticks (NULL without a window), ``group`` the group's keys as JSON.
+    A row is an event and a call that failed: ``source`` is the module, ``reason`` the error, ``start`` and ``end`` the event's
+    lifetime in ticks (NULL: without end), ``payload`` all columns of the operator's input as JSON, ``window_start`` and
+    ``window_end`` the window in ticks (NULL without a window), ``group`` the group's keys as JSON. ``until`` bounds the windows
+    of the batch answer, as in :meth:`Stream.to_df`.
     """
 
     def __init__(

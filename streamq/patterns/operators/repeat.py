@@ -212,7 +212,10 @@ class RunScan(EventOperator):
         return f"{self.name}({', '.join(map(show, args))}) within {self.within}{' CONSUME' if self.consumes else ''}"
 
     def calling(self, values: int) -> StepCall:
-        """Return the call that a scan makes for each event: the step of runs, with the state that it begins with."""
+        """Return the call that a scan makes for each event: the step of runs, with the state that it begins with.
+
+        The number of ``values`` does not count, because ``columns`` names them.
+        """
         names = tuple(field.name for field in self.columns)
         step = RunStep(names, self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
         return StepCall(
