@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
 from streamq.plan.node import Node, expanded, expressions, nodes
 from streamq.plan.passes import expression_nodes
 from streamq.user_code.module import UNNAMED, UserModule, place_of
+
+if TYPE_CHECKING:
+    from importlib import metadata
 
 GROUP = "streamq.modules"
 """The group of entry points by which packages publish modules."""
@@ -28,6 +30,9 @@ _published_meanwhile: ContextVar[dict[str, UserModule] | None] = ContextVar("pub
 
 def installed_entry_points() -> Iterable[metadata.EntryPoint]:
     """Return the entry points of the installed packages."""
+    # its imports would be a twentieth of those of all public names
+    from importlib import metadata
+
     return metadata.entry_points(group=GROUP)
 
 
