@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import cache
-from importlib import metadata
 
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
@@ -36,6 +35,9 @@ class PackageNeed:
 @cache
 def _requirements() -> dict[str, Requirement]:
     """Return streamq's requirements, including optional ones, by package; empty if it is not installed."""
+    # its imports would be a twentieth of those of all public names
+    from importlib import metadata
+
     try:
         lines = metadata.requires("streamq") or []
     except metadata.PackageNotFoundError:
