@@ -38,7 +38,7 @@ def arrivals() -> Case:
     cases = []
 
     @settings(
-        max_examples=6,
+        max_examples=40,
         derandomize=True,
         deadline=None,
         database=None,
