@@ -36,7 +36,7 @@ class DistinctReduction(RangeReduction):
     """Counts, for each window, the values whose ranges of windows contain it; the ranges of one value are merged before."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """Return the number of different values of each window; NULL is none."""
+        """Return the number of different values of each window, 0 if it has only NULLs."""
         column = members.rows.column(self.column.args[0])
         is_there = np.asarray(pc.is_valid(column).to_numpy(zero_copy_only=False), bool)
         value = np.asarray(codes(pa.table({"v": column}), ["v"])[0], np.int64)[is_there]

@@ -48,7 +48,7 @@ class Collect(AggregateFunction):
         return ListReduction(column)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
-        """Return the values, sorted in Spark by the order of the members."""
+        """Return the values that are not NULL, sorted in Spark by the order of the members; the filter is in the argument."""
         from pyspark.sql import functions as F
 
         (value,) = members.values

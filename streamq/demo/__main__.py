@@ -175,7 +175,7 @@ def _labels(stages: dict[int, eventlog.SparkStage]) -> dict[int, str]:
 
 
 def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, labels: dict[int, str]) -> int:
-    """Answer each question in batch and as a stream; print the answer and whether they agree; return 0 if all do, else 1.
+    """Answer each question in batch and as a stream; print the batch's answer and whether they agree; return 0 if all do, else 1.
 
     ``ask`` returns the questions over a DataFrame of edges; ``landed``: the folder of their files, of the DDL ``schema``;
     ``batches``: the number of micro-batches; ``labels``: those of the stages.
@@ -212,7 +212,7 @@ def _answer(ask: Any, landed: Path, schema: str, batches: int, folder: Path, lab
 
 
 def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list[dict[str, Any]]:
-    """Replay the log through a query, with a progress bar, and return the rows it wrote."""
+    """Replay the log through a query, with a progress bar to ``batches``, and return the rows it wrote."""
     sink, checkpoint = folder / "rows", folder / "checkpoint"
     done = threading.Event()
 
@@ -235,7 +235,7 @@ def _stream(spark: SparkSession, query: Any, folder: Path, batches: int) -> list
 
 @contextmanager
 def _child_output_to(path: Path) -> Iterator[None]:
-    """Send the output of Spark's JVM and its workers to a file; child processes keep the standard error they start with."""
+    """Append this process's standard error to a file meanwhile; children started then, such as Spark's JVM, keep that file."""
     own_stderr = os.dup(2)
     with path.open("ab") as log:
         os.dup2(log.fileno(), 2)
@@ -252,7 +252,7 @@ def _committed(checkpoint: Path) -> int:
 
 
 def _show(question: Any, rows: list[dict[str, Any]], labels: dict[int, str]) -> None:
-    """Print a table of peaks and a chart over time for the series with the greatest sums."""
+    """Print a table of peaks and a chart over time for the SERIES series with the greatest sums, and the number of the others."""
     series: dict[Any, list[dict[str, Any]]] = {}
     for row in sorted(rows, key=lambda row: row["start"]):
         series.setdefault(row[question.series], []).append(row)

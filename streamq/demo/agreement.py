@@ -47,7 +47,10 @@ def compare_answers(
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in the form in which answers are compared."""
+    """Return a value in the form in which answers are compared: a float or decimal as text of nine digits, an instant in UTC.
+
+    Any other value, an integer too, is returned unchanged.
+    """
     match value:
         case float() | Decimal():
             return f"{value + 0:.9g}"

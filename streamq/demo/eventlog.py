@@ -58,8 +58,9 @@ class EventLog:
     def events(self, *names: str) -> Iterator[dict[str, Any]]:
         """Yield the events in log order as dicts; with names (``"SparkListenerTaskEnd"``) only those, which is much faster.
 
-        Lines and bytes that are unreadable are skipped and counted: see `damage`. Raises SourceError for a codec that is
-        not understood, a line that is too long, and a file that cannot be read further; OSError if one cannot be opened.
+        Lines and bytes that are unreadable are skipped, and counted once all are read: see `damage`. Raises SourceError for a
+        codec that is not understood, a line that is too long, and a file that cannot be read further; OSError if one
+        cannot be opened.
         """
         losses = []
         if self.missing:
@@ -149,7 +150,7 @@ def stages(log: EventLog) -> dict[int, SparkStage]:
 
 
 def app(log: EventLog) -> App:
-    """Return the application of a log: name, id, Spark's version, start and end, each from the last event that has it."""
+    """Return the application of a log: name, id, Spark's version, start and end, each from the last event of its kind."""
     name = number = version = started = ended = None
     for event in log.events("SparkListenerLogStart", "SparkListenerApplicationStart", "SparkListenerApplicationEnd"):
         match event["Event"]:

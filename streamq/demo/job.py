@@ -143,9 +143,9 @@ def _run(spark: SparkSession, name: str, frame: DataFrame, failures: list[BaseEx
 
 
 def _trips(spark: SparkSession, size: float) -> DataFrame:
-    """Return the fares of each zone; partition p has (p mod 8)^2 + 1 times the rows of the smallest, zone 0 about a third of all.
+    """Return fares and receipts by zone: partition p has (p mod 8)^2 + 1 times the rows of the smallest.
 
-    ``size`` multiplies the number of rows.
+    Zone 0 has about a third of all. ``size`` multiplies the number of rows.
     """
     from pyspark.sql import functions as f
 
@@ -161,7 +161,7 @@ def _trips(spark: SparkSession, size: float) -> DataFrame:
 
 
 def _readings(spark: SparkSession, size: float) -> DataFrame:
-    """Return smoothed readings of each zone, computed in Python workers; the task of partition 5 fails on its first attempt.
+    """Return each zone's mean of readings smoothed in Python workers; the task of partition 5 fails on its first attempt.
 
     ``size`` multiplies the number of rows.
     """

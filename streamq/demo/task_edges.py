@@ -69,7 +69,7 @@ def task_edges(log: EventLog) -> pa.Table:
 
 
 def disorder(edges: pa.Table) -> int:
-    """Return the greatest distance of an edge from the latest time before it, in microseconds: the delay that a source needs."""
+    """Return the greatest time by which an edge is behind one before it, in microseconds, 0 if none is: a source's delay."""
     latest = worst = 0
     for ts in edges["ts"].cast(pa.int64()).to_pylist():
         latest = max(latest, ts)
@@ -110,7 +110,7 @@ def _append(columns: dict[str, list[Any]], event: dict[str, Any], info: dict[str
 
 
 def _fitting(value: Any, kind: pa.DataType) -> Any:
-    """Return a value if it has the type of its column, else None, as damaged lines may hold anything."""
+    """Return a text or an integer if it fits its column, else None, as damaged lines may hold anything; others unchanged."""
     if pa.types.is_string(kind):
         return value if isinstance(value, str) else None
     if pa.types.is_integer(kind):

@@ -84,7 +84,10 @@ def _isin(operands: Sequence[Value], kind: DataType) -> pa.Array:
 
 
 def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it."""
+    """Reach of ``isin``: a member is evaluated where the first operand is not NULL and equals no member before it.
+
+    For the first operand there is None: it is evaluated on all rows.
+    """
     first = operands[0]
     rest = is_valid(first.array)
     reached: list[Mask | None] = [None]

@@ -69,7 +69,7 @@ _WIDE = Context(prec=1500)
 
 
 def _round(operands: Sequence[Value], kind: DataType) -> pa.Array | Outcome:
-    """Round half up to the digits of the second operand, a constant, by default to whole numbers.
+    """Round to the digits of the second operand, a constant, by default to whole numbers; halves go away from zero.
 
     Negative digits round to tens, hundreds, ...; an integer that overflows by it is NULL and a fault. NaN and infinities stay.
     """

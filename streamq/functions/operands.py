@@ -115,7 +115,7 @@ def all_rows(operands: Sequence[Value]) -> list[Mask | None]:
 
 
 def rows_until_valid(operands: Sequence[Value]) -> list[Mask | None]:
-    """Reach of functions that evaluate each operand on the rows where all operands before it are NULL."""
+    """Reach of functions that evaluate each operand on the rows where all operands before it are NULL; None: on all rows."""
     reached: list[Mask | None] = [None]
     for operand in operands[:-1]:
         missing = is_null(operand.array)

@@ -22,7 +22,8 @@ def overflow_checked(
 ) -> Outcome:
     """Return the result of Arrow's function ``strict``; rows that overflow are NULL and faults.
 
-    Only if ``strict`` fails, ``exact``, Python's function of integers, computes row by row to find those rows.
+    Only if ``strict`` fails, ``exact``, Python's function of integers, computes row by row to find those rows. For an
+    instant or a duration as ``kind`` the arrays and the result hold ticks, as bigint.
     """
     try:
         return strict(*arrays), []

@@ -63,7 +63,7 @@ class GeneratedCtis(ProgressPolicy):
         return None if self.max_ahead is None else now + self.max_ahead
 
     def shown(self, axis: str) -> str:
-        """Return ``generate(...)`` with the policy's columns and lengths, without those that have no effect."""
+        """Return ``generate(...)`` with the policy's columns and lengths, without lengths of 0 and an ``every`` of one tick."""
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0, "max_ahead": self.max_ahead}
         shown = [f"{name}={show_duration(n, axis)}" for name, n in lengths.items() if n]
         shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []

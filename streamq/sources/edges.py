@@ -123,8 +123,8 @@ class Edges(Source):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return an event for each start: it lives until the key's next edge, by time and ends before starts, or without an end.
 
-        Equal edges count once. An end without an open start before it, and two different starts of a key at one instant, are
-        refused.
+        Equal edges count once. An end without an open start before it is refused, and so are different starts of a key at one
+        instant, but for the least by payload. If the payload is from the end, an event that no end closes keeps its own.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F

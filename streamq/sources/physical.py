@@ -273,7 +273,7 @@ def _delta(end: str, weight: int, once: Column | None = None, inserts: int = 0, 
 
 
 def _without_unmatched(events: GroupedData, *carried: str) -> DataFrame:
-    """Return the ends of each event with their numbers ``__w``, without retractions that match no event.
+    """Return the ends of each event with their numbers ``__w``, 0 too, without retractions that match no event.
 
     ``events``: deltas, as of ``_delta``, grouped by all that identifies an event. ``carried``: further columns to keep.
     If an end is left more often than it is reached, some retraction matches nothing. Then the retractions are applied one by one,

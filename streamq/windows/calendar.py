@@ -189,7 +189,9 @@ class CalendarAssigner(Assigner):
     skipped: tuple[int, ...] = ()
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return each event's windows that end after ``since``, by number; an event without an end has none without a bound.
+        """Return each event's windows that end after ``since`` and start before ``upto``, by number.
+
+        An event without an end has none unless ``upto`` bounds it.
 
         A range is cut in two where the zone skipped a day.
         """

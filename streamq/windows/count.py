@@ -162,7 +162,10 @@ class CountAssigner(Assigner):
         return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
-        """Mark the events from the n-th greatest instant of their group on, where instants after c - 2 count as c - 2."""
+        """Mark the events from the n-th greatest instant of their group on, where instants after c - 2 count as c - 2.
+
+        In a group of fewer instants mark all.
+        """
         mine = self._instants(table)
         group, at = distinct_pairs(g, np.minimum(mine, c - 2))
         _, last = group_bounds(group, g)

@@ -58,7 +58,8 @@ class Landmark(Window):
     ) -> Landmark:
         """Return windows from landmarks; raise PlanError without a landmark.
 
-        Raises TimeError for a hop or period below 1 tick, and for arguments that do not fit the axis.
+        With a ``period`` alone landmarks are its multiples. Raises TimeError for a hop or period below 1 tick, and for
+        arguments that do not fit the axis.
         """
         if start is None and period is None:
             raise PlanError(sentence("landmark_window", "no landmark", "", "Say start=..., period=..., or both."))

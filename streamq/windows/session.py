@@ -117,9 +117,9 @@ class SessionAssigner(Assigner):
         return Cti.SESSION
 
     def _sessions(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints, Ints, Ints]:
-        """Return the row numbers of events in the order of group and LE, the session of each, and the sessions' starts and ends.
+        """Return the row numbers of events in the order of group and LE, in that order their sessions, and the sessions' bounds.
 
-        Sessions of all groups are numbered together, from 0 on.
+        Sessions of all groups are numbered together, from 0 on; by number there are two arrays, of starts and of ends.
         """
         le, re = ints(table, LE), ints(table, RE)
         order = np.lexsort((le, g))

@@ -122,7 +122,7 @@ class SnapshotAssigner(Assigner):
 def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
     """Return the windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``.
 
-    The last endpoint has a row, too, in which ``__wre`` is NULL.
+    Intervals in which no event is alive have rows, too, and so has the last endpoint, with NULL as ``__wre``.
     """
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
