@@ -159,7 +159,7 @@ class AlterLifetime(Step):
         return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
 
     def map_progress_on_spark(self) -> Column:
-        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite."""
+        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite; INFINITY - 1 where the map is NULL."""
         from pyspark.sql import functions as F
 
         start, progress_map = self.start, self.progress_map
@@ -194,7 +194,10 @@ class AlterLifetime(Step):
         return rows.with_lifetimes(start, end, is_alive & (F.spark_partition_id() >= 0), self.schema)
 
     def _start_on_spark(self) -> Column:
-        """Return the new start in ticks, NULL for a row without one; it raises an error if it is further back than ``within``."""
+        """Return the new start in ticks: NULL where its expression is, INFINITY at an end that is.
+
+        It raises an error, when it is read, if it is further back than ``within``.
+        """
         from pyspark.sql import functions as F
 
         source, start = self.input.schema, self.start
@@ -234,6 +237,8 @@ class AlterLifetime(Step):
 
     def _start_in_arrow(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """Return two arrays: True where a row has a start, and the starts in ticks, INFINITY for a row without one.
+
+        A row has none only where the start's expression is NULL; one that starts at an endless end has INFINITY.
 
         Raises TimeError for a start further back than ``within`` allows.
         """

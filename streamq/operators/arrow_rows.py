@@ -33,7 +33,7 @@ class ArrowRows(StepRows[pa.Array]):
 
     @staticmethod
     def from_table(table: pa.Table, schema: Schema, tables: Mapping[str, pa.Table]) -> ArrowRows:
-        """Return the rows of a table."""
+        """Return the rows of a table: of its columns those of ``schema`` are payload, those named ``__...`` technical."""
         technical = {n: _array(table.column(n)) for n in table.column_names if n.startswith("__")}
         payload = {n: _array(table.column(n)) for n in schema.names}
         return ArrowRows(table.num_rows, schema, technical, payload, tables)

@@ -86,7 +86,8 @@ class Attempt(EvaluatedOperator):
 def plan_attempt(source: Node, exprs: Sequence[Expr]) -> tuple[Node, list[Expr]]:
     """Return an Attempt over ``source`` for the expressions that set events aside, and expressions that read its columns.
 
-    Without such expressions both are returned unchanged.
+    Equal ones are computed once, and the other expressions stay as they are. Without such expressions both are returned
+    unchanged.
     """
     names: dict[str, str] = {}
     for expr in exprs:

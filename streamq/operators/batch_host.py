@@ -91,7 +91,10 @@ def _union(sides: Sequence[DataFrame]) -> DataFrame:
 
 
 def _with_until(events: DataFrame, evaluation: Evaluation, nodes: Sequence[Node], run: BatchRun) -> DataFrame:
-    """Add the column UNTIL: the bound on windows and pieces of endless lifetimes; infinity if the evaluator needs none."""
+    """Add the column UNTIL: the bound on windows and pieces, the same for all events; infinity if the evaluator needs none.
+
+    If it needs one for endless lifetimes only, it is infinity, too, unless there may be some or ``run`` has a bound.
+    """
     bound = evaluation.bound
     may_be_endless = any(node.traits.infinite for node in nodes) or run.until is not None
     if bound is Bound.ALWAYS or (bound is Bound.ENDLESS and may_be_endless):

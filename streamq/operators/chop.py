@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Chop(EvaluatedOperator):
     """Intersects each lifetime with the cells ``[offset + i*period, offset + (i+1)*period)``: one event per cell it overlaps.
 
-    Of an endless lifetime the pieces that start before ``until`` are reported, as for windows.
+    Of an endless lifetime the pieces that start before ``until`` are reported, as for windows; one that the user sets bounds all.
 
     CTI: c
     Final: settled pieces
@@ -67,7 +67,8 @@ class Chop(EvaluatedOperator):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Copy each event into its cells and cut its lifetime to the cell.
 
-        Pieces that start at the bound of endless lifetimes or later are left out.
+        Pieces of any event that start at the bound or later are left out. There is a bound if ``run`` has one, or if a lifetime
+        may be endless.
         """
         from pyspark.sql import functions as F
 

@@ -70,7 +70,7 @@ class Clip(EvaluatedOperator):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Order both streams by key, latest start first; an event ends at the least start of ``by`` among later rows.
 
-        Rows of ``by`` with a NULL key cut nothing.
+        An event that ends before keeps its end. Rows of ``by`` with a NULL key cut nothing.
         """
         from pyspark.sql import Window
         from pyspark.sql import functions as F

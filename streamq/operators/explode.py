@@ -41,7 +41,7 @@ class Explode(Step):
     may_drop = multiplies = True
 
     def _schema(self) -> Schema:
-        """Return the columns with elements instead of the array, or with their fields.
+        """Return the columns with elements in place of the array or, with ``flatten``, with their fields at the end instead.
 
         Raises UnknownColumn, TypeMismatch for a column that is no array (with ``flatten``: of structs), and the errors of
         ``check_names``.

@@ -33,7 +33,8 @@ class GridAggregation:
         """Make the kernel that runs the windows on a stream.
 
         ``points``: every event is a point. ``retracts``: events may be retracted. ``ends_move``: an argument reads ends that may
-        still move. ``final``: windows wait until they are final. ``early``: windows are reported once they have a member.
+        still move. ``final``: windows wait until they are final. ``early``: windows are reported once they have a member,
+        unless ``final``.
         """
         return WindowAggregateKernel(
             self.keys,

@@ -27,8 +27,8 @@ class GroupVerbs(WindowVerbs[Any], Verbs):
     def group_by(self, *keys: str, **named_keys: ExprArgument) -> GroupedStream[Self]:
         """Group the stream by keys, for windows, ``scan`` or sub-plans per group; NULLs are equal.
 
-        Arguments are columns; a keyword argument is a computed key of that name. Raises PlanError without a key, UnknownColumn,
-        and TypeMismatch for a key that has no equality.
+        Arguments are columns; a keyword argument is a computed key of that name, in which a string is a constant. Raises
+        PlanError without a key, UnknownColumn, and TypeMismatch for a key that has no equality.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 4, {"k": "a"}), (3, 8, {"k": "b"})])

@@ -172,9 +172,9 @@ def covered_parts(pieces: DataFrame, owner: str, columns: list[str]) -> DataFram
 
 
 def uncovered_parts(pieces: DataFrame, owner: str) -> DataFrame:
-    """Add ``__gaps`` to each piece: the uncovered part of its owner's lifetime right before it.
+    """Add ``__gaps`` to each piece, a list: the uncovered part of its owner's lifetime right before it, unless it is empty.
 
-    The owner's lifetime is ``[__le, __re)``; its last piece also has the uncovered part after it.
+    The owner's lifetime is ``[__le, __re)``; its last piece also has the uncovered part after it, unless that is empty.
     """
     from pyspark.sql import Window
 

@@ -90,7 +90,7 @@ def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
 
 
 def check_suffixes(suffixes: tuple[str, str] | None, verb: str) -> None:
-    """Raise PlanError for suffixes that are not a pair of strings."""
+    """Raise PlanError for suffixes that are not a pair of strings; None passes."""
     if suffixes is None:
         return
     if not isinstance(suffixes, list | tuple) or len(suffixes) != 2 or not all(isinstance(s, str) for s in suffixes):
@@ -104,8 +104,8 @@ def result_names(
 ) -> tuple[Pairs, Pairs]:
     """Return, for each side, pairs of a column and its name in the result; keys of one name are one column, the left one.
 
-    Names that both sides have get the suffixes; only a semi or anti join, which returns no right columns, needs none for them.
-    Raises AmbiguousColumn if two columns would have one name.
+    Names that both sides have, whatever their case, get the suffixes. A semi or anti join, which returns no right columns, needs
+    none: the right names then get ``__right``. Raises AmbiguousColumn if two columns would have one name.
     """
     check_suffixes(suffixes, verb)
     check_pairs(keys, left.schema, right.schema, verb)

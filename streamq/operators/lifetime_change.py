@@ -53,6 +53,8 @@ class Length:
 def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
     """Return the start that a user's arguments ask for; None is the old start.
 
+    An expression other than the event's start or end alone becomes ``expr``, in ticks; only then ``within`` is kept.
+
     Raises TimeError for a negative ``within``, TypeMismatch for a value that is no instant of the axis, and PlanError for a
     start that progress cannot be mapped by.
     """
@@ -147,7 +149,8 @@ def _check_order(expr: Expr, schema: Schema) -> None:
 def length_of(duration: ExprArgument, plan: Node, verb: str = "alter_lifetime") -> Length:
     """Return the length that a user's argument asks for, an expression converted to ticks; None is the old length.
 
-    Raises TimeError for a constant that is not positive, TypeMismatch for a value that is neither ticks nor a duration.
+    Raises TimeError for an int, text or timedelta that is not positive, TypeMismatch for a value that is neither ticks nor a
+    duration.
     """
     if duration is None:
         return Length()

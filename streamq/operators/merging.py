@@ -326,7 +326,10 @@ def _dyadic(partials: DataFrame, layout: _Layout, _n: int) -> DataFrame:
 
 
 def _spread(changes: DataFrame, carried: Sequence[str]) -> DataFrame:
-    """Return one row per window from each change point to the next, without stretches that hold no event."""
+    """Return one row per window from each change point to ``__next``, the next one, without stretches that hold no event.
+
+    A change point without a next one makes no row.
+    """
     held = changes.where("__next > __i AND __n > 0")
     return held.selectExpr(*carried, "__i AS __from", "__next").selectExpr(
         *carried, "explode(sequence(__from, __next - 1)) AS __i"

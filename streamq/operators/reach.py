@@ -42,7 +42,10 @@ def _hands_on_all(node: Node) -> bool:
 
 
 def _reach(node: Node, below: list[DataFrame], run: BatchRun) -> DataFrame:
-    """Return the reach of a node, a row: of a source its own, else the greatest of its inputs, mapped as its lifetimes are."""
+    """Return the reach of a node, a row: of a source its own, else the greatest of its inputs, mapped as its lifetimes are.
+
+    It is NULL if no source has a start or a CTI.
+    """
     from pyspark.sql import functions as F
 
     if isinstance(node, Source):
@@ -79,7 +82,7 @@ def _source_reach(node: Source, run: BatchRun) -> DataFrame:
 
 
 def _progress(node: Source, run: BatchRun) -> DataFrame:
-    """Return one row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, generated or from a row."""
+    """Return one row: ``__start``, the greatest start, and ``__cti``, the greatest CTI, generated or from a row; or NULL."""
     from pyspark.sql import functions as F
 
     df = node.good_items(run)

@@ -25,7 +25,8 @@ class RowKey:
     def renamed(self, names: Mapping[str, str], schema: tuple[str, ...]) -> RowKey:
         """Return the key of a projection; ``names`` maps kept columns to their new names, ``schema`` lists all its columns.
 
-        The key holds only an error if the projection drops one of its columns. ``rows_of`` and ``lists`` are not passed on.
+        The key holds only an error if this one has one, or if the projection drops one of its columns. ``rows_of`` and ``lists``
+        are not passed on.
         """
         if self.wrong:
             return RowKey(wrong=self.wrong, hint=self.hint)

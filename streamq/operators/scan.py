@@ -60,7 +60,10 @@ class Scan(EvaluatedOperator):
         return ("udso",) if isinstance(self.operator, StatefulOperator) else ("pattern",)
 
     def _schema(self) -> Schema:
-        """Return the keys and the operator's columns; raise for keys, arguments or a filter of a wrong type."""
+        """Return the keys and the operator's columns; raise for keys, arguments or a filter of a wrong type.
+
+        Raises AmbiguousColumn if the operator has a column with a key's name.
+        """
         source = self.input.schema
         for key in self.keys:
             check_key(source.require(key, "group_by"), key)
@@ -92,7 +95,10 @@ class Scan(EvaluatedOperator):
         return f"{self.operator.shown(self.args)}{condition}{show_keys(self.keys)}"
 
     def _evaluation(self) -> Evaluation:
-        """Return the evaluator that calls the operator; arguments that are no columns are computed into columns."""
+        """Return the evaluator that calls the operator; arguments that are no columns are computed into columns.
+
+        Those are NULL where the filter is not true.
+        """
         source = self.input.schema
         columns = dict(all_columns(source))
 

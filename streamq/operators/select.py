@@ -122,7 +122,7 @@ class SelectVerbs(Verbs):
         return self._derive(Select(self.plan, tuple(resolved)))
 
     def with_columns(self, **named_columns: ExprArgument) -> Self:
-        """Add columns, or replace those of the same name; the others stay.
+        """Add columns, or replace those of the same name; the others stay. A string is a constant, as in :meth:`select`.
 
         >>> import streamq as sq
         >>> sq.events([(1, 5, {"fare": 3})]).with_columns(open=sq.end().is_null()).show()

@@ -112,7 +112,8 @@ class Source(Operator):
     def rows_in_arrow(self, table: pa.Table, streaming: bool) -> pa.Table:
         """Return a table's items with payload, ``__bad`` (the reason to refuse it, or NULL) and columns that progress reads.
 
-        Under ``invalid="fail"`` the first reason shows the lifetime; ``streaming`` decides which default of ``invalid`` counts.
+        Under ``invalid="fail"`` the first reason shows the lifetime; it is not raised here. ``streaming`` decides which default
+        of ``invalid`` counts.
         """
         items = self.item_rules.in_arrow(table)
         reason = items.reason
@@ -197,7 +198,7 @@ def check_starts(
     read: Column | None = None,
     payload: Mapping[str, Column] | None = None,
 ) -> tuple[Column, Column]:
-    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime, and a batch raises it.
+    """Return a source's LE and ``__bad``; under ``invalid="fail"`` the reason shows the lifetime; a batch raises it instead.
 
     ``reason``: why a row is refused, NULL: it is not; ``re``: its end, if it has one. A batch raises when LE is read. ``read``: a
     bigint column that is returned instead of LE, to raise from it, because LE would be read after the rows are filtered by it.

@@ -59,7 +59,7 @@ class ToSignal(EvaluatedOperator):
         return Evaluation(evaluator=SignalEvaluator(self.keys), inputs=(columns,), schema=self.schema, pointwise=(0,))
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Order by key, latest start first; a sample ends at the least start among later ones."""
+        """Order by key, latest start first; a sample ends at the least start among later ones, or never."""
         from pyspark.sql import Window
         from pyspark.sql import functions as F
 

@@ -131,7 +131,10 @@ class WindowAggregate(MemberOperator):
         return tuple(dict.fromkeys(notes))
 
     def _place_of(self, applied: Aggregate) -> WindowPlace:
-        """Return the facts about the window and the other aggregates from which explain's notes on ``applied`` are made."""
+        """Return the facts about the window and the other aggregates from which explain's notes on ``applied`` are made.
+
+        Aggregates of an equal function do not count as others.
+        """
         source = self.input.schema
         others = [a for _, a in self.aggregates if a.function != applied.function]
         read = {*self.keys}.union(*(columns(a) for _, a in self.aggregates))
@@ -149,7 +152,7 @@ class WindowAggregate(MemberOperator):
         )
 
     def row_key(self, inputs: Sequence[RowKey]) -> RowKey:
-        """Return the group's keys, which identify a row with its start unless windows may share a start.
+        """Return the group's keys, which identify a row with its start; beside them an error if windows may share a start.
 
         Columns that hold the rows of a user's operator are listed with it.
         """
@@ -248,9 +251,10 @@ class WindowAggregate(MemberOperator):
 
     @property
     def batch_choice(self) -> BatchChoice:
-        """The batch form: snapshots sweep exact aggregates and merge mergeable ones; other windows copy their members.
+        """The batch form, one for all aggregates: snapshots are swept if all are exact, merged if Spark has all partial results.
 
-        Aggregates that Spark does not have are evaluated.
+        Else they are evaluated, unless one aggregate does not merge and one copies its members. Those, and other windows, copy
+        their members, or are evaluated if Spark lacks one of the aggregates.
         """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:

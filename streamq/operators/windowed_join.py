@@ -112,7 +112,7 @@ class WindowedJoin(Pairing):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Copy members into their windows, then join by window and keys; a pair lives as long as its window.
 
-        Endless lifetimes end at one bound for both sides.
+        If a lifetime may be endless, or ``run`` has a bound, the windows of all events on both sides start before one bound.
         """
         from pyspark.sql import functions as F
 

@@ -145,7 +145,10 @@ class WindowedStream(Generic[S]):
     agg = select
 
     def _operator(self, columns: Sequence[Any], named_columns: Mapping[str, Any]) -> Aggregate | None:
-        """Return the user's operator in a select's arguments, None without one; raise PlanError if it is not the only one."""
+        """Return the user's operator in a select's arguments, None without one.
+
+        Raises PlanError if it is not the only argument, or is passed by keyword.
+        """
         for value in (*columns, *named_columns.values()):
             if not (isinstance(value, Aggregate) and isinstance(value.function, UserOperator)):
                 continue

@@ -81,7 +81,10 @@ class FunctionForm(WindowForm):
     """
 
     def check(self) -> None:
-        """Raise PlanError if time-sensitive code takes fewer than two arguments, or other code begins with (events, window)."""
+        """Raise PlanError if time-sensitive code takes fewer than two arguments, or other code begins with (events, window).
+
+        Code without a signature, as some C functions are, passes.
+        """
         signature = signature_without_self(self.code)
         if signature is None:
             return

@@ -141,7 +141,10 @@ class UserModule(CallableModule, ABC):
         return replace(self, options=dict(options))
 
     def called_with(self, options: Mapping[str, Any]) -> Self:
-        """Return the module with a call's keyword arguments, which replace earlier ones; raises PlanError for a column."""
+        """Return the module with a call's keyword arguments beside earlier ones, of which they replace those of equal names.
+
+        Without any it returns itself. Raises PlanError for a column.
+        """
         for option, value in options.items():
             if isinstance(value, Expr) or is_sparks_column(value):
                 hint = f"Columns come by position, as {self.name}(sq.col('v'), {option}=3)."

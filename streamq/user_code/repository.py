@@ -29,7 +29,7 @@ _published_meanwhile: ContextVar[dict[str, UserModule] | None] = ContextVar("pub
 
 
 def installed_entry_points() -> Iterable[metadata.EntryPoint]:
-    """Return the entry points of the installed packages."""
+    """Return the entry points of installed packages that publish modules, those of the group GROUP."""
     # its imports would be a twentieth of those of all public names
     from importlib import metadata
 

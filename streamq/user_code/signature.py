@@ -101,7 +101,10 @@ class QueryCall:
     method: str = ""
 
     def check(self, name: str, code: Any) -> None:
-        """Raise PlanError if code, or a method of it, does not take this many columns or these options; ``name``: for errors."""
+        """Raise PlanError if code, or a method of it, does not take this many columns or these options; ``name``: for errors.
+
+        Code without a signature passes.
+        """
         signature = signature_without_self(code, self.method)
         if signature is None:
             return

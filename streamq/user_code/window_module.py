@@ -37,7 +37,10 @@ class WindowModule(UserModule, AggregateFunction):
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
     def check(self) -> None:
-        """Raise PlanError for code of no form, for invalid or useless ``columns``, and for ``mergeable`` code without a merge."""
+        """Raise PlanError for code of no form, code that cannot be pickled, and invalid or useless ``columns``.
+
+        Also raises it for ``mergeable`` code that is time-sensitive or has no merge.
+        """
         if not is_window_code(self.code):
             hint = f"Write @sq.{self.kind}(...) above a def or a class."
             raise PlanError(sentence(self.kind, "not code", f"found {self.code!r}", hint))
@@ -154,7 +157,10 @@ class WindowModule(UserModule, AggregateFunction):
         return ""
 
     def _order_note(self, place: WindowPlace) -> str:
-        """Return the order in which a function gets members, and its cost; empty for a class, which takes any order."""
+        """Return the order in which a function gets members, and its cost; empty for a class, which takes any order.
+
+        Of an order-insensitive function it says which columns are read instead.
+        """
         if self.module.in_parts:
             return ""
         readers = [f"{name} beside it reads" for name in place.ordered_beside]
@@ -170,7 +176,10 @@ class WindowModule(UserModule, AggregateFunction):
         return f"{note}; sq.order_insensitive would leave {place.unread} column{'s' * (place.unread > 1)} unread"
 
     def calling(self, column: ReducedColumn, names: tuple[str, ...]) -> WindowCall:
-        """Return the module's call for a result column; ``names`` are those of the arguments, empty: those in the code."""
+        """Return the module's call for a result column, with its guards; the column's filter is left to the caller.
+
+        ``names`` are those of the arguments, empty: those in the code.
+        """
         return WindowCall(
             module=forbid_module_changes(self.module) if self.checked else self.module,
             names=names or self.parameter_names(len(column.args)),
