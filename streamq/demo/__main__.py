@@ -33,7 +33,7 @@ SERIES = 8
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the demo; return 0 if batch and streaming agree, 1 if they do not, 2 if there is no log to query.
+    """Run the demo; return 0 if batch and streaming agree, 1 if they do not, 2 for an error, such as no log to query.
 
     Returns 130 if it is interrupted, 141 if the reader of its output has ended.
     """

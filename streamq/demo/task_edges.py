@@ -43,7 +43,8 @@ def task_edges(log: EventLog) -> pa.Table:
     * Of several ends of a task (Spark reports a finished task again if the executor with its output is lost), or several
       starts, only the first is kept.
 
-    A task without an end (the application still runs or was killed) stays open. Raises SourceError and OSError as `events` does.
+    A task without an end (the application still runs or was killed) stays open. Task events without an id or a time are
+    skipped, and counted in the log's `damage`. Raises SourceError and OSError as `events` does.
     """
     columns: dict[str, list[Any]] = {name: [] for name in EDGES.names}
     launched: dict[int, int] = {}

@@ -64,7 +64,7 @@ class Evaluation:
     """The columns of the result, computed from the evaluator's rows; empty: those rows are the result."""
 
     bound: Bound = Bound.NONE
-    """The bound on windows (or pieces) of endless lifetimes once the input has ended."""
+    """The rule that bounds windows (or pieces) once the input has ended; a user's ``until`` bounds those of all lifetimes."""
 
     pointwise: tuple[int, ...] = ()
     """The inputs, by number, whose events the evaluator sees as points at their starts."""

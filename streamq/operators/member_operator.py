@@ -47,6 +47,7 @@ class MemberOperator(EvaluatedOperator):
         return self.window.traits(self.stamp, self.input.traits)
 
     def _mixes_windows(self) -> bool:
+        """True if results live on windows that may overlap; of ``per_window()``, if rows of the input do."""
         if self.stamp != Stamp.ALIGN:
             return False
         # results of per_window() have the lifetimes of its events

@@ -74,7 +74,8 @@ def merge_partials(
     ``difference`` needs exact partials, ``blocks`` ranges of declared points; ``explode`` and ``dyadic`` merge any partials over
     any ranges. All but ``explode`` hash by the keys: the rows of a key go to one task.
 
-    Raises ``ValueError`` if the form does not fit. Under ANSI mode an integer or decimal sum that overflows fails the job.
+    Raises ``ValueError`` for any other form, and for ``difference`` over inexact partials; ranges are not checked. Under ANSI
+    mode an integer or decimal sum that overflows fails the job.
     """
     if form not in FORMS:
         raise ValueError(f"merge_partials: no form {form!r} for partials; there are {', '.join(FORMS)}")

@@ -117,7 +117,8 @@ class PartitionCtis(GeneratedCtis):
     def keep(self, state: dict[str, Any], parts: Sequence[str], idle_before: int) -> None:
         """Begin a round if there are parts, and forget partitions last heard before the round ``idle_before``.
 
-        A state of other columns ``per``, which an earlier run has left, is cleared first.
+        ``parts``: tables of starts, as text, which are merged into the state's. A state of other columns ``per``, which an
+        earlier run has left, is cleared first.
         """
         if state.get("per") != [*self.per]:
             # an earlier run may have had other partitions, or none

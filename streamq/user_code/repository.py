@@ -186,7 +186,10 @@ class Repository:
                 raise
 
     def _load_one(self, entry_point: metadata.EntryPoint) -> None:
-        """Import an entry point and publish its modules; note why it cannot be loaded, or which of the names are in use."""
+        """Import an entry point and publish its modules; note why it cannot be loaded, or which of the names are in use.
+
+        Modules that are made before the import fails are published, too.
+        """
         meanwhile: dict[str, UserModule] = {}
         token = _published_meanwhile.set(meanwhile)
         try:

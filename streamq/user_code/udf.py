@@ -97,7 +97,7 @@ class UserFunction(UserModule, Function):
         object.__setattr__(self, "__doc__", inspect.getdoc(self.code))
 
     def check(self) -> None:
-        """Raise PlanError for code that cannot be called, or that cannot be pickled."""
+        """Raise PlanError for code that cannot be called, or with values in it that cannot be pickled."""
         if not callable(self.code):
             hint = 'Write @sq.udf("double") above a def.'
             raise PlanError(sentence("udf", "not a function", f"found {self.code!r}", hint))

@@ -37,7 +37,7 @@ class WindowModule(UserModule, AggregateFunction):
     """The aggregate's options before the names of the arguments, until a window sets them."""
 
     def check(self) -> None:
-        """Raise PlanError for code of no form, code that cannot be pickled, and invalid or useless ``columns``.
+        """Raise PlanError for code of no form, or with values that cannot be pickled, and for invalid or useless ``columns``.
 
         Also raises it for ``mergeable`` code that is time-sensitive or has no merge.
         """

@@ -35,7 +35,7 @@ class Window(ABC):
     """Its name in explain."""
 
     bound: ClassVar[Bound] = Bound.NONE
-    """The bound of windows over lifetimes without an end, once the input has ended."""
+    """The rule that bounds the windows once the input has ended; an ``until`` of the user's bounds those of all lifetimes."""
 
     default_stamp: ClassVar[Stamp] = Stamp.ALIGN
     """The lifetime of results if the user chose none.
@@ -121,8 +121,8 @@ class Window(ABC):
     def copies(self, events: BatchEvents) -> tuple[DataFrame, list[str]]:
         """Return, for a batch, one row for each member of each window, and the columns that identify a window of a group.
 
-        These are ``__wle`` and ``__wre``, a window's start and end; on a grid ``__i`` alone identifies a window where
-        nothing reads the interval.
+        These are ``__wle`` and ``__wre``, a window's start and end, and its number where two may have one interval; on a grid
+        ``__i`` alone identifies a window where nothing reads the interval.
         """
 
     def check(self, schema: Schema, verb: str) -> None:
