@@ -52,6 +52,7 @@ def _swept(
     """Return one row for each snapshot with members: keys, bounds, the number of members, and ``summed``, NULL over no values.
 
     Each event is added at its start and subtracted at its end: a running sum over the endpoints of a group, O(n log n).
+    ``keys`` are quoted.
     """
     values = {name: spark_expression(expr, source) for name, expr in split.arguments}
     columns = [column for partial in summed for column in partial.swept(values[partial.arg])]
@@ -86,7 +87,8 @@ def _merged(
 ) -> DataFrame:
     """Return one row for each snapshot with members: keys, bounds, the number of members, and ``partials``.
 
-    One partial result, for all events with the same range of snapshots, is merged over dyadic nodes.
+    One partial result, for all events with the same range of snapshots, is merged over dyadic nodes. ``keys`` are not
+    quoted.
     """
     quoted = [quote(k) for k in keys]
     windows = snapshot_windows(df, quoted)

@@ -14,8 +14,8 @@ def key_columns(
 ) -> tuple[str, ...]:
     """Return the key's columns; raise PlanError if one is consumed, or if a payload column has a name of the lifetime's.
 
-    ``fields``: all columns of the table; ``consumed``: those that are no payload; ``what``: the key's name in errors. Raises
-    UnknownColumn, and TypeMismatch for values that cannot be compared.
+    ``fields``: all columns of the table; ``consumed``: those that are no payload; ``what``: the key's name in errors. A key of no
+    columns is returned as such. Raises UnknownColumn, and TypeMismatch for values that cannot be compared.
     """
     keys = column_names(key, verb, f"the {what}")
     schema = Schema(fields, "integer")

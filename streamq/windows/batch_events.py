@@ -27,10 +27,10 @@ UNTIL = "__until"
 
 @dataclass(frozen=True)
 class BatchEvents:
-    """The events of an input with their schema; each group of ``keys``, which are quoted, has windows of its own.
+    """The events of an input with their schema; each group of the columns ``keys``, which are not quoted, has windows of its own.
 
-    bounded: adds the column UNTIL of a bound; is_bounded: True if there is a bound though all events end; reads_bounds: True if a
-    result needs to know the interval of its window.
+    bounded: adds the column UNTIL of a bound; is_bounded: True if a bound on all windows is needed, because an event may never
+    end or the user has set ``until``; reads_bounds: True if a result needs to know the interval of its window.
     """
 
     df: DataFrame
@@ -60,7 +60,7 @@ def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
 def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
     """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL.
 
-    Of its other columns it keeps ``names``.
+    Of its other columns it keeps ``names``. ``keys`` are quoted.
     """
     renamed = right.select(*(F.col(k).alias(f"__key{i}") for i, k in enumerate(keys)), *names)
     on = F.lit(True)
@@ -73,6 +73,7 @@ def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
     """Copy events into their windows ``__lo .. __hi``, and add the windows' intervals.
 
     ``windows`` has the keys, the number and the interval of each window; a number without a window gives no row.
+    ``keys`` are quoted.
     """
     copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
     intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])

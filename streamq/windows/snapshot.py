@@ -123,6 +123,7 @@ def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
     """Return the windows between consecutive endpoints of each group: keys, ``__window``, ``__wle``, ``__wre``.
 
     Intervals in which no event is alive have rows, too, and so has the last endpoint, with NULL as ``__wre``.
+    ``keys`` are quoted.
     """
     from pyspark.sql import Window as Over
     from pyspark.sql import functions as F
@@ -133,7 +134,10 @@ def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:
 
 
 def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> DataFrame:
-    """Add ``__lo`` and ``__hi`` to events: the window that starts at LE, and the one before the window that starts at RE."""
+    """Add ``__lo`` and ``__hi`` to events: the window that starts at LE, and the one before the window that starts at RE.
+
+    ``windows`` are those of :func:`snapshot_windows`; ``keys`` are quoted.
+    """
     from pyspark.sql import functions as F
 
     for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
