@@ -255,7 +255,7 @@ def _remaining_weights(number: Ints, weight: Ints) -> Ints:
 
 
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the rows of tables with the same columns, in the order of columns of the first table.
+    """Return the rows of tables, at least one, with the same columns, in the order of columns of the first table.
 
     Sums that are decimals of different width are cast to the widest.
     """

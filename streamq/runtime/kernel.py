@@ -111,7 +111,7 @@ class Totals:
     rows: list[pa.Table] = field(default_factory=list)
 
     def add(self, source: str, reason: CountReason, n: int) -> None:
-        """Count ``n`` items of a source."""
+        """Count ``n`` items of a source, under ``source|reason``; 0 adds no count."""
         if n:
             key = f"{source}|{reason}"
             self.counts[key] = self.counts.get(key, 0) + n
@@ -196,7 +196,7 @@ def _own(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _lifetime(row: dict[str, Any], axis: str) -> str:
-    """Return a row's start and end as text in parentheses, ``NULL`` for none; empty if it has no such columns."""
+    """Return a row's start and end as text in parentheses, ``NULL`` for a NULL or INFINITY; empty if it has no such columns."""
     shown = [
         f"{name} {'NULL' if row[column] in (None, INFINITY) else show_ticks(row[column], axis)}"
         for name, column in (("start", LE), ("end", RE))

@@ -58,7 +58,8 @@ def late_rows(source: str, reason: str, table: pa.Table, c: int | None) -> pa.Ta
     """Return a source's rows as rows of the late output; all but kind and lifetime goes into ``payload`` as JSON.
 
     ``c`` is the CTI that rows are behind, by as much as the difference to their starts; None for rows that are not late. Then
-    ``late_by`` is NULL, as it is for an infinite ``c`` and if a start is missing. The columns of windows and groups are NULL.
+    ``late_by`` is NULL, as it is for an infinite ``c`` and, in all rows, if one start is missing. The columns of windows and
+    groups are NULL.
     """
     n = table.num_rows
     start = table.column(LE).cast(pa.int64()) if LE in table.column_names else pa.nulls(n, pa.int64())

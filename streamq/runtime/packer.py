@@ -61,7 +61,8 @@ class Packer:
         """Return the envelopes of one task for its tables, by channel number, and its messages, which go to every bucket.
 
         The kernel that reads a channel combines its rows here, and adds the endpoints that it announces to the messages.
-        ``stage_messages`` are those of kernels of an earlier stage, ``source_message`` is that of source rows.
+        ``stage_messages`` are those of kernels of an earlier stage, ``source_message`` is that of source rows. A bucket without
+        rows of a channel has no envelope for it; without messages there are no envelopes of progress.
         """
         envelopes: list[Envelope] = []
         messages: dict[tuple[str, int | None], Message] = {(m.relation, m.sender): m for m in stage_messages}
@@ -83,9 +84,10 @@ class Packer:
         return envelopes
 
     def read_source(self, batches: Iterable[pa.Table]) -> tuple[list[pa.Table], Message | None, list[Envelope]]:
-        """Return a source's rows that are events, a message about its progress, and envelopes for its invalid rows.
+        """Return a source's valid rows, a message about its progress, and envelopes for its invalid rows.
 
-        No rows give no message. Without a late output there are no envelopes, and invalid rows are only counted in the message.
+        The valid rows include items that carry a CTI, and rows that filters drop. Without rows there is no message; if all are
+        invalid, there is one. Without a late output there are no envelopes, and invalid rows are only counted in the message.
         Raises InvalidEvent if the source's policy is ``fail``.
         """
         assert self.source is not None
@@ -124,9 +126,10 @@ class Packer:
         return (batch, is_bad) if last is None else _too_far(batch, is_bad, last)
 
     def _refused(self, rows: pa.Table, message: Message) -> list[pa.Table]:
-        """Count invalid rows in ``message``; return them as rows of the late output, if there is one.
+        """Count invalid rows in ``message``, under ``source|invalid`` whatever the reason; return them for the late output.
 
-        Raise InvalidEvent if the source's policy is ``fail``.
+        They are rows of the late output, a table per reason; without one, none are returned. Raises InvalidEvent if the source's
+        policy is ``fail``.
         """
         assert self.source is not None
         if self.source.invalid == Invalid.FAIL:
@@ -180,7 +183,7 @@ def _announce(
 
 
 def _too_far(batch: pa.Table, is_bad: Any, last: int) -> tuple[pa.Table, Any]:
-    """Return source rows and the mask of invalid ones, with starts after ``last`` invalid as well."""
+    """Return source rows and the mask of invalid ones, with starts after ``last`` invalid as well; a reason stays as it is."""
     is_far = pc.and_(pc.invert(is_bad), pc.fill_null(pc.greater(batch.column(LE), last), False))
     if not pc.any(is_far).as_py():
         return batch, is_bad

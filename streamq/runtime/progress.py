@@ -61,7 +61,7 @@ class Message:
 
     @property
     def furthest(self) -> int:
-        """The greatest start or finite CTI that the message reports."""
+        """The greatest start, finite CTI or ``reach`` that the message reports."""
         return max(self.reach, self.w, self.finite_c)
 
     @staticmethod
@@ -74,8 +74,8 @@ class Message:
 def merge_messages(a: Message, b: Message) -> Message:
     """Return one message for two messages about one source, from two tasks or from two parts of a task's rows.
 
-    Its instants are the greater ones, but ``until`` is that of ``a`` if it has one; its counts are the sums, its notes and parts
-    those of both. It has no sender.
+    Its instants are the greater ones, but ``until`` is that of ``a`` if it has one, and ``reach`` the greater ``furthest``; its
+    counts are the sums, its notes and parts those of both. It has no sender.
     """
     return Message(
         relation=a.relation,
@@ -170,7 +170,7 @@ class RelationClock:
         """Update the clock by a message; one that carries only notes changes nothing.
 
         A source's c rises at once, a stage's c when all its buckets have sent one. W, the promise and the reach rise with the
-        message's; the parts of a source wait for :meth:`take_promise`.
+        message's; the parts of a source wait for :meth:`take_promise`. Of several ``until`` the last one counts.
         """
         if message.sender == NOTES_ONLY:
             return
@@ -191,9 +191,9 @@ class RelationClock:
             self.held["c"] = max(self.held["c"], min(by.values()))
 
     def take_promise(self) -> None:
-        """Update c by the state of the source's policy, once all messages of a micro-batch have arrived.
+        """Update c and the promise by the state of the source's policy, once all messages of a micro-batch have arrived.
 
-        A policy without columns has no state, and c stays.
+        A policy without columns has no state, and both stay.
         """
         assert self.policy is not None
         if self.policy.columns:

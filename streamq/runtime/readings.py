@@ -59,7 +59,10 @@ def _reading(combine: CombineRule, **others: bool) -> Any:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReadings:
-    """A stage's report about a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks."""
+    """A stage's report about a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks.
+
+    An infinite CTI or watermark is a value, too: MINUS_INFINITY before anything has come, INFINITY after the end.
+    """
 
     cti: int | None = _reading(CombineRule.MAX)
     watermark: int | None = _reading(CombineRule.MAX)
@@ -136,7 +139,7 @@ class Readings:
         return self.of_kernels.get(relation, KernelReadings())
 
     def columns(self) -> dict[str, Reading]:
-        """Return the readings as columns ``reading|relation``, those that are None left out."""
+        """Return the readings as columns ``reading|relation`` and, by port, ``arrived port|relation``; None is left out."""
         columns: dict[str, Reading] = {}
         named: list[tuple[str, Any, list[str]]] = [
             (name, source, _OF_SOURCES) for name, source in self.of_sources.items()
@@ -151,7 +154,10 @@ class Readings:
 
     @staticmethod
     def from_columns(columns: Mapping[str, Any]) -> Readings:
-        """Return the readings in columns ``reading|relation``."""
+        """Return the readings in columns as ``columns`` returns them; a value None counts as a missing column.
+
+        Raises TypeError for a reading that does not exist.
+        """
         by_source: dict[str, dict[str, Any]] = {}
         by_kernel: dict[str, dict[str, int]] = {}
         arrived: dict[str, dict[int, int]] = {}
@@ -177,7 +183,7 @@ NO_READINGS = Readings()
 
 
 def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:
-    """Return the readings of several buckets, each given as columns, as one."""
+    """Return the readings of several buckets, each given as columns, as one; a bucket without a column does not count for it."""
     values: dict[str, list[Reading]] = {}
     for columns in columns_of_buckets:
         for column, value in columns.items():
@@ -231,6 +237,7 @@ def source_columns(
     and events came.
     ``starts`` are those of the events it has brought, ``refused`` counts its rows that are no events, and ``now`` is the time
     of day in milliseconds. ``of_parts`` are readings of the parts that its policy keeps apart.
+    ``cti``, ``watermark`` and ``new_rows`` are always returned, even if infinite or 0; what ``tally`` lacks so far is left out.
     """
     new_rows = refused
     if has_moved:
@@ -259,6 +266,8 @@ def kernel_columns(
     The rows of this micro-batch are added to it: those arrived at each port, inserted and retracted.
     ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
     rows held back, each with their least start (INFINITY: there are none).
+    ``held_from`` is the least of these, INFINITY if no row is held back. Left out are only ``due``, if the output has none, and
+    ``arrived`` of ports at which nothing has arrived yet.
     """
     inserted, retracted = count_weights(output.table)
     new = [(f"{ARRIVED} {arrival.port}", arrival.table.num_rows) for arrival in arrivals]
@@ -279,7 +288,10 @@ def kernel_columns(
 
 
 def count_weights(table: pa.Table | None) -> tuple[int, int]:
-    """Return the number of rows that deltas insert, and the number that they retract; CTIs are neither."""
+    """Return the number of rows that deltas insert, and the number that they retract, both by weight and not negative.
+
+    CTIs are neither.
+    """
     if table is None or not table.num_rows:
         return 0, 0
     # a CTI travels as an empty lifetime

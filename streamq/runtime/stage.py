@@ -109,8 +109,8 @@ class Stage:
     def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
         """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
-        These are the kernels' deltas and progress, envelopes for later stages, late rows, totals and readings. The readings of
-        the micro-batch are also stored in ``baskets``, and its state is written. ``wall`` is the time of day in milliseconds
+        These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
+        the run began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is written. ``wall`` is the time of day in milliseconds
         since 1970.
         """
         out: list[Envelope] = []
@@ -223,7 +223,7 @@ class Stage:
     def _arrival(self, hosted: HostedKernel, channel: Channel, run: _BucketRun, totals: Totals) -> Arrival | None:
         """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel.
 
-        None if there are none. The counts of late rows go into ``totals``.
+        None if there are none; if all have been dropped, the table is empty. The counts of late rows go into ``totals``.
         """
         before, now = run.before[channel.relation], run.now[channel.relation]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None

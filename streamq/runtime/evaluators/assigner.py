@@ -62,7 +62,11 @@ class Assigner(ABC):
 
     @abstractmethod
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return each event's windows that end after ``since``, bounded by ``upto`` if endless; ranges may be empty."""
+        """Return each event's windows that end after ``since``; ranges may be empty.
+
+        If an endless event has windows without limit, as on a grid, ``upto`` bounds those of all events, and an endless one has
+        none if it is INFINITY; else it bounds nothing.
+        """
 
     @abstractmethod
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
@@ -70,7 +74,7 @@ class Assigner(ABC):
 
     @abstractmethod
     def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the least start of a window that is not final at c, among those in ``rows`` and those to come."""
+        """Return the least start of a window that is not final at c, among those in ``rows`` and those to come; c without any."""
 
 
 __all__ = ["Assigner", "Ranges"]

@@ -58,7 +58,7 @@ class AttemptEvaluator:
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
         """Return the events with their columns; ``aside`` takes those whose module fails. Without it, they raise ModuleFailed.
 
-        Errors of expressions are raised in either case.
+        Errors of expressions are raised in either case. ``since`` and ``upto`` leave nothing out.
         """
         rows, failed = self.attempted(inputs[0], is_taken=aside is not None)
         if aside is not None:
@@ -66,7 +66,7 @@ class AttemptEvaluator:
         return rows
 
     def attempted(self, events: pa.Table, *, is_taken: bool) -> tuple[pa.Table, pa.Table]:
-        """Return the events with their columns, and those that fail, with ``MODULE`` and ``REASON``, but without the columns.
+        """Return the events that do not fail, with their columns, and the others, with ``MODULE`` and ``REASON`` instead.
 
         If several modules fail on an event, the first is named. Raises the errors of expressions, and ModuleFailed unless
         ``is_taken``: something takes the events that fail.
@@ -96,7 +96,7 @@ class AttemptEvaluator:
 
 
 def set_events_aside(aside: QuarantineRows, failed: pa.Table) -> None:
-    """Add events that have failed to ``aside``, one by one."""
+    """Add events that have failed to ``aside``, each as a failure of its own, without a window or group."""
     modules, reasons = failed.column(MODULE).to_pylist(), failed.column(REASON).to_pylist()
     events = failed.drop_columns([MODULE, REASON])
     for i, (module, reason) in enumerate(zip(modules, reasons, strict=True)):

@@ -37,7 +37,8 @@ class JoinEvaluator(SettledProgress):
     """Pairs with equal ``on`` columns for which ``where`` holds; semi, anti: maximal parts of left lifetimes with, without a
     partner.
 
-    left, right: each side's columns of the pair, under the pair's names. Semi and anti joins rename the left ones to ``kept``.
+    left, right: each side's columns of the pair, under the pair's names. Semi and anti joins rename the left ones to ``kept``. A
+    row with a NULL key has no partner.
     """
 
     how: JoinKind
@@ -65,7 +66,7 @@ class JoinEvaluator(SettledProgress):
         """Return c, the least CTI of the inputs, for an inner join, whose rows settle with both sides.
 
         Else return the least instant from c on at which a left event is alive that lives beyond c, at most the left input's
-        CTI: all rows lie within left events.
+        CTI, and that if there is no such event: all rows lie within left events.
         """
         c, ours = min(progress), progress[0]
         if self.how == JoinKind.INNER:
@@ -116,7 +117,7 @@ class JoinEvaluator(SettledProgress):
         """Mark, on each side, the events that end at or after c.
 
         If there are parts of left lifetimes (not for an inner join), right events of equal keys that overlap such a left one are
-        marked, too.
+        marked, too, even if ``where`` does not hold.
         """
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
@@ -159,10 +160,10 @@ class WindowedJoinEvaluator:
     right: tuple[str, ...]
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the pairs of the windows that end after ``since``, each with its window as lifetime.
+        """Return the pairs of the windows that end after ``since`` and start before ``upto``, each with its window as lifetime.
 
         Members are copied into their windows, then paired by window and keys; those with a NULL key have no pair. Endless ones
-        have the windows that start before ``upto``.
+        have none if ``upto`` is INFINITY.
         """
         codes = matched_codes(inputs[0], inputs[1], self.on)
         sides: list[tuple[Ints, Ints, Ints]] = []
@@ -208,7 +209,7 @@ class WindowedJoinEvaluator:
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return the start of the earliest window that is not final."""
+        """Return the start of the earliest window that is not final, with members or not; at the end of the input INFINITY."""
         c = min(progress)
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
 
@@ -232,7 +233,7 @@ class ExceptEvaluator(SettledProgress):
         return replace(SETTLED, subtracts=True)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return a row for each unit of a payload and each of its intervals.
+        """Return a row for each unit of a payload and each of its intervals; ``since`` and ``upto`` leave nothing out.
 
         The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level. If
         there is no payload column, a technical one keeps the number of rows.
@@ -300,7 +301,7 @@ class ClipEvaluator(SettledProgress):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return the left events, each ended by the first later start with equal keys on the other side.
 
-        An event that ends before that, or has no such start, is unchanged.
+        An event that ends before that, or has no such start, or a NULL key, is unchanged. Ends of the other side do not count.
         """
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)
@@ -311,7 +312,8 @@ class ClipEvaluator(SettledProgress):
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark left events that end at or after c, by their cut end if ends never move; of the other side, the starts from c on.
 
-        Also those starts that lie after the earliest start of such a left event with equal keys.
+        Also those starts that lie after the earliest start of such a left event with equal keys. ``rows`` are in the order of the
+        left events.
         """
         left, by = inputs
         ours, theirs = matched_codes(left, by, self.on)

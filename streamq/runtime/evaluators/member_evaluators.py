@@ -69,7 +69,7 @@ class _MemberEvaluator:
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return the ranges of windows in which events lie: windows that end after ``since``.
 
-        A range without an end stops at ``upto``; empty ranges are left out.
+        ``upto`` bounds them as :meth:`Assigner.ranges` says; empty ranges are left out.
         """
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
@@ -154,7 +154,8 @@ class _MemberEvaluator:
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark the events of windows that may still change at c.
 
-        In groups with windows that wait for members, those of all windows from the earliest end of a waiting one on are marked.
+        In groups with windows that wait for members, those of all windows from the earliest end of a waiting one, in any group,
+        on are marked.
         """
         table = inputs[0]
         group = grouped_codes(table, self.keys)
@@ -168,7 +169,10 @@ class _MemberEvaluator:
         return [is_needed]
 
     def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return the CTI of the output: the least of c and the starts of waiting rows, or of open windows if c is not sent on."""
+        """Return the CTI of the output: the least of c and the starts of waiting rows, or of open windows if c is not sent on.
+
+        An infinite c is returned as it is, whatever waits.
+        """
         (c,) = progress
         if c in (INFINITY, MINUS_INFINITY):
             return c
@@ -212,10 +216,11 @@ class WindowEvaluator(_MemberEvaluator):
     ) -> pa.Table:
         """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
 
-        The windows end after ``since``, and ranges without an end stop at ``upto``. The columns are the keys, ``__n``, the
-        partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a member.
-        ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked`` marks, by
-        lifetimes, the rows that somebody reads; no module is called for others. ``aside`` takes the windows whose calls fail.
+        The windows end after ``since``, and ``upto`` bounds them as :meth:`Assigner.ranges` says. The columns are the keys,
+        ``__n``, the partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a
+        member. ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked``
+        marks, by lifetimes, the rows that somebody reads; for others no module is called. ``aside`` takes the windows whose calls
+        fail. Rows of both kinds stay, with NULL as the module's result.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -310,7 +315,7 @@ class TopKEvaluator(_MemberEvaluator):
     row_number: str = ""
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the first ``k`` members of each window by ``by``, ranked as SQL's RANK.
+        """Return the first ``k`` members of each window by ``by``, ranked as SQL's RANK; NULL is the least value.
 
         With ``ties`` "keep", members equal to the k-th are returned, too; with "break", exactly ``k`` (or all, if fewer), of
         equal ones the least by payload, start and end. The columns are the payload, the rank, the row number if it has a name,

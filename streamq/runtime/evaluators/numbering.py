@@ -21,7 +21,7 @@ def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
 
 
 def distance_behind(t: Ints | int, mark: Ints) -> Ints:
-    """Return the distances from marks to instants, kept on the axis."""
+    """Return ``t - mark``, at most ``INFINITY - 1``; a difference below the axis becomes ``MINUS_INFINITY + 1``."""
     with np.errstate(over="ignore"):
         distance = t - mark
     distance = np.where((t >= mark) & ((distance < 0) | (distance == INFINITY)), INFINITY - 1, distance)
@@ -29,7 +29,7 @@ def distance_behind(t: Ints | int, mark: Ints) -> Ints:
 
 
 def is_new_pair(a: Ints, b: Ints) -> Mask:
-    """Mark the ordered pairs that differ from the pair before them."""
+    """Mark the ordered pairs that differ from the pair before them; the first is marked."""
     new = np.ones(len(a), bool)
     new[1:] = (a[1:] != a[:-1]) | (b[1:] != b[:-1])
     return new
@@ -48,7 +48,7 @@ def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
 
 
 def first_place(group: Ints, wanted: Mask, g: Ints) -> Ints:
-    """Return the first wanted place of each group; one past its last if there is none."""
+    """Return the first wanted place of each group; for a group without one, some place past its last."""
     first, last = group_bounds(group, g)
     places = np.flatnonzero(wanted)
     place = np.searchsorted(places, first)

@@ -88,8 +88,8 @@ class ScanEvaluator:
     ) -> tuple[pa.Table, pa.Table]:
         """Return the rows of events, and for each group with events that start before c the state after those.
 
-        ``states`` are the groups' states after all events before the first of these; of several states of one group the last
-        counts. A group without a state starts with the first one. If failures are set aside, an event whose step fails leaves
+        Events that the module is not called for do not count. ``states`` are the groups' states after all events before the first
+        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures are set aside, an event whose step fails leaves
         the state unchanged and has no rows, and ``aside`` takes it if it starts before c. Otherwise it raises ModuleFailed.
         """
         events = self.passing(events)
@@ -184,7 +184,7 @@ class _ScanWalk:
             return pickle.loads(before), []
 
     def _set_aside(self, error: BaseException, at: int) -> None:
-        """Set aside the event at a place of the order, whose step has failed."""
+        """Set aside the event at a place of the order, whose step has failed; with ``open_ends``, its end as INFINITY."""
         assert self.aside is not None
         event = self.events.slice(int(self.order[at]), 1)
         if self.scan.open_ends:

@@ -41,7 +41,7 @@ class SignalEvaluator(SettledProgress):
         return replace(SETTLED, endless=EndlessRow.THE_NEXT)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored."""
+        """Return all events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored."""
         table = inputs[0]
         group, le = grouped_codes(table, self.keys), ints(table, LE)
         return with_column(table, RE, next_after(group, le, group, le))
@@ -68,9 +68,9 @@ class ChopEvaluator(SettledProgress):
         return ((LE,),)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return a piece of each event for every cell in which it lies and that ends after ``since``.
+        """Return the pieces of each event in cells that end after ``since``, as far as the pieces start before ``upto``.
 
-        An endless event has the pieces that start before ``upto``.
+        That holds for all events; an endless one has no piece if ``upto`` is INFINITY.
         """
         table = inputs[0]
         le, re = ints(table, LE), ints(table, RE)
@@ -78,7 +78,7 @@ class ChopEvaluator(SettledProgress):
         which, index = expand_ranges(low, high)
         start, end = grid_lifetimes(self.cells, index)
         begin, end = np.maximum(le[which], start), np.minimum(re[which], end)
-        # endless lifetimes have only the pieces that start before the bound
+        # in a cell that starts before the bound an event may start after it
         is_bounded = begin < upto
         pieces = table.take(pa.array(which[is_bounded]))
         return with_column(with_column(pieces, LE, begin[is_bounded]), RE, end[is_bounded])
@@ -102,7 +102,7 @@ class DistinctIdsEvaluator(SettledProgress):
         return (self.ids,)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the events that repeat none, in their order.
+        """Return the events that repeat none, in their order; ids that are NULL are equal. ``since`` and ``upto`` leave out none.
 
         Sorted by id and (LE, RE, payload), an event repeats the one before it if that has the same id and starts at most
         ``within`` earlier, even if that is left out itself.

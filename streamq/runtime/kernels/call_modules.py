@@ -63,8 +63,8 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     ) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
 
-        The calls of now replace those remembered in ``state``. Windows that fail have no row here; once they are final, they are
-        set aside and counted in ``totals``. If failures are not set aside, they raise ModuleFailed.
+        The calls of now replace those remembered in ``state``. The row of a window that fails has NULL as its result; once it is
+        final, the window is set aside and counted in ``totals``. If failures are not set aside, they raise ModuleFailed.
         """
         deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
         memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)

@@ -67,8 +67,8 @@ class EdgesKernel(UncombinedKernel):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the deltas from the lifetimes before this micro-batch to those after it.
 
-        Repeated, late and invalid edges are counted; under the policy "fail", a late one raises LateEvent. If payloads come from
-        the end, the CTI sent is at most the start of each event that does not end before c.
+        Repeated, late and invalid edges are counted; under the policies "fail", a late one raises LateEvent, an invalid one
+        InvalidEvent. If payloads come from the end, the CTI sent is at most the start of each event that does not end before c.
         """
         totals = Totals()
         judge = remembered_judge(state, arrivals)
@@ -262,7 +262,7 @@ class _Chains:
 
     @property
     def until(self) -> Ints:
-        """The instants until which the events that edges start go on."""
+        """The instants until which the events that edges start go on; INFINITY if no edge ends them."""
         return np.where(self.closed_by < 0, INFINITY, self.since[self.closed_by])
 
     @property

@@ -38,7 +38,8 @@ class SettleKernel(UncombinedKernel):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the net rows with ``RE < c``, at the end of the stream all, and hold the others.
 
-        The CTI sent is at most the least start of a row that waits; the due instant is when the first of these settles.
+        The CTI sent is c, or the least start of a row that waits, if that is less. The due instant is when the first of these
+        settles: None if none waits, INFINITY if all that wait are endless.
         """
         fresh = [a.table for a in arrivals]
         held = state.read_all("rows")

@@ -131,7 +131,7 @@ class ReturnError(Exception):
 
 
 def fit_to_type(result: Any, to: pa.DataType, shown_type: str) -> Any:
-    """Return the result if it fits its type completely; else raise ReturnError, in which ``shown_type`` names the type."""
+    """Return the result unchanged if it fits its type completely, as None does; else raise ReturnError, about ``shown_type``."""
     try:
         is_fit = _is_stored_whole(result, pa.scalar(result, to).as_py())
     except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
