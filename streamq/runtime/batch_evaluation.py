@@ -39,7 +39,7 @@ class BatchEvaluation:
     sets_aside: bool = False
 
     def rows(self, events: pa.Table) -> pa.Table:
-        """Return the result over the events of one bucket, which have ``__port`` and ``__until``.
+        """Return the result over the events, at least one, of a bucket, which have ``__port`` and ``__until``.
 
         Events set aside follow as rows in which only ``__aside`` is not NULL.
         """

@@ -52,7 +52,7 @@ CROWDED = 4
 def progress_at_level(
     level: Level, own_progress: Mapping[str, tuple[int, int]], follows: Mapping[str, str]
 ) -> dict[str, LevelProgress]:
-    """Return the CTI and watermark of each source as they count at a level of consistency.
+    """Return the CTI and watermark of each source as they count at a level of consistency; ``promised`` is the CTI as sent.
 
     ``own_progress`` holds the CTI and watermark that each source has sent; ``follows`` maps a source to the one whose CTI
     replaces its own. If rows are blocked for B ticks (None: without limit), each source has the least of all CTIs, and the

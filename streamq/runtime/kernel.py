@@ -122,7 +122,7 @@ class Output:
     """The deltas, CTI and counts that a kernel sends in a micro-batch."""
 
     table: pa.Table | None
-    """Deltas: ``__le``, ``__re``, ``__w`` and payload."""
+    """Deltas: ``__le``, ``__re``, ``__w`` and payload; None, or no rows: there are none."""
 
     c: int
     """The kernel's own CTI."""

@@ -110,8 +110,8 @@ class Stage:
         """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
         These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
-        the run began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is written. ``wall`` is the time of day in milliseconds
-        since 1970.
+        the checkpoint began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is
+        written. ``wall`` is the time of day in milliseconds since 1970.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
@@ -192,7 +192,7 @@ class Stage:
     # kernels
 
     def _advance(self, hosted: HostedKernel, run: _BucketRun) -> list[Envelope]:
-        """Have one kernel process what its channels brought; return its deltas and its progress as envelopes.
+        """Have one kernel process what its channels brought; return its deltas, if any, and its progress as envelopes.
 
         Its output and counts are added to ``run``. If the level of consistency holds rows back behind this kernel, only the due
         ones are returned.

@@ -89,8 +89,9 @@ class ScanEvaluator:
         """Return the rows of events, and for each group with events that start before c the state after those.
 
         Events that the module is not called for do not count. ``states`` are the groups' states after all events before the first
-        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures are set aside, an event whose step fails leaves
-        the state unchanged and has no rows, and ``aside`` takes it if it starts before c. Otherwise it raises ModuleFailed.
+        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures
+        are set aside, an event whose step fails leaves the state unchanged and has no rows, and ``aside`` takes it if it starts
+        before c. Otherwise it raises ModuleFailed.
         """
         events = self.passing(events)
         group, state_of = self._numbered(events, states)

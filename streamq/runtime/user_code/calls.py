@@ -118,8 +118,8 @@ class ModuleCall:
     def guarded(self, compute: Callable[[], T], result_of: Callable[[T], Any] = lambda outcome: outcome) -> T:
         """Return what ``compute`` returns, within the time limit.
 
-        In checking mode it is computed twice; raises ReturnError if what ``result_of`` returns of the two differs as pickles, or
-        cannot be pickled. Raises CallTimeout for a call beyond the limit.
+        In checking mode it is computed twice, and the first outcome returned; raises ReturnError if what ``result_of`` returns of
+        the two differs as pickles, or cannot be pickled. Raises CallTimeout for a call beyond the limit.
         """
         outcome = call_with_limit(compute, self.time_limit)
         if self.checked:

@@ -285,7 +285,8 @@ class RowShape:
         It may be a DataFrame, or an iterable (also a generator) of rows: dictionaries or named tuples by field, tuples or lists
         in the order of the fields, or plain values if there is one field. Rows with lifetimes have ``start`` and ``end`` among
         the names, or before the fields, as instants of the ``axis``. ``in_window`` returns the final lifetime for a row's own
-        one, which may be None; it becomes the fields START and LASTS of a row that keeps its lifetime.
+        one, which may be None; it becomes the fields START and LASTS of a row that keeps its lifetime. Otherwise a row's own
+        lifetime must be valid, too, but is left out.
         """
         rows, fields = [], list(zip(self.names, self.types, self.shown_types, strict=True))
         for returned_row in _iterate_rows(result, is_wide=self.timed or len(self.names) > 1):

@@ -76,7 +76,7 @@ class ModuleWalk:
         self.keeps_states = self.module.in_parts and (memory is not None or calling.quarantine)
 
     def blocks(self) -> Iterator[WindowBlock]:
-        """Yield all windows, also empty ones, in blocks of at most ``COPIES`` members, or of one window that has more."""
+        """Yield all windows, even empty ones, in blocks of at most ``COPIES`` members that pass, or of one window with more."""
         low, high, n = self.members.first[self.rows], self.members.last[self.rows], self.members.n
         counts = np.cumsum(np.bincount(low, minlength=n + 1)[:n] - np.bincount(high + 1, minlength=n + 1)[:n])
         total = np.cumsum(counts)
