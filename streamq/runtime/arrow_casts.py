@@ -194,6 +194,7 @@ def _from_decimal(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outc
     """Return the function that casts decimals to a type; None if Spark is needed."""
 
     def integral(value: Decimal) -> int:
+        """Return the value without its fraction; RowError if it is beyond the type's range."""
         whole = int(value.to_integral_value(ROUND_DOWN))
         limit = 1 << BITS[type(to)] - 1
         if not -limit <= whole < limit:
@@ -217,6 +218,7 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
     """Return the function that casts strings to a type; None if Spark is needed."""
 
     def integral(text: str) -> int:
+        """Return the integer of a text, blanks around it left out; RowError if it is none, or beyond the type's range."""
         stripped = text.strip(_BLANK)
         limit = 1 << BITS[type(to)] - 1
         if not re.fullmatch("[+-]?[0-9]+", stripped) or not -limit <= int(stripped) < limit:
@@ -224,12 +226,14 @@ def _from_string(to: DataType) -> Callable[[pa.Array, DataType, DataType], Outco
         return int(stripped)
 
     def boolean(text: str) -> bool:
+        """Return True or False for one of Spark's words, in any case, blanks around it left out; RowError for another text."""
         stripped = text.strip(_BLANK).lower()
         if stripped not in _TRUE and stripped not in _FALSE:
             raise RowError
         return stripped in _TRUE
 
     def decimal(text: str) -> Decimal:
+        """Return the decimal of a text with the type's digits, rounded half up; RowError if it is none or does not fit."""
         stripped = text.strip(_BLANK[:33])
         match = _DECIMAL.fullmatch(stripped)
         if not match or abs(int(match.group(1) or 0)) >= 2**31:

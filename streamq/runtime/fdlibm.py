@@ -86,7 +86,7 @@ def log2(x: Doubles) -> Doubles:
 
 
 def exp(x: Doubles) -> Doubles:
-    """Return e to the x (e_exp.c)."""
+    """Return e to the x (e_exp.c): infinity beyond the greatest double, 0 below the least."""
     with np.errstate(all="ignore"):
         size = _high(x) & 0x7FFFFFFF
         negative = x < 0

@@ -63,7 +63,7 @@ class Matching:
 
     @property
     def lifetimes(self) -> list[Lifetimes]:
-        """The lifetimes currently emitted for each row."""
+        """The lifetimes currently emitted for each row, its own first; an empty one is not sent."""
         lifetimes = [[(row[OWN_LE], row[OWN_RE])] for row in self.rows]
         for i, start, end in self.pieces:
             lifetimes[i].append((start, end))

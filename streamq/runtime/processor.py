@@ -152,7 +152,7 @@ class WideRowLayout:
         self.columns = columns
 
     def take(self, batch: pa.Table) -> dict[int, pa.Table]:
-        """Return the rows that passed the filters, by channel."""
+        """Return the rows that passed the filters, by channel; an empty table for a channel without any."""
         tables_by_channel = {}
         for number, (struct, columns) in self.columns.items():
             rows = batch
@@ -246,6 +246,7 @@ def clock_packer(
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield the progress that the greatest time of day makes, for every bucket; nothing without rows."""
         import pyarrow.compute as pc
 
         latest = [pc.max(batch.column("now")).as_py() for batch in batches if batch.num_rows]

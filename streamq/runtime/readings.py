@@ -139,7 +139,7 @@ class Readings:
         return self.of_kernels.get(relation, KernelReadings())
 
     def columns(self) -> dict[str, Reading]:
-        """Return the readings as columns ``reading|relation`` and, by port, ``arrived port|relation``; None is left out."""
+        """Return the readings as columns ``reading|relation``, those of port 0 as ``arrived 0|relation``; None is left out."""
         columns: dict[str, Reading] = {}
         named: list[tuple[str, Any, list[str]]] = [
             (name, source, _OF_SOURCES) for name, source in self.of_sources.items()

@@ -173,7 +173,7 @@ def _finite(end: Ints) -> pa.Array:
 
 
 def _times(ticks: Ints) -> Numbered:
-    """Return numbers in the order of time, and a bound above them all."""
+    """Return numbers in the order of time, INFINITY last, and a bound above them all."""
     finite = ticks != INFINITY
     low, high = (
         int(bound) for bound in (ticks.min(where=finite, initial=INFINITY), ticks.max(where=finite, initial=0))

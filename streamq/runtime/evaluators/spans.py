@@ -47,7 +47,7 @@ class SignalEvaluator(SettledProgress):
         return with_column(table, RE, next_after(group, le, group, le))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep each key's last samples before c, and those from c on."""
+        """Keep each key's last samples before c, all that start then, and those from c on; ends do not count."""
         table = inputs[0]
         group, le = grouped_codes(table, self.keys), ints(table, LE)
         least = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)

@@ -267,7 +267,7 @@ class _Chains:
 
     @property
     def closes(self) -> Mask:
-        """Mark the edges that end an event."""
+        """Mark the edges, ends or further starts, that end an event which is not empty."""
         of = self.closed_by[self.opens & self.chained & (self.until > self.since)]
         closes = np.zeros(len(self.number), bool)
         closes[of[of >= 0]] = True

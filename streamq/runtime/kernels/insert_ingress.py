@@ -70,8 +70,9 @@ class InsertIngressKernel(UncombinedKernel):
         return Output(concat(out) if out else None, clock.c, totals)
 
     def _without_repetitions(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
-        """Return the rows without repeated ones, counted as duplicates, and conflicting ones, counted as invalid or an error.
+        """Return the rows without repeated ones, counted as duplicates, and conflicting ones, counted as invalid.
 
+        The latter raise InvalidEvent if the policy is ``fail``.
         Those that are left, late or not, are held until c has passed their ends; at the end of the stream none are held.
         """
         table, judge = with_ends(arrival.table), arrival.judge

@@ -72,8 +72,8 @@ class PhysicalKernel(UncombinedKernel):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Apply inserts, then the retractions that match an event; others wait while their event may still come on time.
 
-        Late items are dropped or adjusted, as the policy says, or raise LateEvent; invalid ones may raise InvalidEvent. Late,
-        repeated and invalid ones are counted.
+        Late items are dropped or adjusted, or raise LateEvent, as the policy says; invalid ones are dropped, or raise
+        InvalidEvent. Late, repeated and invalid ones are counted.
         """
         totals = Totals()
         batch = SourceBatch(

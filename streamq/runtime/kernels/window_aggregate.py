@@ -233,6 +233,7 @@ class WindowAggregateKernel:
 
     @property
     def _held(self) -> PartialsBasket:
+        """The basket of partial results, by the parameters of this kernel."""
         return PartialsBasket(
             keys=self.keys,
             grid=self.window,

@@ -305,7 +305,7 @@ def call_with_limit(compute: Callable[[], T], seconds: float | None) -> T:
     outcome: list[Any] = []
 
     def run() -> None:
-        """Write down whether the call returned, with its result or its error."""
+        """Put into ``outcome`` whether the call returned, with its result or its error; nothing if it was interrupted."""
         try:
             outcome.extend((True, compute()))
         except CallTimeout:
