@@ -144,7 +144,7 @@ def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
-    """Send events whose starts are due, but not their ends, with an infinite end (EDGE_OPEN).
+    """Let events whose starts are due, but not their ends, go with an infinite end (EDGE_OPEN).
 
     ``due`` marks the deltas whose sync time is before ``limit``. The retraction of the endless event, and the insert with the
     true end, wait until the end is before it, too. Return the deltas, their sync times, and the mask of those that are due.

@@ -39,7 +39,7 @@ def cancelling_deltas(deltas: pa.Table) -> pa.Table:
 
 
 def unit_weights(deltas: pa.Table) -> pa.Table:
-    """Return the same deltas, each of weight +1 or -1: a delta of weight n becomes n rows."""
+    """Return the same deltas, each of weight +1 or -1: a delta of weight n becomes n rows; inserts without ``__w`` stay so."""
     weight = ints(with_weights(deltas), WEIGHT)
     if (np.abs(weight) == 1).all():
         return deltas

@@ -29,7 +29,7 @@ def greatest_starts(items: pa.Table, per: Sequence[str]) -> pa.Table:
 def heard_in(round: int, starts: Sequence[pa.Table], kept: Sequence[pa.Table], per: Sequence[str]) -> pa.Table:
     """Return the partitions kept so far together with those in ``starts``, which had rows in the round.
 
-    Each has its greatest start and, in ``__round``, its last round.
+    Each has its greatest start and, in ``__round``, its last round. ``starts`` is not empty; ``kept`` may be.
     """
     heard = [with_column(table, ROUND, pa.array([round] * table.num_rows, pa.int64())) for table in starts]
     # a session of another time zone has other types of instants

@@ -250,7 +250,7 @@ class Stage:
         """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
 
         ``progress`` is the CTI and the watermark at that level. If the level does not block, nothing is held back, and what an
-        earlier run has held back is returned, too.
+        earlier run has held back is returned, too. None, or an empty table, if no event is due.
         """
         c, w = progress
         if self.consistency.block == 0:

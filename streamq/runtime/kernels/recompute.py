@@ -277,7 +277,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
 
 def open_since(clock: Clock, state: KernelBaskets) -> int:
-    """Return an instant such that rows that could change in a micro-batch end after it."""
+    """Return an instant such that rows that could change in a micro-batch end after it; an infinite CTI before it as it is."""
     if clock.c_before in (INFINITY, MINUS_INFINITY):
         return clock.c_before
     return min(clock.c_before, int(state.values.get("open", INFINITY))) - 1

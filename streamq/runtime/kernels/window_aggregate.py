@@ -90,7 +90,8 @@ class WindowAggregateKernel:
         """Return the endpoints of the events as window numbers, which bound windows at the end.
 
         None if there are no deltas, or if the stream has no endless lifetimes. Weights of equal endpoints are summed up, those of
-        sum 0 left out; if partials are merged, which are never retracted, only the greatest of each first window is returned.
+        sum 0 left out; if partials are merged, which are never retracted, only the greatest of each first window is returned,
+        and that of its endless lifetimes apart.
         """
         if not self.infinite or table.num_rows == 0:
             return None

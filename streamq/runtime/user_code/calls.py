@@ -264,7 +264,7 @@ def forbid_changes(call: Callable[..., Any], what: str) -> Callable[..., Any]:
     """Return ``call`` as a function that raises ReturnError, about ``what``, if it changes a state or values passed to it."""
 
     def watched(*arguments: Any) -> Any:
-        """Return what ``call`` returns, once its arguments are compared with their pickles from before."""
+        """Return what ``call`` returns; raise ReturnError if its arguments are then unequal to their pickles from before."""
         before = pickled(arguments)
         result = call(*arguments)
         # equal values may have unequal pickles
