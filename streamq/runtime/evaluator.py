@@ -32,8 +32,9 @@ class Evaluator(Protocol):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return the operator's result over these histories: all rows with ``RE > since``; others may be left out.
 
-        Where an endless event has windows or pieces without limit, as on a grid, those of all events stop at ``upto``. The
-        histories may be those of some groups only (``group_columns``); the result is then those groups' part of the whole result.
+        Where an endless event has windows or pieces without limit, as on a grid, those that start at ``upto`` or later are left
+        out, for all events. The histories may be those of some groups only (``group_columns``); the result is then those groups'
+        part of the whole result.
         """
 
     @property

@@ -61,7 +61,8 @@ def _reading(combine: CombineRule, **others: bool) -> Any:
 class SourceReadings:
     """A stage's report about a source; None: nothing yet. Times of day are in milliseconds since 1970, starts in ticks.
 
-    An infinite CTI or watermark is a value, too: MINUS_INFINITY before anything has come, INFINITY after the end.
+    An infinite instant is a value, too: CTI and watermark are MINUS_INFINITY before anything has come, the CTI is INFINITY after
+    the end.
     """
 
     cti: int | None = _reading(CombineRule.MAX)
@@ -139,7 +140,7 @@ class Readings:
         return self.of_kernels.get(relation, KernelReadings())
 
     def columns(self) -> dict[str, Reading]:
-        """Return the readings as columns ``reading|relation``, those of port 0 as ``arrived 0|relation``; None is left out."""
+        """Return the readings as columns ``reading|relation``, and ``arrived 0|relation`` for port 0; None is left out."""
         columns: dict[str, Reading] = {}
         named: list[tuple[str, Any, list[str]]] = [
             (name, source, _OF_SOURCES) for name, source in self.of_sources.items()
