@@ -210,7 +210,7 @@ def nearest(name: str, names: Iterable[str]) -> str:
 def column_names(key: Any, verb: str, what: str) -> tuple[str, ...]:
     """Return the columns of a key, which is one name or a list of names, maybe empty; raise PlanError for anything else.
 
-    ``what`` is the name of the user's argument, for the message.
+    The names need not exist, and one may come twice. ``what`` is the name of the user's argument, for the message.
     """
     names = (key,) if isinstance(key, str) else key
     if not isinstance(names, list | tuple) or not all(isinstance(name, str) for name in names):

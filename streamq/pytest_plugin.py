@@ -45,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def chosen_options(options: Mapping[str, str | None], environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings by name, each from its option or else its environment variable; those without a value are left out.
 
-    A random number replaces the seed "random". Raises UsageError for invalid values.
+    An empty environment variable counts as none. A random number replaces the seed "random". Raises UsageError for invalid
+    values.
     """
     settings = {}
     for name in OPTIONS:

@@ -210,7 +210,7 @@ class Stream(
         Literal streams and Arrow tables run in-process, without Spark; others as a batch. Instants are ``datetime64[us, UTC]``,
         which has the range of Spark's timestamps (except its least value, -2^63, pandas' NaT); dates are ``datetime64[ms]``.
         Arrays are lists, structs dicts, and maps lists of pairs, of Python values; in them an instant beyond Python's range
-        is text.
+        is text. ``until`` as in :meth:`to_df`.
         """
         from streamq.run.answers import to_pandas
         from streamq.run.query import compute_answer

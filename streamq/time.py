@@ -86,7 +86,8 @@ def ticks(duration: Duration, axis: str, verb: str = "duration") -> int:
 def length(duration: Duration, verb: str = "duration") -> int:
     """Return a duration in ticks when the axis is not known yet: microseconds if it has a unit, an integer unchanged.
 
-    Raises TimeError for a value that is no duration, for one finer than a microsecond, and for one of 2^62 ticks or more.
+    It may be negative. Raises TimeError for a value that is no duration, for one finer than a microsecond, and for one of 2^62
+    ticks or more.
     """
     duration = plain_integer(duration)
     if isinstance(duration, bool) or not isinstance(duration, str | int | timedelta):

@@ -48,7 +48,8 @@ class Egress:
 def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: str) -> Egress:
     """Return the egress of a plan as its user wrote it; raise PlanError if the plan cannot have that output.
 
-    ``ctis``: the output has CTIs among its rows, which only a changelog can have.
+    That is so, too, if the plan has a column, in upper or lower case, that the output adds. ``ctis``: the output has CTIs among
+    its rows, which only a changelog can have.
     """
     if ctis and output != OutputForm.CHANGELOG:
         raise PlanError(sentence(verb, "ctis=True goes with output='changelog'", f"found output={output!r}"))

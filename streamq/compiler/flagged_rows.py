@@ -78,7 +78,7 @@ class FlaggedRows(SparkRows):
         return self._over(frame.drop("__matched", *keys, *(theirs for _, theirs in on)), schema)
 
     def explode(self, column: str, flatten: bool, schema: Schema) -> FlaggedRows:
-        """Return a row for each element of an array; a row without elements stays, flagged as dropped.
+        """Return a row for each element of an array; a row with an empty or NULL array stays, flagged as dropped.
 
         ``flatten``: the element's fields become columns; otherwise the element takes the array's place.
         """

@@ -135,7 +135,7 @@ def _is_plain(feed: Feed) -> bool:
 
 
 def apply_steps_on_spark(lowering: StreamLowering, feed: Feed, df: DataFrame, schema: Schema) -> DataFrame:
-    """Return the rows of a relation, with ``__keep``, at the end of a path."""
+    """Return the rows of a relation, with ``__keep``, at the end of a path; rows that a step drops are flagged, not removed."""
     rows: SparkRows = FlaggedRows(df, schema, lowering.tables)
     for step in feed.path.steps:
         lowering.observer.rows_in(step, 0, rows.frame)

@@ -125,7 +125,7 @@ def _packed_source(lowering: StreamLowering, relation: Relation) -> DataFrame:
 
 
 def _arrow_columns(relation: Relation) -> Any:
-    """Return the Arrow schema of a relation's rows."""
+    """Return the Arrow schema of a relation's rows: start, end and weight, then the payload."""
     import pyarrow as pa
 
     from streamq.runtime.arrow_types import arrow_type
@@ -256,7 +256,7 @@ def _result_struct(program: StagedPlan, feed: Feed) -> Column:
 
 
 def _result_type(schema: Schema) -> StructType:
-    """Return the type of a struct that holds a row of a result."""
+    """Return the type of a struct that holds a row of a result: start, end and weight, then the payload."""
     from pyspark.sql import types as t
 
     times = [t.StructField(name, t.LongType()) for name in (LE, RE, WEIGHT)]

@@ -77,10 +77,10 @@ _OF_PYTHON: Final = re.compile(r"'(?:[^']|'')*'| == | != ")
 
 
 def unexpected_at(text: str, offset: int, legal: frozenset[str]) -> tuple[int, str, str]:
-    """Return the start of a group of signs that is illegal at an offset, the group, and a hint.
+    """Return the start of the signs of another language at an offset, as ``&&``, these signs, and a hint.
 
-    ``legal`` are the tokens that are legal there. Without such a group the start is the offset and the group is empty; the hint
-    may be empty, too.
+    ``legal`` are the tokens that are legal there. Without such signs the start is the offset, they are empty, and the hint is
+    about the text before or the character, or empty, too.
     """
     first = last = offset
     if text[offset : offset + 1] in _SIGNS:

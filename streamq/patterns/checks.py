@@ -100,7 +100,10 @@ def _check_uses(definition: Definition, names: Iterable[str]) -> None:
 
 
 def _check_variables(definition: Definition) -> None:
-    """Raise Refusal for too many events, and for two variables of one name or of names that differ in case only."""
+    """Raise Refusal for too many events, and for two variables of one name or of names that differ in case only.
+
+    Events without a variable are not compared.
+    """
     variables: set[str] = set()
     events = [part for _, part, _ in leaves(definition.pattern)]
     if len(events) > MAX_EVENTS:

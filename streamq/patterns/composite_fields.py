@@ -39,7 +39,7 @@ CompositeFields = Mapping[str, CompositeField]
 
 
 def composites_of(whole: Part, types: Mapping[tuple[str, str], t.DataType]) -> dict[str, CompositeFields]:
-    """Return the fields of the named sub-patterns of a part, by variable.
+    """Return the fields of the named sub-patterns of a part, by variable, without those of negated events.
 
     ``types`` are those of the fields of its events, by the event's variable and the field's name.
     """
@@ -79,7 +79,7 @@ def _merge_fields(pattern: PatternTree, parts: Sequence[CompositeFields]) -> Com
 def check_composite(variable: str, name: str, field: CompositeField, runs: Collection[str], place: Place) -> None:
     """Raise Refusal for a field of a sub-pattern that two events of a match may have, or that has several types.
 
-    ``runs`` are the variables of which a match of the sub-pattern has several events.
+    ``runs`` are the variables of which a match of the sub-pattern has several events; only the message depends on them.
     """
     legal = [f"max({owner}.{name})" if owner in runs else f"{owner}.{name}" for owner in field.owners]
     hint = f"Write {', '.join(legal[:-1])} or {legal[-1]}." if len(legal) > 1 else f"Write {legal[0]}."

@@ -167,7 +167,7 @@ class Variables:
         return keys
 
     def events_with(self, attribute: str, place: Place) -> tuple[str, ...]:
-        """Return all variables of events; raise Refusal if one of them lacks an attribute."""
+        """Return all variables of events, also negated ones; raise Refusal if one of them lacks an attribute."""
         for name, fields in self.fields.items():
             if attribute not in fields:
                 raise _no_field(name, attribute, fields, place)
@@ -237,7 +237,8 @@ class Variables:
     def column(self, variable: str, name: str, place: Place = NOWHERE) -> Expr:
         """Return the column of a variable's field, or of a built-in one; raise Refusal for none, and for one of several events.
 
-        A field of an event hides a built-in one of the same name; a field of a sub-pattern is hidden by it.
+        A field of an event hides a built-in one of the same name; a field of a sub-pattern is hidden by it. Built-in names may be
+        in any case, others only as they are.
         """
         fields = self.fields.get(variable, ())
         if name in fields:
@@ -256,7 +257,8 @@ class Variables:
     def _owner(self, variable: str | None, name: str, place: Place) -> str:
         """Return the variable of a field; where the text omits it, the one that has the field and is not negated.
 
-        Raises Refusal for an unknown variable, and if no variable or several have the field.
+        Only events count there, not sub-patterns. A variable that the text names need not have the field. Raises Refusal for an
+        unknown variable, and, if the variable is omitted, if none or several have the field.
         """
         if variable is not None:
             if variable not in self.below:
@@ -355,7 +357,7 @@ def _no_field(variable: str, name: str, fields: Iterable[str], place: Place) -> 
 
 
 def _function(name: str, place: Place) -> Callable[[Sequence[Expr]], Expr]:
-    """Return the builder of calls of a function: a ``udf`` of the user's of that name, else Spark's, in any case.
+    """Return the builder of calls of a function: a ``udf`` of the user's of exactly that name, else Spark's, in lower case, too.
 
     Raises Refusal for an unknown name and for an aggregate; the builder raises it for wrong arguments.
     """

@@ -149,7 +149,10 @@ class DefinitionLowering:
         return replace(matches, variables={name: matches.named(name, {})})
 
     def identified(self, matches: Matches, operator: str, ids: Iterable[Expr | None]) -> Matches:
-        """Return the matches with an id made of those of their contributors; unchanged if nobody reads ids."""
+        """Return the matches with an id made of those of their contributors; unchanged if nobody reads ids.
+
+        A None in ``ids`` is left out.
+        """
         if not self.has_ids:
             return matches
         of_inputs = tuple(i for i in ids if i is not None)

@@ -160,7 +160,7 @@ def _defined(
 
 
 def _events(whole: Part) -> dict[str, Type]:
-    """Return the types of events by variable; an event without a variable is called by its type.
+    """Return the types of events, also negated ones, by variable; an event without a variable is called by its type.
 
     Raises Refusal for a name with a dot, and for one that stands for two events.
     """
@@ -256,7 +256,10 @@ def _living(matches: Matches, definition: Definition) -> Stream:
 
 
 def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
-    """Return the bounds of a slice as instants; raise Refusal for a bound of the wrong axis, and for an empty slice."""
+    """Return the bounds of a slice as instants, None for one that it lacks.
+
+    Raises Refusal for a bound of the wrong axis, and for an empty slice.
+    """
     # both are numbers, or both are instants
     low: Any = None if cut.start is None else _bound(cut.start, axis)
     high: Any = None if cut.end is None else _bound(cut.end, axis)
@@ -266,7 +269,7 @@ def _bounds(cut: syntax.Slice, axis: str) -> tuple[Expr | None, Expr | None]:
 
 
 def _bound(bound: syntax.Literal, axis: str) -> int | datetime:
-    """Return the bound of a slice as an instant of the axis; raise Refusal if it is none."""
+    """Return the bound of a slice as an instant of the axis, in UTC if it has no offset; raise Refusal if it is none."""
     value, place = bound.value, bound.place
     if axis == INTEGER:
         if isinstance(value, bool) or not isinstance(value, int):
@@ -307,7 +310,10 @@ def _read_outputs(definition: Definition, variables: Variables) -> dict[str, Con
 
 
 def _outputs(outputs: Mapping[str, Conjunct], matches: Matches, variables: Variables) -> dict[str, Expr]:
-    """Return the columns of the result: those of OUTPUT, else all fields of all events as ``x_v``, and the root."""
+    """Return the columns of the result: those of OUTPUT alone, else all fields of all events as ``x_v``, and ``root``.
+
+    Negated events have none; fields of repeated ones are lists.
+    """
     if not outputs:
         lists = {(a.variable, a.column): Col(name) for name, a in _listed_runs(variables).items()}
         fields: dict[str, Expr] = {

@@ -18,7 +18,10 @@ from streamq.time import TIMESTAMP, Duration, length, plain_integer, show_durati
 
 
 def count_of(count: Any, verb: str) -> int:
-    """Return the count that a user passed to a verb; raise PlanError if it is no whole number."""
+    """Return the count that a user passed to a verb; raise PlanError if it is no whole number.
+
+    A bool is none; zero and negative numbers are returned.
+    """
     number = plain_integer(count)
     if isinstance(number, bool) or not isinstance(number, int):
         observed = f"found {kind_of(count)}" if isinstance(count, Contributor | Stream) else f"found {count!r}"
@@ -28,7 +31,7 @@ def count_of(count: Any, verb: str) -> int:
 
 
 def parse_scope(within: Duration, verb: str) -> syntax.Scope:
-    """Return a scope as texts write it: a text with units, or a number of ticks.
+    """Return a scope as texts write it: a text with units, also for a timedelta, or a number of ticks.
 
     Raises TimeError if ``within`` is no duration, PlanError if it is not positive.
     """

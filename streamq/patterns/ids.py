@@ -58,7 +58,10 @@ def check_identified(pattern: Type, fields: Sequence[str], schema: Schema) -> No
 
 
 def match_id(operator: str, ids: Sequence[Expr], starts: Expr) -> Expr:
-    """Return the id of a match: its operator and the ids of its contributors; NULL where there is no match."""
+    """Return the id of a match: its operator and the ids of its contributors; NULL where ``starts`` is, as there is no match.
+
+    An id that is NULL is left out.
+    """
     listed = builder("concat_ws")(", ", *ids)
     return Call(
         function_of("nvl2"),

@@ -86,7 +86,7 @@ def in_pattern_names(expr: Expr) -> Expr:
 
 
 def written_name(column: str) -> str:
-    """Return the name of a column of matches in a text."""
+    """Return the name of a column of matches in a text: ``x.v``, ``x.Vs``, ``x.id``, ``max(x.v)`` for an aggregate of a run."""
     variable, _, name = column.partition(".")
     if variable.endswith("@"):
         return name

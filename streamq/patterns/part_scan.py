@@ -257,7 +257,10 @@ class PartScan:
             )
 
     def _requirements(self, matches: Matches) -> Iterator[PartCondition]:
-        """Remove the conditions between parts from those pending and yield them; raise Refusal if only Spark can evaluate one."""
+        """Remove the conditions between parts from those pending and yield them, then the equality of the keys in ``others``.
+
+        Raises Refusal for a condition that only Spark can evaluate.
+        """
         for conjunct in self.conditions.take(matches.variables):
             numbers = tuple(n for n, m in enumerate(self.matches) if conjunct.names & set(m.events))
             where = on_matches(conjunct, matches)

@@ -80,7 +80,7 @@ class PatternProgram:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of its event types; raises Refusal for one without a stream."""
+        """The names of the event types that are streams, in the order of the text; raises Refusal for one without a stream."""
         used = used_types(self.program)
         for kind in used:
             if kind.name not in self.types:
@@ -115,7 +115,10 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
     """
 
     def __init__(self, written: PatternProgram, text: SourceText | None = None):
-        """Take the contents, and the ``text`` that they come from, if any, at whose places errors are shown."""
+        """Take the contents, and the ``text`` that they come from, if any, at whose places errors are shown.
+
+        Raises CedrError or PlanError for an event type without a stream; other errors come with the plan.
+        """
         self.written, self._source = written, text
         with self._refusing():
             used = [written.types[name] for name in written.names]
@@ -185,7 +188,8 @@ class Pattern(UnlessVerbs, UnlessBeforeVerbs, NotVerbs, CancelWhenVerbs, Stream)
         """Keep the matches for which a condition holds; one that names a negated variable restricts the negated events.
 
         ``condition``: text as behind WHERE, ``"x.m = y.m AND CorrelationKey(k, EQUAL)"``, or a function whose parameters are
-        variables, ``lambda x, y: x.m == y.m``.
+        variables, ``lambda x, y: x.m == y.m``. Raises CedrError for a text that is no condition, and PlanError for a parameter
+        that is no variable; unknown names in a text, and unknown fields, are errors when the pattern is first used.
 
         >>> import streamq as sq
         >>> a, b = sq.events([(1, 2, {"v": 1}), (2, 3, {"v": 2})]), sq.events([(4, 5, {"v": 3}), (6, 7, {"v": 4})])
@@ -267,7 +271,7 @@ def _contributor(stream: Any, name: str | None = None, verb: str = "pattern") ->
 def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Pattern:
     """Return the pattern of a tree, with the event types and the conditions of its parts.
 
-    Raises PlanError if two parts have event types of one name.
+    Raises PlanError if two parts have event types of one name, even of the same stream.
     """
     types: dict[str, Any] = {}
     where: tuple[Condition, ...] = ()
@@ -284,7 +288,10 @@ def _pattern(tree: PatternOperator, contributors: Iterable[Contributor]) -> Patt
 
 
 def _own_conditions(part: Part, where: Iterable[Condition]) -> Iterator[Condition]:
-    """Yield the conditions of a pattern that becomes a part; those over all variables are written out for its own variables."""
+    """Yield the conditions of a pattern that becomes a part; those over all variables are written out for its own variables.
+
+    Negated variables are among these.
+    """
     names = variables_below(part)
     for condition in where:
         match condition:

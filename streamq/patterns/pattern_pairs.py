@@ -29,7 +29,7 @@ class Pair:
         """Return the pairs that live at once and fulfil the conditions, and ``more`` conditions.
 
         ``left`` and ``right`` are the matches with the lifetimes that decide which of them live at once. Start and root of a pair
-        are those of its right match.
+        are those of its right match; contributors and ids are left empty for the caller, who sets them.
         """
         stream = left._derive(self._join(left, right, JoinKind.INNER, more), right)
         last = self.right

@@ -65,7 +65,7 @@ def _definition(definition: Definition) -> str:
 
 
 def shown_part(part: Part) -> str:
-    """Return the text of a part."""
+    """Return the text of a part; EACH and REUSE, which are the default, are left out."""
     words = [shown_pattern(part.pattern)]
     if part.variable is not None:
         words += ["AS", _name(part.variable)]

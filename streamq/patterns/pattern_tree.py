@@ -180,7 +180,7 @@ class Type(PatternTree):
 
 
 def parts_of(whole: Part) -> Iterator[Part]:
-    """Yield a part and all parts below it, in the order of the text."""
+    """Yield a part and all parts below it, also negated ones, in the order of the text; earlier definitions are not entered."""
     waiting = [whole]
     while waiting:
         part = waiting.pop()
@@ -227,7 +227,7 @@ def has_choice(parts: Iterable[Part]) -> bool:
 
 
 def extent_of(definition: Definition, types: Extents) -> Extent:
-    """Return the extent of a definition's matches when it is used as a type."""
+    """Return the extent of a definition's matches when it is used as a type: as points, so ``lives`` is 0."""
     extent = definition.pattern.pattern.extent(types)
     # a slice of validity may move a start up to the end of the lifetime
     moves = extent.lives if definition.validity is not None and definition.validity.start is not None else 0

@@ -39,7 +39,10 @@ def parse_number(tokens: list[Token]) -> int | float:
 
 
 def parse_whole_number(tokens: list[Token], what: str) -> int:
-    """Return the whole number that tokens are; raise Refusal for any other, in which ``what`` names it."""
+    """Return the whole number that tokens are; raise Refusal for any other, also ``1.0``.
+
+    ``what`` names it in the message.
+    """
     value = parse_number(tokens)
     if not isinstance(value, int):
         raise Refusal(token_place(tokens[0]), f"{what} is a whole number", f"found {token_text(tokens)}")
@@ -49,7 +52,8 @@ def parse_whole_number(tokens: list[Token], what: str) -> int:
 def parse_duration(tokens: list[Token]) -> Scope:
     """Return a duration in normal form: a number of ticks, or a string in lower case with single blanks.
 
-    Raises Refusal if it is too long, or a number without a unit that is not whole.
+    Raises Refusal if it is too long, or a number without a unit that is not whole. Nothing else is checked: a string may be no
+    duration, and a number may be negative.
     """
     if max(map(len, tokens)) > MAX_DIGITS or len(tokens) > MAX_DIGITS:
         raise Refusal(token_place(tokens[0]), f"a duration of more than {MAX_DIGITS} characters")

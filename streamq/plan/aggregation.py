@@ -97,8 +97,9 @@ class Expansion:
 def expand(aggregates: Aggregates, schema: Schema) -> Expansion:
     """Split aggregates into partial results per basic window and expressions over those (DataCell's expanding replication).
 
-    avg becomes sum and count, variances and deviations become (n, mean, M2); equal partial
-    results are computed once, and a count of values that are also summed is the count that the sum keeps anyway.
+    avg becomes sum and count, variances and deviations become (n, mean, M2); equal partial results are computed once, and a
+    count of values that are also summed is the count that the sum keeps anyway. All aggregates must be mergeable
+    (:func:`is_mergeable`); another one fails an assertion.
     """
     shared = _SharedPartials()
 

@@ -53,7 +53,7 @@ class Expr(ValueRefusals, Tree):
         return ExpressionText(show(self))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *operands: Any, **options: Any) -> Expr:
-        """Return the expression that an operator with a NumPy number on its left makes; refuse NumPy's functions."""
+        """Return the expression of an operator with a NumPy number on its left; raise TypeMismatch for NumPy's functions."""
         operator = _UFUNCS.get(ufunc.__name__)
         if operator is None or method != "__call__" or options:
             raise self._refused(f"numpy's {ufunc.__name__} takes no expression", self._instead_of(ufunc.__name__, []))

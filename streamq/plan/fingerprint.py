@@ -80,7 +80,10 @@ class _CodeReader:
         return f"function({instructions}, {self.text(held)}, {_joined(self._globals(function))})"
 
     def _globals(self, function: FunctionType) -> Iterator[str]:
-        """Yield the global names that a function reads, with their values; of the user's own modules also the attributes read."""
+        """Yield the global names that a function reads, with their values; of the user's own modules also the attributes read.
+
+        Built-in names, and names without a value, are left out.
+        """
         names = sorted(set(_names(function.__code__)))
         for name in names:
             if name not in function.__globals__:
@@ -167,7 +170,7 @@ def _is_empty(cell: Any) -> bool:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code and the code nested in it read."""
+    """Yield the names of globals and attributes that code and the code nested in it read; a name may come twice."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

@@ -74,7 +74,7 @@ _WRITE = {
 def for_method(name: str, argument: str, methods: list[str]) -> str:
     """Return what to write instead of ``expression.name``; ``argument`` is the expression as code.
 
-    ``methods``: those of expressions, among which the nearest is suggested.
+    ``methods``: those of expressions, among which the nearest is suggested; if none is near, the hint is about fields of structs.
     """
     if name in _WRITE:
         return _WRITE[name]

@@ -86,7 +86,10 @@ def end_column(is_there: bool) -> Column:
 
 
 def move_ticks(ticks: Column, by: int) -> Column:
-    """Return ``ticks + by``, where infinity stays and a sum beyond an end of the axis becomes that end."""
+    """Return ``ticks + by``, where INFINITY stays and a sum beyond an end of the axis becomes that end.
+
+    The ends are INFINITY and MINUS_INFINITY + 1, the least instant. ``ticks`` must not be NULL, which would become that end, too.
+    """
     from pyspark.sql import functions as F
 
     if by == 0:

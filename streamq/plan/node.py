@@ -322,7 +322,7 @@ def expanded(root: N) -> N:
 
 
 def number_sources(root: N) -> tuple[N, dict[str, str]]:
-    """Return the plan with unnamed sources numbered by order of appearance, and the new name of each table.
+    """Return the plan with unnamed sources numbered by order of appearance, and the name of each table in it, new or not.
 
     Two programs that write the same query then have the same digests, by which checkpoints recognise a query.
     """

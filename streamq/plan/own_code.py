@@ -37,7 +37,10 @@ def is_own(module: str) -> bool:
 
 
 def own_packages(package: str) -> list[str]:
-    """Return a package and the packages of a user's own that its modules import at their top, directly or not; itself first."""
+    """Return a package and the packages of a user's own that its modules import at their top, directly or not; itself first.
+
+    ``__main__`` is never among the imported ones.
+    """
     packages, waiting = [package], [package]
     while waiting:
         used = {package_of(name) for module in _modules_of(waiting.pop()) for name in _modules_read(module)}

@@ -10,7 +10,10 @@ from streamq.errors import TypeMismatch, sentence
 
 
 def plain_value(value: Any) -> Any:
-    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch for a scalar without one."""
+    """Return a NumPy scalar as a Python value, anything else unchanged; raise TypeMismatch for a scalar without one.
+
+    NaT becomes None, and a time loses what is finer than a microsecond.
+    """
     if not isinstance(value, np.generic):
         return value
     if isinstance(value, np.datetime64 | np.timedelta64):

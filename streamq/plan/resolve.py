@@ -66,11 +66,11 @@ ExprArgument = Any
 def resolve(argument: ExprArgument, plan: Node, verb: str, of_events: bool = False) -> Expr:
     """Return an argument as an expression over ``plan``: lambdas are called, columns are checked and lose their origin.
 
-    ``of_events``: the expression is about the plan's events, not windows of them; then only a window's result has the bounds of a
-    window. A name ``s.v`` that is no column is the field v of the column s. Raises UnknownColumn for a name the stream does not
-    have, MixedStreams for a column of another stream, TypeMismatch for a value that is no constant; and PlanError for a window's
-    bound where there is no window, for a lambda that returns a truth value, None or its whole event, and for a module that was
-    not called.
+    A text is a constant, not the name of a column. ``of_events``: the expression is about the plan's events, not windows of
+    them; then only a window's result has the bounds of a window. A name ``s.v`` that is no column is the field v of the column
+    s. Raises UnknownColumn for a name the stream does not have, MixedStreams for a column of another stream, TypeMismatch for a
+    value that is no constant; and PlanError for a window's bound where there is no window, for a lambda that returns a truth
+    value, None or its whole event, and for a module that was not called.
     """
     _check_called(argument, verb)
     result = argument(EventProxy(plan, verb)) if callable(argument) and not isinstance(argument, Expr) else argument

@@ -100,7 +100,10 @@ def _parts(text: str) -> list[str]:
 
 
 def literal_type(value: Any) -> DataType:
-    """Return Spark's type of a Python value, for an integer or decimal the least that fits; raise TypeMismatch without one."""
+    """Return Spark's type of a Python value; raise TypeMismatch without one.
+
+    An integer is an int if it fits, else a bigint; a decimal has the least precision and scale that fit.
+    """
     match value:
         case None:
             return t.NullType()

@@ -55,7 +55,7 @@ def accepts_placeholders(function: F) -> F:
 def tables_behind(streams: Iterable[Verbs], verb: str) -> dict[str, Any]:
     """Return the tables behind the sources of some streams, by name.
 
-    Raises PlanError if two sources of one name have different tables.
+    Raises PlanError if two sources of one name have different tables; two objects are different, even with equal rows.
     """
     tables: dict[str, Any] = {}
     for stream in streams:

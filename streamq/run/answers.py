@@ -14,7 +14,10 @@ if TYPE_CHECKING:
 
 
 def in_user_form(deltas: pa.Table, schema: Schema) -> pa.Table:
-    """Return deltas in ticks as the rows that users read: ordered, with instants of the axis, and NULL for an infinite end."""
+    """Return deltas in ticks as the rows that users read: ordered, with instants of the axis, and NULL for an infinite end.
+
+    Weights are left out, so all rows must be inserts.
+    """
     import pyarrow as pa
     import pyarrow.compute as pc
 

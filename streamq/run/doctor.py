@@ -25,9 +25,10 @@ def doctor(
 ) -> Report:
     """Check what streamq needs: Java, the versions of Spark and its packages, the interpreter of Spark's workers.
 
-    It checks the active session if there is one, else the session that :func:`session` would start; ``master``, ``worker`` (an
-    interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark Connect and the workers of a
-    cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a SessionError.
+    It checks the active session if there is one and no ``master`` is passed, else the session that :func:`session` would start;
+    ``master``, ``worker`` (an interpreter) and ``environ`` replace parts of that. It does not start Spark. Java behind Spark
+    Connect and the workers of a cluster are on other machines and are not checked. With ``raise_on_problem``, problems raise a
+    SessionError.
     """
     environ = os.environ if environ is None else environ
     active = active_session() if master is None else None

@@ -24,7 +24,10 @@ def path_exists(spark: SparkSession, path: str) -> bool:
 
 
 def read_line(spark: SparkSession, path: str) -> str | None:
-    """Return the line in a checkpoint's file; None if there is no such file. Raises CheckpointError if Spark cannot read it."""
+    """Return the line in a checkpoint's file; None if there is no such file, or no line in it.
+
+    Raises CheckpointError if Spark cannot read it.
+    """
     with spark_errors("run", f"Spark cannot read {path}", WRITABLE, CheckpointError):
         table = _table(spark.read.format("text"), path)
         row = None if table is None else table.select("value").first()

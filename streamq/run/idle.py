@@ -37,7 +37,7 @@ def ctis_for_silent(
     ``allowed`` is how long each source may be silent, in microseconds; ``since`` is when the run began, before which nobody
     listened; ``since`` and ``now`` are in milliseconds since 1970. A silent source gets the least CTI of those that are not.
     Where all are silent nothing more is waited for: each gets the greatest start of all, or what a policy makes of that.
-    ``followers`` have the progress of another source: they neither speak nor are silent.
+    ``followers`` have the progress of another source: they neither speak nor are silent. Nobody gets an infinite CTI.
     """
     leaders = {relation: source for relation, source in sources.items() if relation not in followers}
     silent = silent_sources(leaders, allowed, since, now)
@@ -52,7 +52,8 @@ def ctis_for_silent(
 def silent_sources(sources: Mapping[str, SourceStatus], allowed: Mapping[str, int], since: int, now: int) -> set[str]:
     """Return the relations of the sources that have been silent for at least as long as they may be.
 
-    ``allowed`` and ``since`` as in :func:`ctis_for_silent`; a source without an entry in ``allowed`` is never silent.
+    ``allowed`` and ``since`` as in :func:`ctis_for_silent`; a source without an entry in ``allowed`` is never silent,
+    and one that has brought nothing counts as heard at ``since``.
     """
     return {
         relation
@@ -94,7 +95,10 @@ class Listener:
         self._rounds = {relation: RoundLog() for relation in allowed_silence(program)}
 
     def messages(self, history: RunHistory, now: int) -> list[OutsideCti]:
-        """Return what is to be said now on behalf of silent sources, one message for each."""
+        """Return what is to be said now on behalf of silent sources, one message for each.
+
+        Its CTI is MINUS_INFINITY if only parts of the source are silent.
+        """
         allowed = allowed_silence(self._program)
         sources = source_statuses(self._program, history)
         ctis = ctis_for_silent(sources, allowed, self._since, now, followers(self._program))
@@ -118,7 +122,8 @@ class Listener:
 class IdleWatch:
     """Checks a run periodically, in its own thread, and sends CTIs for silent sources.
 
-    ``look`` returns what is to be said on behalf of those, and None once the run is over.
+    It begins when it is made, and looks some times within the least of the ``allowed`` silences. ``look`` returns what is to be
+    said on behalf of silent sources, and None once the run is over.
     """
 
     def __init__(

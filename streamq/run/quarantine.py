@@ -47,7 +47,10 @@ class Quarantine(Generic[S]):
         return sorted({aside.module for aside in self._aside})
 
     def to_arrow(self) -> pa.Table:
-        """Return the rows as an Arrow table, ordered by source, group, window, lifetime, payload and reason."""
+        """Return the rows as an Arrow table, ordered by source, group, window, lifetime, payload and reason.
+
+        Late and invalid rows of a late output are left out.
+        """
         import pyarrow.compute as pc
 
         from streamq.runtime.lateness import GROUP
@@ -65,7 +68,10 @@ class Quarantine(Generic[S]):
         return to_pandas(self.to_arrow(), Schema((), self._query.plan.schema.axis))
 
     def to_df(self) -> DataFrame:
-        """Return the rows as a Spark DataFrame, computed when it is read, independently of the query's own ``to_df``."""
+        """Return the rows as a Spark DataFrame, computed when it is read, independently of the query's own ``to_df``.
+
+        Late and invalid rows of a late output are left out.
+        """
         from pyspark.sql import functions as F
 
         from streamq.run.active import session_of
@@ -113,7 +119,7 @@ class Quarantine(Generic[S]):
         return f"Quarantine({', '.join(self.modules) or 'no module sets anything aside'})"
 
     def _table(self) -> pa.Table:
-        """Return all rows of the late output, or of the answer in batch; raise an error for a missing column."""
+        """Return all rows of the late output, or those set aside in batch; raise UnknownColumn for a missing column."""
         import pyarrow as pa
 
         from streamq.runtime.lateness import LATE_SCHEMA

@@ -35,7 +35,7 @@ class RunSources:
     def _passed_over(self, now: int) -> tuple[set[str], Mapping[str, int]]:
         """Return the sources that have been silent for their ``idle_after``, and the CTIs that they get for that.
 
-        Both are empty unless the run goes on.
+        Both are empty unless the run goes on. A source that has brought nothing is in neither.
         """
         if self.state != RunState.RUNNING:
             return set(), {}
@@ -47,7 +47,11 @@ class RunSources:
         return silent, ctis_for_silent(self.statuses, allowed, 0, now, self.follows)
 
     def joint_needs(self, goal: int, early: bool) -> Needed:
-        """Return the sources that are behind the goal if rows of all sources are released together; by watermark if ``early``."""
+        """Return the sources that are behind the goal, each with it, if rows of all sources are released together.
+
+        If ``early``, a source is behind if its joint progress is less than the goal plus the time for which the level blocks.
+        Sources that follow others are left out.
+        """
         come = saturating_add(goal, self.level.block or 0)
         return {
             s: goal for s in self.leaders() if (self.joint_progress(s) < come if early else self.statuses[s].cti < goal)

@@ -58,9 +58,9 @@ def session(
 
     ``master`` is ``local[*]`` (Spark inside this process) unless SPARK_REMOTE or spark-submit choose another; the address of a
     cluster and ``sc://host:port`` (Spark Connect) work too. ``config`` overrides the defaults. The checks of :func:`doctor` run
-    first, and raise one SessionError for all problems before any job starts. A session that is already active gets the state
-    store that streamq needs, and ``config``; raises SessionError if it has another master, or if it differs in a setting that
-    can no longer be changed.
+    first, and raise one SessionError for all problems before any job starts. A session that is already active keeps
+    its name, and gets the state store that streamq needs, and ``config``; raises SessionError if it has another master, or if
+    it differs in a setting that can no longer be changed.
 
     >>> spark = session("fares", config={"spark.driver.memory": "8g"})  # doctest: +SKIP
     """

@@ -42,7 +42,7 @@ class WaitAnalysis:
         """Yield the waits of the operators that hold rows, in the order of the stages.
 
         An operator may have two: one for rows that the level of consistency holds back, and one for its other rows, which has
-        no goal if no instant releases them.
+        no goal if no instant releases them. One whose input has ended has none.
         """
         for hosted in self.kernels.values():
             readings = self.readings.kernel(hosted.name)
@@ -196,7 +196,7 @@ class WaitAnalysis:
         return below
 
     def _onward(self, hosted: HostedKernel) -> HostedKernel | None:
-        """Return the next kernel that holds this one's rows; None if they reach a result without being held."""
+        """Return the next kernel that holds this one's rows, the first of several; None if a result gets some that none holds."""
         if any(feed.path.relation == hosted.name for feed in self.program.result_feeds):
             return None
         above = [k for k in self.kernels.values() if hosted.name in k.inputs]

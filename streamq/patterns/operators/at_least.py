@@ -97,7 +97,7 @@ class UnorderedOperator(PatternOperator):
                 )
 
     def keeps_keys(self, equations: Sequence[frozenset[str]]) -> bool:
-        """Return True if equations connect every two parts, because any two may be chosen before the others."""
+        """Return True if equations connect every two parts, because a scan may choose any two first; always True for joins."""
         if not self.is_scanned:
             return True
         pairs = combinations([frozenset(variables_below(part)) for part in self.several], 2)

@@ -81,7 +81,10 @@ class Repeat(PatternOperator):
     repeats = True
 
     def check(self, types: Extents) -> None:
-        """Raise Refusal for counts that are out of range or in the wrong order, and for a REPEAT inside a REPEAT."""
+        """Raise Refusal for counts that are out of range or in the wrong order, and for a REPEAT inside a REPEAT.
+
+        ``most`` has no upper bound.
+        """
         if not 1 <= self.count <= MAX_EVENTS:
             place = self.places.get("count", self.place)
             raise Refusal(place, f"the count of REPEAT is between 1 and {MAX_EVENTS}", f"found {self.count}")
@@ -253,7 +256,8 @@ class RunStep:
     def step(self, state: RunScanState, start: int, *values: Any) -> tuple[RunScanState, list[dict[str, Any]]]:
         """Return the state after an event, and the occurrences of the run that ends with it if these are a match, else none.
 
-        A run has all events less than ``within`` before; after a match that consumes, it begins anew.
+        A run has all events less than ``within`` before; one of more than ``most`` is no match. After a match that consumes, the
+        run begins anew.
         """
         last, ended, before = state
         number = ended + 1 if start == last else 0

@@ -49,7 +49,7 @@ class Sequence(PatternOperator):
         return Extent(len(self.parts), self.scope + max(e.span for e in below), waits=max(e.waits for e in below))
 
     def keeps_keys(self, equations: Several[frozenset[str]]) -> bool:
-        """Return True if equations connect each part with those after it, because a part is chosen when only these are known."""
+        """Return True if equations connect each part with those after it, by which a scan chooses it; always True for joins."""
         if not has_choice(self.parts):
             return True
         bound = [frozenset(variables_below(part)) for part in self.parts]
