@@ -61,7 +61,10 @@ def choose_egress(plan: Node, output: OutputForm, *, ctis: bool = False, verb: s
 
 
 def _upsert_key(plan: Node, verb: str) -> tuple[str, ...]:
-    """Return the groups' columns by their names in the result; raise PlanError if rows of a group may share a start."""
+    """Return the groups' columns by their names in the result, none without groups.
+
+    Raises PlanError if rows of a group may share a start.
+    """
     key: RowKey = fold(plan, _row_key)
     if key.wrong:
         raise PlanError(
@@ -110,7 +113,7 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
 
 
 def user_late_rows(df: DataFrame) -> DataFrame:
-    """Return the late output: source, reason, start, end, late_by (ticks), payload as JSON."""
+    """Return the late output, in the columns of LATE_SCHEMA: times and late_by in ticks, payload and group as JSON."""
     from pyspark.sql import functions as F
 
     return df.where(F.col("__channel") == LATE).select("__late.*")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 
@@ -71,7 +71,7 @@ class LocalRun:
     def batch(
         self,
         rows: Mapping[str, pa.Table],
-        ctis: Iterable[tuple[str | None, int]] = (),
+        ctis: Collection[tuple[str | None, int]] = (),
         until: int | None = None,
         now: int | None = None,
         idle_before: Mapping[str, int] = _NOTHING_IDLE,
@@ -80,9 +80,10 @@ class LocalRun:
 
         Adds late rows to ``late``, and changes state, totals, CTIs and, if a stage has run, the readings.
 
-        ``rows``: the rows that sources bring, by table. ``ctis``: CTIs from outside, each for a table, or for all sources (None).
-        ``until`` bounds windows of endless lifetimes. ``now`` is the time of day, in microseconds since 1970; None: there is no
-        clock that a source could follow. ``idle_before``: by table the round before which its idle parts were last heard of.
+        ``rows``: the rows that sources bring, by table; other tables are ignored. ``ctis``: CTIs from outside, each for
+        a table, or for all sources (None). ``until`` bounds windows of endless lifetimes. ``now`` is the time of day, in
+        microseconds since 1970; None: there is no clock that a source could follow. ``idle_before``: by table the round before
+        which its idle parts were last heard of.
         """
         from_clock = [] if now is None else clock_messages(self.program.clock_policies, now)
         envelopes: list[Envelope] = []

@@ -48,9 +48,9 @@ _NO_TYPE = (AttributeError, LookupError, TypeError, ValueError, PySparkException
 def plan_to_json(plan: Node) -> dict[str, Any]:
     """Return the plan as a document of plain lists and dictionaries; equal plans give equal documents.
 
-    Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.numbered`. Raises PlanError for a part
-    that cannot be written: a pyspark Column, a value that :func:`encoded` does not take, a function of the user's own that has
-    no name or the same name as other code in the plan.
+    Unnamed sources keep the names they have in the plan: see :func:`streamq.plan.node.number_sources`. Raises PlanError for a
+    part that cannot be written: a pyspark Column, a value that :func:`encoded` does not take, a function of the user's own that
+    has no name or the same name as other code in the plan.
     """
     writer = _PlanWriter(plan)
     entries = [writer.entry(node, NODES) for node in writer.nodes]

@@ -195,7 +195,7 @@ class DefinitionLowering:
         """Return the matches with no negated event strictly between an instant and their start.
 
         The instant ``start`` lies ``reach`` ticks before the match's start at most; with a tick or less between them all matches
-        stay.
+        stay. The conditions on both are no longer pending, even then.
         """
         pair = self.pair(matches, negated)
         if reach <= 1:

@@ -170,7 +170,8 @@ class PartScan:
     def matched(self, count: int, within: int) -> Matches:
         """Return the matches of the scan, for ``count`` events within a scope.
 
-        An event whose key is NULL is left out, except by a scan that counts others: there it is a match alone.
+        An event whose key is NULL is left out, except by a scan that counts others: there it is a match alone. Contributors,
+        lifetimes and ids are left for the caller to set.
         """
         whole = self._union()
         # a key that is NULL is equal to no other

@@ -213,8 +213,9 @@ def cedr(text: str | bytes, **streams: Stream) -> Pattern:
     """Return the matches of the last definition of a text in the CEDR language; each keyword is an event type and its stream.
 
     Events of a pattern are points at their starts. Without OUTPUT the columns are all fields as ``x_m``, ``m`` of the variable
-    ``x``, and ``root``, the start of the earliest event below. Raises CedrError, with line, column and the source line, if the
-    text is wrong or names something unknown. (docs/patterns.md; Barga et al., Consistent Streaming Through Time, section 3.)
+    ``x``, and ``root``, the start of the earliest event below. A stream that the text does not name is ignored.
+    Raises CedrError, with line, column and the source line, if the text is wrong or names something unknown. (docs/patterns.md;
+    Barga et al., Consistent Streaming Through Time, section 3.)
 
     >>> import streamq as sq
     >>> installs = sq.events([(1, 2, {"machine": "a"}), (2, 3, {"machine": "b"})])

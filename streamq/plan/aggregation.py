@@ -34,7 +34,10 @@ def application(aggregate: Aggregate, schema: Schema) -> Application:
 
 
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:
-    """Return Spark's type of an aggregate's result; raises TypeMismatch for an argument or a filter that it does not accept."""
+    """Return Spark's type of an aggregate's result.
+
+    Raises TypeMismatch for an argument or a filter that it does not accept, and UnknownColumn for a column that is not there.
+    """
     if aggregate.where is not None:
         condition = infer(aggregate.where, schema, aggregate.name)
         if not isinstance(condition, t.BooleanType | t.NullType):

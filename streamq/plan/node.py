@@ -153,7 +153,7 @@ class Node(ABC):
         return inputs
 
     def with_children(self, children: Sequence[Node]) -> Node:
-        """Return the same node over other inputs."""
+        """Return the same node over as many other inputs; raise PlanError where its parameters do not fit them."""
         rest = iter(children)
         changes: dict[str, Any] = {}
         for f in dataclasses.fields(self):

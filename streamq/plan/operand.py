@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Operand:
-    """The type of an operand, None where only Spark knows it; ``constant`` is the Python value if it was written down as one."""
+    """The type of an operand, None where only Spark knows it; ``constant`` is the Python value if it was written down as one.
+
+    It is an ellipsis otherwise, because None is a constant, too.
+    """
 
     kind: DataType | None
     constant: Any = ...
@@ -42,7 +45,7 @@ class Fault:
 
 @dataclass(frozen=True)
 class Value:
-    """A computed operand; NULL where it has a fault. ``constant`` is the Python value if it was written down as one."""
+    """A computed operand; NULL where it has a fault. ``constant`` is as in an ``Operand``."""
 
     array: pa.Array
     kind: DataType

@@ -16,7 +16,7 @@ _CHECKED: set[str] = set()
 
 
 def mark_checked(spark: SparkSession) -> None:
-    """Record that the driver and the workers of a session's application need no further check."""
+    """Record that the driver and the workers of a session's application need no further check, if it has an id."""
     application = spark.conf.get("spark.app.id", "")
     if application:
         _CHECKED.add(application)

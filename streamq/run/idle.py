@@ -78,7 +78,10 @@ class RoundLog:
             self._seen.append((round, max([heard_at, *(time for _, time in self._seen[-1:])])))
 
     def first_after(self, moment: int) -> int:
-        """Return the number of the first round that was heard after a moment; 0 if none was heard up to then."""
+        """Return the number of the first round that was heard after a moment; 0 if none was heard up to then.
+
+        Forgets the rounds before those, so ``moment`` must not go back from call to call.
+        """
         while len(self._seen) > 1 and self._seen[1][1] <= moment:
             del self._seen[0]
         return self._seen[0][0] + 1 if self._seen and self._seen[0][1] <= moment else 0

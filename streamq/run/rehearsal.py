@@ -116,7 +116,10 @@ class Rehearsal:
 
     @property
     def late_rows(self) -> pa.Table:
-        """The rows that a late sink would hold: dropped, adjusted and invalid rows, and events that modules failed for."""
+        """The rows that a late sink would hold: dropped, adjusted and invalid rows, and events that modules failed for.
+
+        There are none without ``late_output``.
+        """
         from streamq.runtime.columnar import concat
         from streamq.runtime.lateness import LATE_SCHEMA
 

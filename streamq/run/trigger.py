@@ -30,7 +30,7 @@ class Trigger:
 
 
 def trigger_of(duration: Duration | None) -> Trigger:
-    """Return the trigger for a user's argument; raise PlanError for an illegal one."""
+    """Return the trigger for a user's argument; raise PlanError for an illegal one, such as a negative duration."""
     if duration is None:
         return Trigger()
     if duration == AVAILABLE_NOW:

@@ -58,7 +58,7 @@ class WaitAnalysis:
         return hosted.kernel.progress_rule.wanted is not None or self._due(hosted) is not None
 
     def _due(self, hosted: HostedKernel) -> int | None:
-        """Return the progress that releases a kernel's next rows if no others come; None if no row waits."""
+        """Return the progress that releases a kernel's next rows if no others come; None if no row waits for an instant."""
         if hosted.kernel.progress_rule.sorts:
             return self._held_from(hosted) + 1
         return self.readings.kernel(hosted.name).due
