@@ -50,7 +50,7 @@ class Launch:
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
-        """Return the rows of the results, with observed counts for Spark's reports: of results and, with stages, late and invalid rows."""
+        """Return the rows of the results; Spark's reports have counts of results and, with stages, of late and invalid rows."""
         from pyspark.sql import functions as F
 
         program = self.prepared.program
