@@ -80,7 +80,7 @@ def without_late_items(case: Case, seen: Mapping[str, Admitted]) -> Case:
 def _with_intervals(source: Source) -> Source:
     """Return the node of a source of points or intervals that can bring the events that another source admits.
 
-    It has its name and payload, no ids, and only CTIs that are sent explicitly.
+    It has its name and payload, no ids, only CTIs that are sent explicitly, and the default policies for late and invalid rows.
     """
     if source.gives_points:
         return replace(source, policy=SourcePolicy(progress=ExplicitCtis()), ids=())

@@ -15,7 +15,10 @@ if TYPE_CHECKING:
 
 
 def answer_table(rows: Any, verb: str) -> pa.Table:
-    """Return an answer of any tabular type as an Arrow table; raise SourceError, worded for ``verb``, for any other object."""
+    """Return an answer as an Arrow table: one itself, a pandas frame without its index, or what offers an Arrow stream.
+
+    Raises SourceError, worded for ``verb``, for any other object; for a query the error tells how to get its answer.
+    """
     import pandas as pd
     import pyarrow as pa
 
@@ -33,7 +36,10 @@ def answer_table(rows: Any, verb: str) -> pa.Table:
 
 
 def ticks_of(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Convert a column of instants to ticks; timestamps become microseconds."""
+    """Convert a column of timestamps or integers to ticks; timestamps become microseconds, cut off, and NULL stays NULL.
+
+    Any other type raises an error of Arrow or is read as numbers.
+    """
     import pyarrow as pa
 
     kind = column.type

@@ -117,7 +117,7 @@ def bounds(items: Sequence[Item]) -> list[int]:
 
 
 def late(items: Sequence[Item]) -> list[Item]:
-    """Return the items of an arrival sequence that violate a CTI before them."""
+    """Return the items of an arrival sequence, other than CTIs, that violate a CTI before them, by :func:`bounds`."""
     late_items, progress = [], -INFINITY
     for item, bound in zip(items, bounds(items), strict=True):
         if item.kind == CTI and item.start is not None:
@@ -128,7 +128,10 @@ def late(items: Sequence[Item]) -> list[Item]:
 
 
 def delay_for(items: Sequence[Item]) -> int:
-    """Return the least delay of generated progress, in ticks, for which no item is late, however the sequence is cut."""
+    """Return the least delay of generated progress, in ticks, for which no item is late, however the sequence is cut.
+
+    It is at least 0. CTIs and rows that are not events do not count.
+    """
     greatest, delay = -INFINITY, 0
     for item, bound in zip(items, bounds(items), strict=True):
         if item.kind != CTI and item.start is not None and is_event(item):
@@ -146,7 +149,7 @@ def count_contradictions(source: Source, items: Sequence[Item]) -> int:
 
 
 def count_distinct(items: Sequence[Item]) -> int:
-    """Return the number of items that differ from each other in any field."""
+    """Return the number of different items; equal ones, in all fields, count once."""
     rows = {
         (i.kind, i.start, i.end, i.new_end, *((n, comparable(v)) for n, v in sorted(i.payload.items()))) for i in items
     }
@@ -156,7 +159,8 @@ def count_distinct(items: Sequence[Item]) -> int:
 def table_of(source: Source, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     """Return rows, whose times are ticks, as an Arrow table with the source's columns and types.
 
-    A column that a row lacks is NULL; dates lose their time of day. Raises PlanError for payloads that their column cannot hold.
+    A column that a row lacks is NULL; dates lose their time of day. Raises PlanError for payloads that their column cannot hold,
+    and for integer times; other times raise Arrow's own error.
     """
     times = time_columns(source)
 

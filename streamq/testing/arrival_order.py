@@ -57,7 +57,7 @@ def arranged(draw: Draw, items: Sequence[tuple[int, Item]], intent: Intent, caus
 
 
 def _backwards(items: Sequence[tuple[int, Item]], order: Sequence[int]) -> list[int]:
-    """Return ``order`` with the retractions of each event reversed among the places they take."""
+    """Return ``order`` with the retractions of each event, by its chain, put latest first among the places they take."""
     moves: dict[int, list[int]] = {}
     for i in range(len(items)):
         if items[i][1].kind == RETRACT:

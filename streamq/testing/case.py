@@ -245,7 +245,10 @@ class Case:
         return f"{program(self.plan, self.tables)}{called}\n"
 
     def drawn(self) -> str:
-        """Return a picture of the items along the time axis as text, a line each, by micro-batch."""
+        """Return a picture of the items along the time axis as text, a line each below that of its micro-batch.
+
+        The time of day is there only if a source follows the clock.
+        """
         rows = [lifetime(item) for _, item in self.arrival]
         axis, items = Axis(rows, self.axis), iter(self.arrival)
         wide = max((len(name) for name, _ in self.arrival), default=0)
@@ -284,7 +287,10 @@ class Case:
 
 
 def lifetime(item: Item) -> tuple[int, int]:
-    """Return the start and end between which an item is drawn; equal for a CTI, an edge and a row that is not an event."""
+    """Return the start and end, INFINITY for none, between which an item is drawn: of a retraction those that it retracts.
+
+    They are equal for a CTI, an edge and a row that is not an event, which is drawn at its first instant, or at 0.
+    """
     if item.start is None or not is_event(item):
         at = next(iter(item.times), 0)
         return at, at

@@ -84,7 +84,10 @@ def near(plan: Node) -> list[Any]:
 
 
 def _bounds_of_casts(node: Node) -> Iterator[float]:
-    """Yield, for each cast to an integral type, a float at the upper end and one at the lower end of the values it accepts."""
+    """Yield, for each cast to an integral type, a float at the upper end and one at the lower end of the values it accepts.
+
+    The type that is cast does not count.
+    """
     for expr in expressions(node):
         for part in parts_of(expr):
             if isinstance(part, Cast) and type(part.type) in BITS:

@@ -65,7 +65,10 @@ def _check_order(rows: pa.Table, axis: str) -> None:
 
 
 def check_ends(rows: pa.Table) -> None:
-    """Raise WrongOutput if a row has infinity as an end; users get NULL for the end of a lifetime that never ends."""
+    """Raise WrongOutput if a row has infinity as ``end`` or ``new_end``; users get NULL for the end of an endless lifetime.
+
+    Columns of these names are looked at only if they hold integers or instants.
+    """
     for name in ("end", "new_end"):
         # a payload may have a column of this name
         column = rows[name] if name in rows.column_names else pa.chunked_array([], pa.int64())
@@ -78,8 +81,8 @@ def check_ends(rows: pa.Table) -> None:
 def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
     """Write the deltas of each micro-batch as upserts, and return the history that remains of them in the end.
 
-    For each ``key`` and start that is the last row, unless it is a tombstone.
-    Raises WrongOutput for a tombstone whose row does not exist.
+    For each ``key`` and start that is the last row, unless it is a tombstone. Raises WrongOutput for a tombstone whose row does
+    not exist, and IndexError without micro-batches.
     """
     names = [name for name in out[0].column_names if name != WEIGHT]
     ticked = [{LE: "start", RE: "end"}.get(name, name) for name in names]
@@ -103,7 +106,8 @@ def apply_upserts(out: Sequence[pa.Table], key: Sequence[str]) -> pa.Table:
 def from_changelog(rows: pa.Table) -> pa.Table:
     """Convert changelog rows to deltas, with lifetimes in ticks; CTIs are left out.
 
-    A retraction becomes a delta of weight -1 and, unless it deletes its event, one of weight 1.
+    A retraction becomes a delta of weight -1 and, unless it deletes its event, one of weight 1. Inserts and new lifetimes come
+    first, then what is taken back.
     """
     kind, events = rows.column("kind"), rows.drop_columns(["kind", "new_end"])
     is_retraction = pc.equal(kind, RETRACT)

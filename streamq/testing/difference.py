@@ -93,7 +93,10 @@ def _kinds_differ(a: pa.Table, b: pa.Table) -> str:
 
 
 def _kind(kind: pa.DataType) -> str:
-    """Return the name of a type's kind; types of one kind, such as int32 and int64, may be compared."""
+    """Return the name of a type's kind; types of one kind, such as int32 and int64, may be compared.
+
+    Kinds of lists and structs do not tell their parts' types, those of timestamps neither unit nor zone.
+    """
     import pyarrow as pa
 
     if pa.types.is_decimal(kind):
@@ -129,7 +132,10 @@ def _bag_difference(
 
 
 def _surplus(table: pa.Table, own: Counter[Row], other: Counter[Row]) -> list[Row]:
-    """Return the rows of a table whose count exceeds that of the other table; ``own`` and ``other`` count rows by key."""
+    """Return the rows of a table beyond those of the other table: a row as many times as its count is greater here.
+
+    ``own`` and ``other`` count rows by key.
+    """
     over = own - other
     chosen = []
     for i, key in enumerate(keys(table)):

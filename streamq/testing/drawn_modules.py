@@ -21,7 +21,7 @@ COLUMN = "others"
 
 @sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
 def earlier_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Yield each member's lifetime within the window and the number of members that started before it.
+    """Yield each member's lifetime within the window (None: no end) and the number of members that started before it.
 
     Members that start later do not change such a row.
     """
@@ -35,7 +35,7 @@ def earlier_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
 
 @sq.udo(f"{COLUMN} bigint", time_sensitive=True, properties=[sq.time_bound])
 def all_members(events: Any, window: Any) -> Iterator[tuple[Any, Any, int]]:
-    """Yield the number of members of a finite window, valid at the window's last instant, when all members are known."""
+    """Yield, for a finite window only, its last instant, its end, and the number of members, all of which are known then."""
     import pandas as pd
 
     if not pd.isna(window.end):

@@ -59,10 +59,11 @@ def oracle(
     operators are judged (section 6.2 of the paper on the test framework). Expressions that cannot be evaluated in-process then
     use the active SparkSession.
 
-    Raises InvalidEvent for rows that are not events if the source's policy is ``fail``; QueryFailed if evaluation fails
-    by Spark's rules; PlanError for an expression that cannot be translated, naming the function; NeedsSpark for an expression
-    whose evaluation needs a session; FalseClaim if the plan states something false about its rows or parts;
-    TooMuch, which is a PlanError, for too many rows or windows; SourceError for a column that a table lacks.
+    Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation
+    fails by Spark's rules; PlanError for an operator without a definition, for another word in ``expressions``, and for an
+    expression that cannot be translated, naming the function; NeedsSpark for an expression whose evaluation needs a session;
+    FalseClaim if the plan states something false about its rows or parts; TooMuch, which is a PlanError, for too many rows or
+    windows; SourceError for a column that a source's table lacks, KeyError for a missing table.
 
     >>> import streamq as sq
     >>> from streamq.testing.oracle import oracle
@@ -116,7 +117,11 @@ def oracle(
 
 
 def _hold_claims(node: Node, history: str, run: Run) -> None:
-    """Raise FalseClaim if rows contradict the node's shape or traits, by which the compiler chooses how to compute."""
+    """Raise FalseClaim for a row that is longer than a tick in the shape POINT, or endless without the trait ``infinite``.
+
+    By these two the compiler chooses how to compute; other traits are not checked. Endless rows count only if they start before
+    INFINITY // 2, because the ends of others may have saturated.
+    """
     claims = {"points": "re <> le + 1"} if node.schema.shape == POINT else {}
     if not node.traits.infinite:
         # an end beyond the axis saturates, so only early starts count

@@ -31,9 +31,10 @@ from streamq.time import TIMESTAMP
 class Arguments:
     """The inputs of a definition: the columns ``v`` and ``w`` of its arguments, their types, and the aggregate's options.
 
-    ``passes``: the aggregate's filter as a FILTER clause, or ""; ``order``: the order of members; ``clip``: how lifetimes are
-    cut; ``axis``: the time axis. SQL may also read the columns ``le``, ``re``, ``w_le``, ``w_re`` and, if it declares so, the
-    means of its arguments.
+    For members that the aggregate's filter drops, ``v`` and ``w`` are NULL already; of two arguments both are NULL if one is.
+    There is no column ``w`` for an aggregate of one argument. ``passes``: the filter as a FILTER clause, or "", for definitions
+    that count NULLs, too; ``order``: the order of members; ``clip``: how lifetimes are cut; ``axis``: the time axis. SQL may also
+    read the columns ``le``, ``re`` (not cut), ``w_le``, ``w_re`` and, if it declares so, the means of its arguments.
     """
 
     v: str
@@ -63,7 +64,7 @@ def _count_distinct(a: Arguments) -> str:
 
 
 def _extreme(name: str) -> Callable[[Arguments], str]:
-    """Return the definition of the least or greatest value in Spark's order."""
+    """Return the definition of the least or greatest value in Spark's order; ``name`` is "min" or "max"."""
 
     def sql(a: Arguments) -> str:
         (kind,) = a.types
@@ -91,7 +92,7 @@ def _avg(a: Arguments) -> str:
 
 
 def _decimal_mean(v: str, kind: t.DecimalType) -> str:
-    """Return SQL of the exact mean with four more digits, rounded half up, computed in units of the last digit."""
+    """Return SQL of the exact mean with four more digits, at most 38, rounded half away from 0, in units of the last digit."""
     precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
     units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
     n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
@@ -147,7 +148,10 @@ def _collect(a: Arguments) -> str:
 
 
 def _percentile(args: Arguments) -> str:
-    """Return SQL of Spark's percentile: ``a + (b - a) * share`` of the two nearest values, also if they are infinite."""
+    """Return SQL of Spark's percentile: ``a + (b - a) * share`` of the two nearest values, also if they are infinite.
+
+    Two equal ones are the result themselves; NULL for no values.
+    """
     v, fraction = args.v, float(args.options[0])
     ordered = f"list(CAST({v} AS DOUBLE) ORDER BY {v}) FILTER (WHERE {v} IS NOT NULL)"
     place = f"((count({v}) - 1) * CAST('{fraction!r}' AS DOUBLE))"
@@ -156,7 +160,10 @@ def _percentile(args: Arguments) -> str:
 
 
 def _time_weighted_avg(a: Arguments) -> str:
-    """Return SQL of the sum of values times their lifetimes, clipped as ``clip`` says, divided by the window's length."""
+    """Return SQL of the sum of values times their lifetimes, clipped as ``clip`` says, divided by the window's whole length.
+
+    An instant without a value counts as 0; NULL if no member has a value.
+    """
     start = "greatest(le, w_le)" if a.clip in ("full", "left") else "le"
     end = "least(re, w_re)" if a.clip in ("full", "right") else "re"
     lasts = f"greatest(CAST({end} AS DOUBLE) - CAST({start} AS DOUBLE), 0)"

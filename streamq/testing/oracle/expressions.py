@@ -125,7 +125,7 @@ def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType |
     """Return the SQL of a call, by the identity of its function, which is the name of a built-in one.
 
     ``parts`` are its operands in SQL; ``kind_of`` returns an expression's type, or None if only Spark can tell it. Raises
-    Untranslated for any other function.
+    Untranslated for any other function, and for a number of arguments that is not translated.
     """
     match node.function.identity:
         case sign if sign in ARITHMETIC:
@@ -149,7 +149,10 @@ def _called(node: Call, parts: list[str], kind_of: Callable[[Expr], t.DataType |
 
 
 def lifetime(part: str, schema: Schema) -> str:
-    """Return DuckDB's SQL for the start, end or duration of a lifetime; end and duration are NULL if it has no end."""
+    """Return DuckDB's SQL for the start, end or duration of a lifetime; end and duration are NULL if it has no end.
+
+    Start and end are of the axis' type, the duration is a number of ticks, at most INFINITY.
+    """
     shown = "make_timestamp({})" if schema.axis == TIMESTAMP else "{}"
     match part:
         case "start":
@@ -179,7 +182,9 @@ def _compared(sign: str, parts: list[str], kinds: list[t.DataType | None]) -> st
 
 
 def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | None]) -> str:
-    """Return arithmetic in Spark's common type; overflow and division by zero fail, a remainder has the left side's sign.
+    """Return arithmetic in Spark's common type, a division in doubles; overflow and division by zero fail.
+
+    A remainder has the left side's sign; decimals follow the rules of :func:`_decimal`.
 
     An interval may be added to a timestamp or subtracted. Raises Untranslated for any other types that are not numbers.
     """

@@ -55,7 +55,8 @@ class ModuleValue:
     def sql(self, values: Sequence[str], *, passes: str, order: str, functions: PythonFunctions) -> str:
         """Return the SQL of the module's value over a group of members, with the columns ``values`` as arguments.
 
-        ``passes``: the module's filter as a FILTER clause, or ""; ``order``: the order of members.
+        ``passes``: the module's filter as a FILTER clause, or "", applied here; ``order``: the order of members. Members with NULLs
+        as arguments are passed, too.
         """
 
         def gathered(column: str) -> str:
@@ -115,7 +116,7 @@ class ModuleValue:
     # time-sensitive
 
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
-        """Return events as a frame of their arguments, by name, and their lifetimes, cut as ``clip`` says."""
+        """Return events as a frame of their arguments, by name, and ``start`` and ``end``, cut as ``clip`` says; no end is NULL."""
         names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
         if self.clip in (ClipInput.FULL, ClipInput.LEFT):
             le = [max(at, window[0]) for at in le]
@@ -152,7 +153,10 @@ class ModuleValue:
         return rows
 
     def _lifetime(self, start: int, end: int, window: tuple[int, int]) -> dict[str, Any]:
-        """Return start and duration (None: no end) of a row under the stamp; raise ValueError for an illegal lifetime."""
+        """Return start and duration, in ticks (None: no end), of a row under the stamp, which cuts it to the window if CLIP.
+
+        Raises ValueError for a lifetime that is then empty or starts before the window; one that outlasts the window is legal.
+        """
         if self._stamp == Stamp.CLIP:
             start, end = max(start, window[0]), min(end, window[1])
         if start < window[0] or end <= start:
@@ -234,7 +238,11 @@ def _each(result: Any) -> Iterable[Any]:
 
 
 def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int, int, list[Any]]:
-    """Return the start, end and values of a row; the window's start and end if it has none of its own."""
+    """Return the start, end (in ticks) and values of a row; the window's start and end if it has none of its own.
+
+    A row is a mapping or named tuple, with ``start`` and ``end`` or without; a tuple or list with both first or without; or a
+    value alone. Other names in a mapping are ignored.
+    """
     if isinstance(row, tuple) and (fields := getattr(row, "_fields", getattr(row, "__fields__", None))):
         row = dict(zip(fields, row, strict=True))
     if isinstance(row, Mapping):
@@ -248,7 +256,7 @@ def _parts(row: Any, names: Sequence[str], window: tuple[int, int]) -> tuple[int
 
 
 def _ticks(instant: Any) -> int:
-    """Return an instant in ticks; infinity for None, NaN and NaT."""
+    """Return an instant in ticks; infinity for None, NaN and NaT; a number is a number of ticks, whose fraction is cut off."""
     if instant is None or pd.isna(instant):
         return INFINITY
     if isinstance(instant, int | float | np.number):

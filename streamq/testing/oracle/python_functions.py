@@ -47,7 +47,8 @@ class PythonFunctions:
     def call(self, compute: Compute, operands: Sequence[Operand], kind: t.DataType) -> str:
         """Register ``compute``, whose results have type ``kind``, as a function, and return the SQL of its call.
 
-        The function is added to ``names``; an error in it is kept in ``raised``.
+        ``compute`` gets whole columns, with their NULLs. The function is added to ``names``; an error in it is kept in ``raised``
+        and raised in DuckDB.
         """
 
         def function(*vectors: pa.ChunkedArray) -> pa.Array:

@@ -50,8 +50,8 @@ class Run:
     - ``functions``: the Python functions that SQL calls
     - ``evaluated``: makes such functions of expressions; None if expressions are translated
     - ``names``: the names of all tables
-    - ``registered_sources``, ``histories``: by digest, the tables of the sources' rows, and of the nodes so far
-    - ``define``: returns the table of another plan
+    - ``registered_sources``, ``histories``: by digest, the names of the tables of the sources' rows, and of the nodes so far
+    - ``define``: returns the name of the table of another plan's history
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -75,9 +75,10 @@ class Run:
         return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
 
     def table(self, query: str) -> str:
-        """Create a table of a query's result and return its name; raise QueryFailed or TooMuch if the query fails.
+        """Create a table of a query's result and return its name.
 
-        If a Python function fails with an error that is not streamq's, that error is raised.
+        Raises QueryFailed if the query fails by Spark's rules, or a user's module in it, and TooMuch if memory does not suffice. An
+        error of a Python function that is not streamq's, the oracle's own fault, is raised as it is, and so are DuckDB's others.
         """
         import duckdb
 
@@ -97,7 +98,7 @@ class Run:
         return name
 
     def arrow(self, query: str) -> pa.Table:
-        """Return a query's result as an Arrow table."""
+        """Return a query's result as an Arrow table; an error of DuckDB is raised as it is."""
         return self.connection.sql(query).to_arrow_table()
 
     def value(self, query: str) -> Any:
@@ -125,7 +126,7 @@ class Run:
         return self.registered_sources[node.digest]
 
     def _source_rows(self, node: Source) -> pa.Table:
-        """Return a source's rows in the form of :meth:`source`; raise SourceError for a missing column."""
+        """Return a source's rows in the form of :meth:`source`; raise SourceError for a missing column, KeyError for no table."""
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns: dict[str, Any] = {"n": pa.array(range(table.num_rows), pa.int64())}
@@ -138,7 +139,10 @@ class Run:
         return pa.table(columns)
 
     def static(self, node: JoinTable) -> str:
-        """Return the table of a static table's rows: ``c0, c1, ...`` as in ``node.columns``."""
+        """Return the table of a static table's rows: ``c0, c1, ...`` as in ``node.columns``.
+
+        It is registered anew on each call. Raises KeyError for a missing table or column.
+        """
         rows = self.tables[node.table]
         table = rows if isinstance(rows, pa.Table) else pa.Table.from_pandas(rows, preserve_index=False)
         columns = {f"c{i}": to_duckdb(table[f.name], f.type) for i, f in enumerate(node.columns)}

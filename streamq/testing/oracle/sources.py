@@ -30,7 +30,7 @@ def no_start(time: str, last: int = INFINITY - 1) -> str:
 def events_of(node: Source, run: Run, query: str) -> str:
     """Return, for a FROM clause, the rows of a query whose column ``bad`` is NULL.
 
-    Raises InvalidEvent if there are others and the source's policy is ``invalid="fail"``.
+    Raises InvalidEvent if there are others, unless the source's policy is ``invalid="drop"``: the default fails, as in a batch.
     """
     rows = run.table(query)
     if node.policy.invalid_in(False) == Invalid.FAIL:
@@ -52,9 +52,9 @@ def representatives(node: Source) -> list[str]:
 
 
 def once(node: Source, run: Run, rows: str) -> str:
-    """Return rows deduplicated by id and start: the row least by (end, payload) stays, equal rows go, others are invalid.
+    """Return rows deduplicated by id and start: the row least by (end, payload) stays, equal rows go.
 
-    A source without ids keeps all rows.
+    Others are invalid: dropped or an error, see :func:`events_of`. A source without ids keeps all rows.
     """
     if not node.ids:
         return rows

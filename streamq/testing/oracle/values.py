@@ -57,7 +57,10 @@ def quoted(name: str) -> str:
 
 
 def literal(value: Any) -> str:
-    """Return a Python value in SQL, with the type that Spark gives it; raise PlanError for other values."""
+    """Return a Python value in SQL, with the type that Spark gives it; raise PlanError for other values.
+
+    A datetime is converted to UTC, a timedelta to a BIGINT of microseconds. An integer beyond 64 bits fails in the query only.
+    """
     match value:
         case None:
             return "NULL"
@@ -105,7 +108,7 @@ def _inside(kind: t.DataType) -> pa.DataType:
 
 
 def ticks(column: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
-    """Convert timestamps, dates or integers to ticks."""
+    """Convert timestamps, dates or integers to ticks; NULL stays NULL, and fractions of a microsecond are cut off."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return column.cast(pa.timestamp("us", kind.tz), safe=False).cast(pa.int64())

@@ -38,7 +38,7 @@ class GenerateRoom(ProgressRoom[GeneratedCtis]):
         return f"sq.generate({', '.join(self.arguments(policy, axis))})"
 
     def arguments(self, policy: GeneratedCtis, axis: str) -> list[str]:
-        """Return the arguments that a user writes, those left out that have their defaults."""
+        """Return the arguments of ``sq.generate`` that do not have their defaults, as text; ``per`` is left to the subclass."""
         arguments = [duration(policy.delay, axis)] if policy.delay else []
         arguments += [f"every={duration(policy.every, axis)}"] if policy.every > 1 else []
         arguments += [] if policy.idle_after is None else [f"idle_after={duration(policy.idle_after, TIMESTAMP)}"]

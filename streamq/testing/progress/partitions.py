@@ -63,7 +63,10 @@ class PartitionRoom(ProgressRoom[PartitionCtis]):
         return replace(policy, idle_after=None)
 
     def behind(self, source: Source, delay: int, every: int) -> list[st.SearchStrategy[PartitionCtis]]:
-        """Return strategies for policies per one or two payload columns, without and with a clock; empty if none can be."""
+        """Return strategies for policies per one or two payload columns, without a clock and, on timestamps, with one.
+
+        Empty if no column can be compared.
+        """
         columns = [f.name for f in source.payload if has_equality(f.type)]
         if not columns:
             return []

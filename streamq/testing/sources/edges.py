@@ -34,7 +34,8 @@ def edges(node: Edges, inputs: Sequence[str], run: Run) -> str:
 
     An end edge is an event's end if the last earlier instant at which its key has an edge has a start; ends come before starts of
     the same instant. Equal edges count once. Of different starts, or ends, of one key and instant only the least by payload is
-    valid.
+    valid. Invalid edges are dropped, or raise InvalidEvent: see :func:`events_of`. The payload is the start edge's; with
+    ``payload_from="end"`` the end edge's, but for events that are open or that the next start ends.
     """
     time, edge = column(node, node.time), column(node, node.edge)
     opens, closes = run.sql(node.open, node.schema), run.sql(node.close, node.schema)
@@ -110,7 +111,7 @@ class EdgesRoom(SourceRoom[Edges]):
         return edge_items(source.key, how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
-        """Draw an end edge at the first start of all items, or a step before it, or one without an instant."""
+        """Draw an end edge at the first start of all items, or a step before it, or one without an instant; ``start`` is not used."""
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
         first = min((item.start for item in items if item.start is not None), default=scale.anchor)
         before = Item(CLOSE, first - short, payload=payload)
@@ -166,7 +167,11 @@ def edge_items(draw: Draw, key: Sequence[str], how: Arriving) -> list[Item]:
 
 @st.composite
 def _edges_of_lifetimes(draw: Draw, key: Sequence[str], how: Arriving) -> list[tuple[int, Item]]:
-    """Draw lifetimes as numbered edges, copies included; within a key, a lifetime ends at the latest where the next starts."""
+    """Draw lifetimes as numbered edges, copies included; within a key, a lifetime ends at the latest where the next starts.
+
+    Of several lifetimes of one key and start only the longest is used. An endless one has no end edge, and neither has one that
+    the next start ends.
+    """
     chains: dict[Any, dict[int, tuple[int, dict[str, Any]]]] = {}
     for start, end in sorted(draw(lifetimes(how.intent, how.scale))):
         values = draw(how.payloads)

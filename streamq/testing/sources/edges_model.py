@@ -52,7 +52,7 @@ class EdgesModel(SourceModel[Edges]):
     def unmatched(self, events: Sequence[Item]) -> int:
         """Return the number of ends without a start at the last earlier instant at which their key has an edge.
 
-        Ends of one key and instant count once.
+        Ends of one key and instant count once, equal or not.
         """
         chains: dict[Any, set[tuple[int, str]]] = {}
         for item in events:
@@ -127,7 +127,7 @@ class EdgesModel(SourceModel[Edges]):
             chain[:] = [edge for edge in chain if not edge.is_none]
 
     def end(self) -> Admitted:
-        """End the input; return what the source admits, with the events that the chains form."""
+        """End the input; return what the source admits, with the events that the chains form; open ones stay without an end."""
         super().end()
         for chain in self.chains.values():
             self.admitted.events += self._events(chain)
@@ -172,7 +172,7 @@ def _acting(chain: Sequence[_Edge]) -> list[_Edge]:
 def _lifetimes(chain: Sequence[_Edge]) -> list[tuple[int, int, _Edge, _Edge | None]]:
     """Return, for each event of a chain, its start, end, opening edge, and closing edge (None: it is open, its end is INFINITY).
 
-    Events that would be empty are left out.
+    The closing edge is an end or the next start. Events that would be empty are left out.
     """
     acting = _acting(chain)
     lifetimes = []

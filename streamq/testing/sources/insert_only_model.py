@@ -31,7 +31,7 @@ class InsertOnlyModel(SourceModel[Source]):
         """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones.
 
         The first of an id is the least of its rows in the micro-batch that brings the id. A late row that ended at c or before
-        is dropped whatever the policy.
+        is dropped whatever the policy. Without ids no row counts as a duplicate or as invalid here.
         """
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():

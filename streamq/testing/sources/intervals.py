@@ -28,7 +28,10 @@ from streamq.time import INFINITY
 
 @defines(Intervals)
 def intervals(node: Intervals, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL that makes an event ``[start, end)`` of each row with ``start < end``, with ids once; a NULL end is infinity."""
+    """Return SQL that makes an event ``[start, end)`` of each row with ``start < end``, with ids once; a NULL end is infinity.
+
+    Other rows are dropped, or raise InvalidEvent: see :func:`events_of`.
+    """
     start, end = column(node, node.start), f"coalesce({column(node, node.end)}, {INFINITY})"
     rows = events_of(node, run, f"""
         SELECT {listed(f"{start} AS le", f"{end} AS re", *payload_of(node))},

@@ -116,7 +116,9 @@ class SourceModel(ABC, Generic[S]):
         """Process the items of a micro-batch that are events."""
 
     def _count(self, reason: CountReason, item: Item, c: int | None = None, *, forgotten: bool = False) -> None:
-        """Count an item by its ``reason``, and set it aside as late by its distance behind ``c``; None: it is not late.
+        """Count an item by its ``reason``, and set it aside as late by its distance behind ``c``.
+
+        With None, with INFINITY, and without a start, it is not late.
 
         ``forgotten``: the item repeats one that the source may have forgotten, and is late only then.
         """
@@ -127,6 +129,8 @@ class SourceModel(ABC, Generic[S]):
 
     def _acts(self, sync: int, at: Reach) -> bool:
         """True if an item takes effect, at least from c on: it is on time by the source's own CTI, or the policy adjusts it.
+
+        It may be late at the level of consistency all the same.
 
         ``sync``: the earliest instant that the item changes. An item late under ``late="fail"`` marks the case as refused.
         """

@@ -39,8 +39,8 @@ def physical(node: Physical, inputs: Sequence[str], run: Run) -> str:
     With ids, a retraction names its event by id and end, and start and payload are the insert's; without ids, by start, end and
     payload. An id names one event: equal inserts of an id count once, and of different ones only the least by start, end,
     payload is valid. If some end of an event would have a negative count, equal retractions of it count once as well. A
-    negative count is an error of the source; under ``invalid="drop"`` the retractions that arrived last are dropped, with those
-    that depend on them. Empty lifetimes and CTIs are dropped.
+    negative count raises InvalidEvent, as other invalid rows do; under ``invalid="drop"`` the retractions that arrived last are
+    dropped, with those that depend on them. Empty lifetimes and CTIs are dropped.
     """
     kind, start = f"lower({column(node, node.kind)})", column(node, node.start)
     end, new_end = (f"coalesce({column(node, name)}, {INFINITY})" for name in (node.end, node.new_end))
@@ -140,7 +140,7 @@ class PhysicalRoom(SourceRoom[Physical]):
         return {"kind": item.kind, "start": item.start, "end": item.end, "new_end": item.new_end}
 
     def starts(self, source: Physical, run: Run) -> str:
-        """Return a query for the starts ``t`` of inserts and retractions whose ends are in order."""
+        """Return a query for the starts ``t`` of inserts and retractions whose ends are in order; NULL for a row without one."""
         names = (source.kind, source.start, source.end, source.new_end)
         kind, start, end, new_end = (column(source, name) for name in names)
         return f"""
@@ -306,7 +306,10 @@ def _chain(
 
 
 def _in_pairs(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Move every second lifetime to the start of the one before it, so that only their ends order them."""
+    """Return the lifetimes with every second one moved, at its length, to the start of the one before it.
+
+    So only their ends order them.
+    """
     paired = []
     for i, (start, end) in enumerate(spans):
         to = spans[i - 1][0] if i % 2 else start

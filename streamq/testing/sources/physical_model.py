@@ -46,7 +46,10 @@ class PhysicalModel(SourceModel[Physical]):
         return comparable(item.payload[self.source.id]) if self.source.id else (item.start, comparable_payload(item))
 
     def repeated(self, events: Sequence[Item]) -> int:
-        """Count repeated inserts and, of events that would leave an end more often than they reach it, repeated retractions."""
+        """Count repeated inserts and, of events that would leave an end more often than they reach it, repeated retractions.
+
+        Return 0 for a source without ids.
+        """
         if self.source.id is None:
             return 0
         repetitions = 0
@@ -72,7 +75,7 @@ class PhysicalModel(SourceModel[Physical]):
     def is_plain(self, events: Sequence[Item]) -> bool:
         """True if no two inserts have one id (without ids: one start and payload), and their retractions follow in order.
 
-        In order, each retraction names the end that the item before it set. Retractions without an insert are plain.
+        In order, each retraction names the end that the item before it set. Retractions whose event has no insert at all are plain.
         """
         inserts = [self.name(item) for item in events if item.kind == INSERT]
         ends: dict[Any, int] = {}
@@ -94,7 +97,7 @@ class PhysicalModel(SourceModel[Physical]):
                 self._retract(item, at)
 
     def _insert(self, item: Item, at: Reach) -> None:
-        """Add an event; count a late one, and drop it or let it start at c.
+        """Add an event, in place of an earlier one of its name; count a late one, and drop it or let it start at c.
 
         One that has ended at c or before counts as dropped in either case.
         """
@@ -188,7 +191,7 @@ class PhysicalModel(SourceModel[Physical]):
         self._count(CountReason.ADJUSTED if end > at.c else CountReason.DROPPED, item, at.c)
 
     def end(self) -> Admitted:
-        """End the input; return what the source admits, with the pieces of events as events."""
+        """End the input; return what the source admits, with each piece of an event that is not empty as an event."""
         super().end()
         for event in self.live.values():
             for start, end in event.pieces:

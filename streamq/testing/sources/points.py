@@ -27,7 +27,10 @@ from streamq.time import INFINITY
 
 @defines(Points)
 def points(node: Points, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL that makes an event ``[t, t + 1)`` of each row, with ids once."""
+    """Return SQL that makes an event ``[t, t + 1)`` of each row, with ids once.
+
+    Rows without an instant, and those of the last two ticks, are dropped, or raise InvalidEvent: see :func:`events_of`.
+    """
     time = column(node, node.time)
     rows = events_of(node, run, f"""
         SELECT {listed(f"{time} AS le", f"CASE WHEN {time} < {INFINITY} THEN {time} + 1 END AS re", *payload_of(node))},
