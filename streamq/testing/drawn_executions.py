@@ -10,7 +10,7 @@ from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Exe
 
 
 def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
-    """Draw the rules to apply: None for all, or any subset in order."""
+    """Draw the names of the rules to apply: None for all, or any subset, none included, in the order of RULES."""
     names = [r.name for r in RULES]
     return st.one_of(
         st.none(),

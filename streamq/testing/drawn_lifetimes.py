@@ -170,7 +170,7 @@ def _placements(
 def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]:
     """Draw starts and ends in ticks, each event placed relative to the ones before it, or as the intent's pattern yields them.
 
-    Where events are not to overlap, only the last one may be endless.
+    Where events are not to overlap, only the last one may be endless. Their order is that of drawing: starts need not rise.
     """
     if intent.pattern is not None:
         many, seed = draw(st.integers(0, intent.events)), draw(st.integers(0, 2**32 - 1))
@@ -202,7 +202,10 @@ def lifetimes(draw: Draw, intent: Intent, scale: Scale) -> list[tuple[int, int]]
 
 
 def _checked_pattern(pairs: Any) -> list[tuple[int, int]]:
-    """Return the lifetimes that a user's pattern yields; raise PlanError if they are not pairs of start and end."""
+    """Return the lifetimes that a user's pattern yields, an end of None as INFINITY.
+
+    Raises PlanError if one is not a pair of whole ticks with the start before the end.
+    """
     wrong = "a pattern yields pairs (start, end) in whole ticks, where end is greater than start, or None"
     try:
         spans = [(start, end_ticks(end)) for start, end in pairs]

@@ -313,7 +313,7 @@ class _Filler:
 
 
 def _axes(root: Scenario | Stream) -> list[str]:
-    """Return the time axes that a scenario may have: the one that it names or that a stream in it has, else both."""
+    """Return the time axes that a scenario may have: the first that it names or that a stream in it has, else both."""
     left: list[Any] = [root]
     while left:
         node = left.pop()

@@ -38,7 +38,8 @@ def checked_function(
     """Return the function in the form whose laws are checked, over events with a column of each type.
 
     The columns of an applied function are taken in the order in which it names them. ``reference`` is a function of one event's
-    values. Raises PlanError if the number of types is not the number of columns, and if ``order_insensitive``.
+    values. An event is a row of values without a lifetime; a column that is named twice counts once. Raises PlanError if the
+    number of types is not the number of columns, and if ``order_insensitive``.
     """
     call = subject if isinstance(subject, Call) else subject(*(f"x{i}" for i in range(len(kinds))))
     names = tuple(dict.fromkeys(part.name for part in expression_nodes(call) if isinstance(part, Col)))

@@ -95,7 +95,10 @@ def count_key(case: Case, name: str, reason: str) -> str:
 
 
 def repetitions(case: Case) -> Counter[str]:
-    """Return the counts of a case without late items: rows delivered again, and rows that are not events."""
+    """Return the counts of a case without late items, by ``count_key``: rows delivered again, and rows that are not events.
+
+    Counts of 0 are left out.
+    """
     counts = {
         count_key(case, name, CountReason.DUPLICATES): repeated(s, case.arrived(name))
         for name, s in case.sources.items()
@@ -119,7 +122,8 @@ def heard_ctis(case: Case, how: Execution) -> list[list[tuple[str | None, int]]]
 def promises(case: Case, slack: Sequence[int | None]) -> list[list[tuple[str | None, int]]]:
     """Return, for each micro-batch, a CTI of each source after it: ``slack`` ticks below the greatest legal one.
 
-    The entries of ``slack`` are used in turn; None gives no CTIs after that micro-batch.
+    The entries of ``slack`` are used in turn; None gives no CTIs after that micro-batch. No CTI is above ``latest_promise`` less
+    the slack, also of a source without further items; a later one may be lower than one before.
     """
     coming, most = case.due, case.latest_promise
     ctis_by_batch: list[list[tuple[str | None, int]]] = []

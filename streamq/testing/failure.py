@@ -45,7 +45,10 @@ class VerificationFailed(AssertionError):
         return f"the query calls {', '.join(names)}: {unsteady}to see if a law of modules is broken, run {checks}\n"
 
     def __str__(self) -> str:
-        """Return the difference or error, the items along the time axis, the case's program, and how to run it again."""
+        """Return the difference or error, the items along the time axis, the case's program, and, if saved, how to run it again.
+
+        If shrinking was stopped, the text says so.
+        """
         again = (
             []
             if self.saved is None

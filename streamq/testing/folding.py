@@ -104,7 +104,10 @@ def _pair_ends(items: Items, group: Ints, rows: Ints) -> tuple[Halves, Halves, H
 
 
 def _rank(group: Ints, plus: Bools, by: Ints) -> Ints:
-    """Return the position of each row, by ``by``, among the rows of its group and sign."""
+    """Return the position of each row, from 0 for the least ``by``, among the rows of its group with its sign ``plus``.
+
+    Rows that are equal in all of these keep their order.
+    """
     order = np.lexsort((by, plus, group))
     both = (group * 2 + plus)[order]
     first = np.flatnonzero(np.diff(both, prepend=-1))
@@ -132,7 +135,7 @@ class Events:
 def history_of(items: Items) -> Events:
     """Return the events that remain once every retraction has replaced the lifetime that it retracts by its new one.
 
-    A retraction that matches no event removes nothing, and still adds its new lifetime.
+    A retraction that matches no event removes nothing, and still adds its new lifetime. Empty lifetimes are left out.
     """
     rows = np.arange(len(items.event))
     row = np.concatenate([rows, rows[items.is_retraction]])

@@ -102,7 +102,7 @@ def _twin(item: Item, intent: Intent) -> Item:
 def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
     """Return the function from a number to an id of the column's type, or to itself if there is no id column.
 
-    Raises PlanError for types that cannot hold ids.
+    One of the ids is NULL. Raises PlanError for types that cannot hold ids.
     """
     kinds = {f.name: f.type for f in source.columns}
     if id is None:
@@ -223,7 +223,10 @@ def _delay(source: Source) -> int:
 
 @st.composite
 def _with_clock(draw: Draw, case: Case, scale: Scale) -> Case:
-    """Draw a clock for a case whose sources follow it: mostly at the greatest start so far, else ahead of it, or set back."""
+    """Draw a clock for a case whose sources follow it: mostly at the greatest start so far, else ahead of it, or set back.
+
+    A case in which none does is returned as it is.
+    """
     if not case.follows_clock:
         return case
     unit = scale.units[0]

@@ -61,7 +61,10 @@ def execute(case: Case, how: Execution, expected: Expectation | None = None) -> 
 
 
 def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
-    """Raise WrongOutput if a plan allows upserts and they leave another history than its changelog."""
+    """Raise WrongOutput if a plan allows upserts and they leave another history than ``answer``, that of its changelog.
+
+    Also raised for a tombstone without its row; a plan that allows no upserts passes.
+    """
     try:
         key = choose_egress(case.plan, OutputForm.UPSERT, verb="verify").columns
     except PlanError:
@@ -137,7 +140,10 @@ def _checked(run: LocalRun, axis: str, step: Callable[[], pa.Table]) -> pa.Table
 
 
 def _check_sources(case: Case, program: StagedPlan, readings: Readings, reaches: Mapping[str, Reach]) -> None:
-    """Raise ProgressViolation if the CTI of a source, as its stage has read it, is not the promise in ``reaches``."""
+    """Raise ProgressViolation if the CTI of a source, as its stage has read it, is not the promise in ``reaches``.
+
+    A source whose stage has not read any passes.
+    """
     for relation, table in tables_of(program).items():
         cti = readings.source(relation).cti
         if cti is not None and cti != reaches[table].promised:

@@ -136,7 +136,7 @@ class Intent:
                 raise PlanError(sentence("Intent", f"not values for column {name!r}", f"found {values!r}", hint))
 
     def choices(self, name: str) -> tuple[str, ...]:
-        """Return the words from which a part is drawn: all legal ones if the part is open."""
+        """Return the words from which a part of WORDS is drawn: all legal ones if the part is open."""
         words = getattr(self, name)
         if words is None:
             return WORDS[name]

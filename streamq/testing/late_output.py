@@ -52,7 +52,8 @@ def check_set_aside(
 def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation) -> None:
     """Raise WrongOutput if the counts of late, invalid and duplicate items are not the expected ones.
 
-    A source that is filtered may count fewer late items; a late repetition may count as dropped or as a duplicate.
+    A source that is filtered may count fewer late items; a late repetition may count as dropped or as a duplicate. A count of 0
+    equals none.
     """
     counted = +Counter(counted)
     wanted = dict(expected.counts)
@@ -76,7 +77,10 @@ def _check_counts(case: Case, counted: Mapping[str, int], expected: Expectation)
 def check_late_output(
     case: Case, tables: Sequence[pa.Table], counted: Mapping[str, int], expected: Expectation
 ) -> None:
-    """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside."""
+    """Raise WrongOutput if the rows of a late output disagree with the counts, or with the items that the model sets aside.
+
+    The latter is checked only for sources that ``expected.set_aside`` has, that is, with late items.
+    """
     rows = [row for table in tables for row in table.to_pylist()]
     for name, source in case.sources.items():
         own = [row for row in rows if row["source"] == source.shown_name()]

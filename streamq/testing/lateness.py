@@ -99,7 +99,7 @@ def liveliness(intent: Intent) -> st.SearchStrategy[str]:
 
 @st.composite
 def _with_one_delayed(draw: Draw, items: list[Item]) -> list[Item]:
-    """Move one item behind all that start last of all; return the items as they are if all start together."""
+    """Return the items with one that starts earlier moved behind all that start last; as they are if all start together."""
     starts = [(i, item.start) for i, item in enumerate(items) if item.start is not None and is_event(item)]
     greatest = max((start for _, start in starts), default=0)
     earlier = [i for i, start in starts if start < greatest]
@@ -156,7 +156,7 @@ def _short_delays(draw: Draw, items: Sequence[Item], scale: Scale) -> int:
 
 @st.composite
 def _with_violated_ctis(draw: Draw, items: list[Item], scale: Scale) -> list[Item]:
-    """Insert one or two CTIs that an item soon after them violates, or just keeps: at one of its instants, or beside it.
+    """Return the items with one or two CTIs that an item soon after them violates, or just keeps: at or beside its instants.
 
     Items without events are returned as they are.
     """
@@ -215,7 +215,7 @@ def with_invalid(
 
 @st.composite
 def _with_contrary(draw: Draw, source: Source, items: list[Item], intent: Intent, scale: Scale) -> list[Item]:
-    """Insert after one item a copy with another end or another value in one column.
+    """Return the items with, somewhere after one of them, a copy of it with another end or another value in one column.
 
     The source keeps the lesser of the two if both arrive in one micro-batch, else the first. Columns for which the intent has
     values do not change; points without another column to change are returned as they are.

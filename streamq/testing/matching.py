@@ -52,7 +52,10 @@ def unmatched(items: Items, deadline: Ints) -> tuple[list[int], list[int]]:
 
 
 def _without_token(items: Items) -> Ints:
-    """Return the retractions that find no token when each micro-batch's inserts are applied first, then the rest in order."""
+    """Return rows of the events in which some retraction finds no token; they need not be retractions, and may be there twice.
+
+    Each micro-batch's inserts are applied first, then its retractions in order. An event without such a retraction has no row.
+    """
     rows = np.arange(len(items.event))
     removing, adding = (
         np.flatnonzero(items.is_retraction),
@@ -70,7 +73,7 @@ def _without_token(items: Items) -> Ints:
 
 
 def dense_numbers(*columns: Ints) -> Ints:
-    """Return, for each row, a number for its combination of values; numbers are dense from 0."""
+    """Return, for each row, a number for its combination of values; numbers are dense from 0, in the order of the values."""
     numbers = np.zeros(len(columns[0]), np.int64)
     for column in columns:
         values, dense = np.unique(column, return_inverse=True)
@@ -144,7 +147,7 @@ class _Event:
         self.late += [circle[0] for circle in _unreached(here, moves)]
 
     def _give_up(self) -> None:
-        """Count all waiting retractions as unmatched, and go on as if each had met a token."""
+        """Add all waiting retractions to ``lost``; their ends become origins, and no token is taken or added."""
         for end, wait in self.waiting.items():
             if wait:
                 self.lost += wait
@@ -153,7 +156,7 @@ class _Event:
 
 
 def _unreached(origins: Iterable[int], moves: dict[int, tuple[int, int]]) -> list[list[int]]:
-    """Return the moves of each connected group of ends that contains no origin."""
+    """Return the rows of the moves of each connected group of ends that contains no origin; empty if there is no such group."""
     above: dict[int, int] = {}
 
     def root(end: int) -> int:

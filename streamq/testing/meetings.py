@@ -78,7 +78,10 @@ def _places(meeting: Meeting) -> dict[Source, tuple[int, ...]]:
 
 
 def _passing(meeting: Meeting, source: Source) -> dict[str, Any]:
-    """Return values by column that pass the inputs' filters: the constants that the inputs over a source equate columns with."""
+    """Return values by column that pass the inputs' filters: the constants that the inputs over a source equate columns with.
+
+    Other conditions do not count, and a column without an equation is left out.
+    """
     payload: dict[str, Any] = {}
     for plan in meeting.inputs:
         parts = nodes(plan)

@@ -85,10 +85,12 @@ class Checked(States):
 def checked_module(
     code: Any, kinds: Sequence[DataType], order_insensitive: bool, reference: Callable[..., Any] | None
 ) -> Checked:
-    """Return the form of an undecorated user module with arguments of these types; ``reference`` is a function of Series.
+    """Return the form of an undecorated user module with arguments of these types, whose events have no lifetimes.
+
+    ``reference`` is a function of Series.
 
     ``order_insensitive``: the law of order applies to a function, which has no declaration of its own.
-    Raises PlanError for an object that is not a module.
+    Raises PlanError for an object that is not a module, and for one that is no legal one.
     """
     if not is_window_code(code):
         methods = "initial(), add(state, values), result(state)"
@@ -196,7 +198,7 @@ def _evaluate_all(
     columns: Mapping[str, pa.Array],
     instants: Mapping[str, pa.Array],
 ) -> dict[str, pa.Array]:
-    """Evaluate expressions over columns; ``instants`` are the lifetimes' parts, by name."""
+    """Evaluate expressions over one or more columns; ``instants`` are the lifetimes' parts, by name, in ticks."""
     rows = len(next(iter(columns.values())))
     return {
         name: columns[expr.name] if type(expr) is Col else evaluate(expr, schema, columns, instants.__getitem__, rows)
@@ -260,9 +262,9 @@ def aggregate_forms(select: Select) -> list[Checked]:
 
 
 def _partial_form(select: Select, merges: bool) -> Checked:
-    """Return the form that computes partial results by range of windows.
+    """Return the form that computes partial results by range of windows; name and reference are left to the caller.
 
-    ``merges``: partial results are merged for good; else they are values with weights, which can be removed again.
+    ``merges``: partial results are merged for good; else they are values with weights, which ``remove`` can remove again.
     """
     keys, partials = list(select.plan.keys), select.evaluator.partials
     kernel = WindowAggregateKernel(select.plan.keys, select.grid, partials, False, merges, combines=True)
@@ -301,7 +303,10 @@ def _partial_form(select: Select, merges: bool) -> Checked:
 
 
 def listed_aggregates(subject: Any) -> list[Aggregate] | None:
-    """Return one aggregate or several as a list; None for other objects. Raises PlanError for any other expression."""
+    """Return one aggregate or several as a list, an empty one too; None for an object that is no expression, list or tuple.
+
+    Raises PlanError for any other expression, and for a list with anything but aggregates in it.
+    """
     several = isinstance(subject, list | tuple)
     expressions = list(subject) if several else [subject]
     if not several and not isinstance(subject, Expr):

@@ -113,9 +113,9 @@ def outcome(call: Callable[[], Any]) -> Any:
 
 
 def plain(value: Any) -> Any:
-    """Convert values of numpy and pandas, and Arrow tables, to Python's; NA and NaT become None.
+    """Convert values of numpy and pandas, and Arrow tables, to Python's; NA and NaT become None, NaN stays NaN.
 
-    Tables and frames become dicts of lists; arrays, Series and tuples become lists.
+    Tables and frames become dicts of lists; arrays, Series and tuples become lists. Other objects are returned as they are.
     """
     match value:
         case pa.Table():
@@ -151,7 +151,7 @@ def same(a: Any, b: Any, tolerance: float) -> bool:
 
 
 def differing(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
-    """Return two outcomes; of dicts only the entries that differ."""
+    """Return two outcomes as they are; of two dicts only the entries that differ, or that one of them lacks."""
     if not (isinstance(a, dict) and isinstance(b, dict)):
         return a, b
     wrong = [k for k in {**a, **b} if k not in a or k not in b or not same(a[k], b[k], tolerance)]
@@ -159,7 +159,10 @@ def differing(a: Any, b: Any, tolerance: float) -> tuple[Any, Any]:
 
 
 def with_lifetimes(value: Any) -> Any:
-    """Return an outcome for printing: rows with lifetimes of their own show start and end."""
+    """Return an outcome for printing: rows with lifetimes of their own show start and end (None: no end), in ticks.
+
+    Only rows that are the outcome itself or in its lists are changed; anything else is returned as it is.
+    """
     match value:
         case list():
             return [with_lifetimes(v) for v in value]
@@ -227,7 +230,7 @@ def _pure(m: Checked, events: Rows, others: Rows) -> Iterator[Claim]:
 
 
 def _zero(m: Checked, events: Rows) -> Iterator[Claim]:
-    """Adding no events, or merging with the initial state, does not change the result."""
+    """Adding no events, or merging with the initial state, before or after the events, does not change the result."""
     whole = outcome(lambda: m.answer(events))
     claim = "adding no events changes nothing"
     yield claim, outcome(lambda: m.result(m.add(m.add(m.initial(), m.events(())), m.events(events)))), whole
@@ -289,7 +292,7 @@ def _merge(m: Checked, first: Rows, second: Rows, third: Rows) -> Iterator[Claim
 
 
 def _time_bound(m: Checked, events: Rows, later: Rows) -> Iterator[Claim]:
-    """Later events do not change rows before their first start."""
+    """Later events do not change the parts of rows before their first start; a row without such a part is not compared."""
     starts = m.fields.index("start")
     at = min(row[starts] for row in later)
 

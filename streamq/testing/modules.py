@@ -192,7 +192,7 @@ def _strategy(values: Any) -> st.SearchStrategy[Any] | None:
 
 
 def _check_constructor(module: Any) -> None:
-    """Raise PlanError for a class whose constructor needs arguments."""
+    """Raise PlanError for a class whose constructor needs arguments; other objects, and classes without a signature, pass."""
     if not inspect.isclass(module):
         return
     try:
@@ -267,7 +267,7 @@ class _Search:
     tolerance: float
 
     def broken(self, module: Checked) -> LawBroken | None:
-        """Return the error for the smallest values that break a law, or None.
+        """Return the error for the smallest values that break a law, or None if all hold; nothing is raised.
 
         All laws are tried on each example until one fails; only that law is then tried on smaller examples.
         """

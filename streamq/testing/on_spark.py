@@ -42,7 +42,8 @@ CLOCK, CLOCK_ROWS = "clock of the test", pa.schema([("now", pa.int64())])
 def land(folder: Path, tables: Sequence[pa.Table], first: int = 0) -> None:
     """Write each table as a Parquet file, with rising modification times, by which Spark's file source orders files.
 
-    ``first`` is the number of the first file. A file appears in the folder only when it is complete.
+    ``first`` is the number of the first file, one for each table, with or without rows. A file appears in the folder only when it
+    is complete. The folder is created if need be.
     """
     import pyarrow.parquet as pq
 
@@ -171,7 +172,7 @@ def _run(
 ) -> dict[str, int] | None:
     """Run one instalment by ``run``, and return its counts if it is the last, else None.
 
-    The last instalment ends the stream, with the bound of its windows in ``last``.
+    The last instalment ends the stream; ``last`` then holds the bound of its windows (None: no bound), and is empty before.
     """
     where: dict[str, Any] = {"checkpoint": str(folder / "checkpoint"), "sink": str(folder / "out")}
     where |= {"late_sink": str(folder / "late")} if how.late_output else {}
@@ -185,7 +186,10 @@ def _run(
 
 
 def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.datetime | None] = ()) -> None:
-    """Run one instalment by a writeStream; the last one ends the stream by a row in the control folder, if there is one."""
+    """Run one instalment by a writeStream; the last one ends the stream by a row in the control folder, if there is one.
+
+    ``last`` as in :func:`_run`. Counts are not returned.
+    """
     control = str(folder / "control") if how.started == CONTROLLED else None
     request = StreamRequest(
         verb="to_stream",
@@ -213,7 +217,7 @@ def _write(query: Stream, how: Execution, folder: Path, last: Sequence[int | dt.
 
 
 def session_of(tables: Mapping[str, Any]) -> SparkSession:
-    """Return the session of the first table that has one, else the active session, else a new one."""
+    """Return the session of the first table that has one, else the active session, else one that streamq starts."""
     from pyspark.sql import SparkSession
 
     for table in tables.values():

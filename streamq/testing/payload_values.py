@@ -30,7 +30,10 @@ LONG = 300
 
 
 def numbered_value(kind: t.DataType, n: int) -> Any:
-    """Return the n-th id of a type; ids are all different, one is NULL (n = 4), and some are edge cases of the type."""
+    """Return the n-th id of a type, from 0; ids are all different, one is NULL (n = 4), some are edge cases of the type.
+
+    For a type without a rule of its own it is the number itself.
+    """
     if n == 4:
         return None
     strange = [v for v in odd(kind, Intent()) if v not in (None, 0)]
@@ -174,6 +177,8 @@ def _greatest(kind: t.DecimalType) -> Decimal:
 
 def twin(value: Any) -> Any:
     """Return a value that Spark regards as equal but that has other bits: zeros and NaN change sign, maps their order.
+
+    Lists and structs change in their parts, maps in their values, not in their keys.
 
     A value that has no other form is returned as it is.
     """

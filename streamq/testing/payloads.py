@@ -86,7 +86,7 @@ def palettes(
 
 
 def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Replace values of the first payload by ``once``."""
+    """Return the strategy with the values in ``once`` for the columns of the first payload that it draws, and only of that one."""
     if not once:
         return payloads
     left = [once]

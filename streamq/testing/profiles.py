@@ -28,7 +28,10 @@ class Profile:
     failures: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise PlanError for a number of cases that is not 0 or more, and for a seed that is neither a whole number nor None."""
+        """Raise PlanError for a number of cases that is not 0 or more, and for a seed that is neither a whole number nor None.
+
+        The other values are not checked.
+        """
         for part in ("examples", "batch", "streams"):
             many = getattr(self, part)
             if not isinstance(many, int) or isinstance(many, bool) or many < 0:
@@ -79,7 +82,8 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
 def loaded_profile() -> Profile:
     """Return the default profile of :func:`verify`: the one loaded, else that of the environment.
 
-    There a seed of "random" is another each time. Raises PlanError for a name that no profile has.
+    There a seed of "random" is another each time, and an empty variable is none. Raises PlanError for a name that no profile has,
+    ValueError for another text than a number.
     """
     if _loaded:
         return _loaded[0]

@@ -108,7 +108,7 @@ def _quoted(name: str) -> str:
 
 
 def _rows(fields: Sequence[Field], table: pa.Table) -> list[str]:
-    """Return each row of a table as the text of a tuple, on several lines if it is long."""
+    """Return each row of a table as the text of a tuple of the ``fields`` in their order, on several lines if it is long."""
     columns = [_values(table.column(f.name).cast(arrow_type(f.type))) for f in fields]
     rows = []
     for row in zip(*columns, strict=True):

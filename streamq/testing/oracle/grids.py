@@ -14,7 +14,8 @@ MOST_WINDOWS = 1_000_000
 def hopping_windows(grid: Grid, events: str, run: Run) -> str:
     """Create the table of a grid's windows, with ``w_le`` and ``w_re``: for each event those it may overlap, and some more.
 
-    They are without repetitions, start before :func:`bound`, and are cut at the ends of the axis. Raises TooMuch for a lifetime of more than MOST_WINDOWS hops.
+    They are without repetitions, start before :func:`bound`, and are cut at the ends of the axis. Raises TooMuch for a lifetime,
+    up to that bound, of more than MOST_WINDOWS hops.
     """
     size, hop, offset = grid.size, grid.hop, grid.offset
     until = bound(events, run)

@@ -55,7 +55,7 @@ class ModuleValue:
     def sql(self, values: Sequence[str], *, passes: str, order: str, functions: PythonFunctions) -> str:
         """Return the SQL of the module's value over a group of members, with the columns ``values`` as arguments.
 
-        ``passes``: the module's filter as a FILTER clause, or "", applied here; ``order``: the order of members. Members with NULLs
+        ``passes``: the module's filter as a FILTER clause, or "", applied here; ``order``: the order of members. Those with NULLs
         as arguments are passed, too.
         """
 
@@ -116,7 +116,7 @@ class ModuleValue:
     # time-sensitive
 
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
-        """Return events as a frame of their arguments, by name, and ``start`` and ``end``, cut as ``clip`` says; no end is NULL."""
+        """Return events as a frame of their arguments, by name, and ``start`` and ``end``, cut by ``clip``; no end is NULL."""
         names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
         if self.clip in (ClipInput.FULL, ClipInput.LEFT):
             le = [max(at, window[0]) for at in le]

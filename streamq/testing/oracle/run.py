@@ -77,8 +77,8 @@ class Run:
     def table(self, query: str) -> str:
         """Create a table of a query's result and return its name.
 
-        Raises QueryFailed if the query fails by Spark's rules, or a user's module in it, and TooMuch if memory does not suffice. An
-        error of a Python function that is not streamq's, the oracle's own fault, is raised as it is, and so are DuckDB's others.
+        Raises QueryFailed if the query fails by Spark's rules, or a user's module in it, and TooMuch if memory does not suffice.
+        An error of a Python function that is not streamq's, the oracle's own fault, is raised as it is; so are DuckDB's others.
         """
         import duckdb
 

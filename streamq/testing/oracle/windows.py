@@ -30,8 +30,9 @@ def events_in_groups(
 ) -> tuple[str, list[str]]:
     """Return the table of events with groups ``g0, ...``, computed values and payload ``p0, ...``; and the group columns.
 
-    It also has those columns ``o0, ...`` of :func:`order_of` that are no plain payload columns. No event is left out: a filter is
-    a value for the caller to apply. A value is (name, expression, condition): it is computed where the earlier value ``condition`` is true, else NULL; "" for always.
+    It also has those columns ``o0, ...`` of :func:`order_of` that are no plain payload columns. A value is (name, expression,
+    condition): it is computed where the earlier value ``condition`` is true, else NULL; "" for always. No event is left out: a
+    filter is a value for the caller to apply.
     """
     schema = node.input.schema
     groups = [f"g{i}" for i in range(len(node.keys))]

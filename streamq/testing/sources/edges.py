@@ -111,7 +111,10 @@ class EdgesRoom(SourceRoom[Edges]):
         return edge_items(source.key, how)
 
     def invalid(self, draw: Draw, items: Sequence[Item], start: int, payload: Mapping[str, Any], scale: Scale) -> Item:
-        """Draw an end edge at the first start of all items, or a step before it, or one without an instant; ``start`` is not used."""
+        """Draw an end edge at the first start of all items, or a step before it, or one without an instant.
+
+        ``start`` does not count.
+        """
         short = draw(st.sampled_from([0, 0, 1])) * scale.step
         first = min((item.start for item in items if item.start is not None), default=scale.anchor)
         before = Item(CLOSE, first - short, payload=payload)

@@ -75,7 +75,7 @@ class PhysicalModel(SourceModel[Physical]):
     def is_plain(self, events: Sequence[Item]) -> bool:
         """True if no two inserts have one id (without ids: one start and payload), and their retractions follow in order.
 
-        In order, each retraction names the end that the item before it set. Retractions whose event has no insert at all are plain.
+        In order, each retraction names the end that the item before it set. Retractions of an event without any insert are plain.
         """
         inserts = [self.name(item) for item in events if item.kind == INSERT]
         ends: dict[Any, int] = {}
