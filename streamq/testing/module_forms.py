@@ -90,7 +90,7 @@ def checked_module(
     ``reference`` is a function of Series.
 
     ``order_insensitive``: the law of order applies to a function, which has no declaration of its own.
-    Raises PlanError for an object that is not a module, and for one that is no legal one.
+    Raises PlanError for an object that is not a module, or not a legal one.
     """
     if not is_window_code(code):
         methods = "initial(), add(state, values), result(state)"

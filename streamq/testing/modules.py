@@ -267,7 +267,7 @@ class _Search:
     tolerance: float
 
     def broken(self, module: Checked) -> LawBroken | None:
-        """Return the error for the smallest values that break a law, or None if all hold; nothing is raised.
+        """Return the error for the smallest values that break a law, or None if all hold; the error is not raised.
 
         All laws are tried on each example until one fails; only that law is then tried on smaller examples.
         """

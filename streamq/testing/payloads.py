@@ -86,7 +86,7 @@ def palettes(
 
 
 def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return the strategy with the values in ``once`` for the columns of the first payload that it draws, and only of that one."""
+    """Return the strategy with the values in ``once`` for columns of the first payload that it draws, and of no other."""
     if not once:
         return payloads
     left = [once]

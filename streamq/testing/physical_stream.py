@@ -130,7 +130,7 @@ def _or_infinity(end: int | None) -> int:
 
 
 def _reached(inserted: Iterable[Place], moves: Iterable[tuple[Place, Place, Any]]) -> set[Place]:
-    """Return the places that moves, in either direction, connect with a place where a token was inserted, such places included."""
+    """Return the places that moves, in either direction, connect with a place of an insert, and the latter themselves."""
     beside: dict[Place, set[Place]] = {}
     for a, b, _ in moves:
         beside.setdefault(a, set()).add(b)

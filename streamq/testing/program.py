@@ -49,9 +49,9 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
     """Return the text of a program that builds a query with the public API, over literal tables, and names it ``result``.
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
-    them; ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query that the program
-    builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are read from JSON by
-    ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
+    them; others are ignored. ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query
+    that the program builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are read
+    from JSON by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
@@ -313,7 +313,7 @@ def _name(step: Step, used_names: set[str]) -> str:
 
 
 def _free(name: str, used_names: set[str]) -> str:
-    """Return a name that is not used, with the least number appended if necessary, and add it to ``used_names``."""
+    """Return a name that is not used, with the least number from 2 on appended if necessary, and add it to ``used_names``."""
     free_name, n = name, 1
     while free_name in used_names:
         n += 1

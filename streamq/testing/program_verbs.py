@@ -212,7 +212,7 @@ def _source(node: Source, table: str) -> str:
 
 
 def _join_table(node: JoinTable, table: str) -> str:
-    """Return the call that looks up a table; ``table`` is its text."""
+    """Return the call that looks up a table; ``table`` is its text. Suffixes are there only if a name clashes."""
     ours = {n.lower() for n in node.input.schema.names}
     kind = [] if node.how == JoinKind.INNER else [f"how={string(node.how)}"]
     suffix = _suffix([(n, to) for n, to in node.names if n.lower() in ours])

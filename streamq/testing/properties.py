@@ -92,7 +92,7 @@ _NO_ITEM = (
 
 
 def _no_items(stream: Recorded) -> Ints:
-    """Return, for each row, the index in _NO_ITEM of the reason why it is not an item; -1 for items."""
+    """Return, for each row, the index in _NO_ITEM of the first reason why it is not an item; -1 for items."""
     cti, retract = (stream.kind == KINDS.index(kind) for kind in (CTI, RETRACT))
     why = np.full(len(stream), -1)
     why[retract & (stream.new_end < stream.start)] = 3
@@ -146,7 +146,10 @@ class _Judge:
     # every retraction matches
 
     def matched(self, causal: bool) -> list[Breaches]:
-        """Search retractions that match no event and, if ``causal``, those that come before their event."""
+        """Search retractions that match no event and, if ``causal``, those that come before their event.
+
+        An event may come late, as long as no CTI of an earlier micro-batch is past its start.
+        """
         deadline = np.searchsorted(self.c, self.items.start, side="right")
         deadline = np.where(deadline < len(self.c), deadline, NEVER)
         unmatched_rows, early_rows = (np.array(searches, np.int64) for searches in unmatched(self.items, deadline))
@@ -332,7 +335,7 @@ class _Judge:
         )
 
     def _together(self, at: int) -> str:
-        """Return the part of a message that names the other row of a retraction made of a delete and an insert."""
+        """Return the part of a message that names the other row of a retraction made of a delete and an insert; else ""."""
         row, other = int(self.changes.row[at]), int(self.changes.other[at])
         if other in (-1, row):
             return ""

@@ -44,7 +44,10 @@ def keys(table: pa.Table) -> list[Row]:
 
 
 def table_rows(table: pa.Table, convert: Callable[[Any], Any] | None = None) -> list[Row]:
-    """Return the rows of a table as tuples; ``convert`` is applied to floats, lists, maps and structs."""
+    """Return the rows of a table as tuples; ``convert`` is applied to floats, lists, maps, structs, and NULLs in such columns.
+
+    A table without columns has no rows.
+    """
     import pyarrow as pa
 
     columns = []

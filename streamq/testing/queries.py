@@ -29,9 +29,9 @@ IN_TURN = (
 
 @st.composite
 def spans(draw: Draw, plan: Node, reads_end: bool = True, most: int = 2) -> Node:
-    """Draw up to ``most`` (two) operators over one stream that keep its column names and types; exactly one if ``most`` is 1.
+    """Draw none, one or two operators over one stream that keep its column names and types; if ``most`` is 1, just one.
 
-    Operators that are not legal over the stream are left out.
+    Operators that are not legal over the stream are left out, so that with 1 there may be none, too.
     """
     rooms = [*((room,) for room in OVER_ONE), *(IN_TURN if most > 1 else [])]
     for room in draw(st.sampled_from([(), *rooms] if most > 1 else rooms)):
@@ -68,7 +68,7 @@ def finished(draw: Draw, plan: Node, label: str = "b", reads_end: bool = True) -
 def queries(draw: Draw, inputs: Sequence[Node], depth: int = 2, reads_end: bool = True) -> Node:
     """Draw a plan over inputs with payload ``k, v``: operators over one and two streams, and up to ``depth`` nested windows.
 
-    ``reads_end``: expressions may read ends of lifetimes.
+    ``reads_end``: expressions may read ends of lifetimes. An input with other columns than the query so far is left out.
     """
     parts = [draw(spans(plan, reads_end)) for plan in inputs]
     if draw(st.sampled_from([False, False, True])):

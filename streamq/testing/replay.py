@@ -99,6 +99,7 @@ def case_from_json(text: str, file: str = "") -> tuple[Case, Execution, str | No
 def replay(path: str | Path) -> None:
     """Run a saved case again the way it was run; raise VerificationFailed if it still fails.
 
+    It passes, too, if the query now fails by Spark's rules in the oracle as well, so that there is no answer to compare.
     Raises SourceError if the file does not exist, and PlanError if it does not hold a case, which names the part at fault.
 
     ::

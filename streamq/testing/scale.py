@@ -29,7 +29,10 @@ class Scale:
         return self.units[0] > self.step
 
     def edges(self, near: int, many: int = 3) -> list[int]:
-        """Return the bounds of ``many`` windows and pieces of each grid, from about the instant ``near`` on."""
+        """Return the bounds of ``many`` windows and pieces of each grid, from about the instant ``near`` on.
+
+        They are sorted, without repetitions, and rounded down to ``step``; none without grids.
+        """
         return sorted({
             (grid.offset + ((near - grid.offset) // grid.hop + i) * grid.hop + part) // self.step * self.step
             for grid in self.grids

@@ -98,7 +98,7 @@ class Scenario(Placeholder):
         return function(self, *args, **kwargs)
 
     def __repr__(self) -> str:
-        """Return the scenario as the chain of calls that a user would write; arguments of None are left out."""
+        """Return the scenario as the chain of calls that a user would write; keyword arguments of None are left out."""
         if self.verb == STREAM_ITSELF:
             return repr(self.args[0])
         if self.verb == CALL:
@@ -126,7 +126,8 @@ def stream(
     "physical_ids", whose events have ids, which a select above the source drops. ``columns``: the payload as Spark DDL (default:
     ``k`` and ``v``, with types that all open streams of the scenario share and that the verbs accept, mostly plain ones).
     ``axis``: "integer" or "timestamp"; a scenario that contains durations must name it. The other arguments are those of
-    :class:`Intent`. Raises PlanError for illegal arguments.
+    :class:`Intent`. Raises PlanError for illegal arguments, TypeError for unknown ones; ``columns`` is read only when a case is
+    drawn.
     """
     if axis is not None:
         check_word(axis, (INTEGER, TIMESTAMP), "axis", "stream")

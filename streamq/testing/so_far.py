@@ -39,8 +39,9 @@ def check_so_far(
 ) -> None:
     """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each. Nothing is compared where the
-    rows so far cannot be predicted, or where the oracle fails over them.
+    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each. At most MOST micro-batches,
+    spread evenly, are looked at. Nothing is compared where the rows so far cannot be predicted, or where the oracle fails over
+    them.
     """
     release = _release(program, how)
     if release is None:
@@ -67,7 +68,8 @@ def check_so_far(
 def fails_on_the_way(case: Case, how: Execution) -> bool:
     """True if the query fails by Spark's rules over a prefix of the case: over rows that are taken back later, or are late.
 
-    Steps in front of the kernel that judges lateness compute late items too.
+    Steps in front of the kernel that judges lateness compute late items too. The whole case is one of the prefixes; those over
+    which the oracle raises InvalidEvent do not count.
     """
     promised = heard_ctis(case, how)
     for number in range(1, len(case.cut) + 1):

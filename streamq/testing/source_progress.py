@@ -23,8 +23,8 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
     """Return, for each micro-batch, the instant from which on items are still held after it.
 
     ``blocks`` holds, for each micro-batch in turn and then from its first entry again, for how many ticks items are held (None:
-    until the CTI). An item is released once the CTI of all sources is past its sync time, or their watermark is that many ticks
-    past it. An item released at one level is not held again at another.
+    until the CTI; 0: not at all, which gives INFINITY). An item is released once the CTI of all sources is past its sync time, or
+    their watermark is that many ticks past it. An item released at one level is not held again at another.
     """
     batches = list(micro_batches(case))
     reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]

@@ -65,8 +65,8 @@ def checked_stateful(
 ) -> Checked:
     """Return the operator in the form whose laws are checked, over events of these types; its rows must have its columns' types.
 
-    ``count`` is the number of columns that it is applied to, None if to none. ``aggregates``: the caller passed an argument for
-    aggregates, for which PlanError is raised, as for a wrong number of types.
+    ``count`` is the number of columns that it is applied to, None if it is not applied, so that any number of types is right.
+    ``aggregates``: the caller passed an argument for aggregates, for which PlanError is raised, as for a wrong number of types.
     """
     if aggregates:
         what = f"{operator.name} is called from event to event"

@@ -138,7 +138,10 @@ def _written(kind: t.DataType) -> pa.DataType:
 
 
 def _arrow_value(value: Any, kind: t.DataType) -> Any:
-    """Return a value in the form that Arrow accepts; raise TypeError for other types, which Arrow might convert silently."""
+    """Return a value in the form that Arrow accepts; raise TypeError for other types, which Arrow might convert silently.
+
+    A field that a struct lacks is NULL; TypeError for one that its type does not have.
+    """
     value = plain_integer(value)
     if value is None:
         return None

@@ -37,7 +37,8 @@ Trial = tuple[Case, tuple[Execution, ...]]
 def adapt(trial: Trial) -> Trial:
     """Adapt a drawn trial: scale the durations of its executions to the query, and drop options that the oracle does not cover.
 
-    ``until`` is dropped for literal execution, forgetting history for sources that the model of late items does not cover.
+    ``until`` is dropped if the first execution is literal; else, if the model of late items does not cover one of the sources, no
+    execution forgets history.
     """
     # all at once, the greatest endpoint bounds the windows of endless lifetimes, as in show() and to_df()
     case, ways = trial
@@ -67,8 +68,9 @@ def check(
 ) -> bool:
     """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
-    ``expressions`` is the oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises
-    VerificationFailed if an answer differs or a run fails.
+    With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. ``expressions`` is the
+    oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises VerificationFailed if an
+    answer differs or a run fails.
     """
     answers = Answers(case, expressions)
     try:
@@ -83,7 +85,7 @@ def check(
 def check_answers(
     case: Case, ways: Sequence[Execution], answers: Answers, spark: SparkSession | None = None
 ) -> list[str]:
-    """Run a case in several ways; raise VerificationFailed if an answer is not the oracle's, or a run fails that must not.
+    """Run a case in several ways; raise VerificationFailed at an answer that is not the oracle's, or a run that must not fail.
 
     Returns for each execution the reason why it gave no answer to compare, "" if its answer is the oracle's. NeedsSpark is raised
     as it is.
