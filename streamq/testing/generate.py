@@ -117,7 +117,7 @@ def _numbering(source: Source, id: str | None) -> Callable[[int], Any]:
 def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
     """Draw one order of arrival for the items of several sources; each source's items keep theirs.
 
-    Some sources end long before others.
+    Some sources end long before others. There must be at least one source, with or without items.
     """
     left = [[(name, item) for item in items] for name, items in streams.items()]
     arrival: list[tuple[str, Item]] = []
@@ -132,7 +132,7 @@ def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
     """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: never into one only.
 
     Items become late by what came in earlier micro-batches. In two or three long ones, several are late together. More than ten
-    micro-batches are rare, as each costs time.
+    micro-batches are rare, as each costs time. One of them may be empty; for no rows there is none.
     """
     if n < 2:
         return st.just((n,) if n else ())

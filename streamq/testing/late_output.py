@@ -119,7 +119,10 @@ def _check_rows(case: Case, source: Source, rows: Sequence[Any], wanted: Sequenc
 
 
 def _check_payloads(source: Source, rows: Sequence[Any], wanted: Sequence[SetAside]) -> None:
-    """Raise WrongOutput if, for some row, no item of ``wanted`` with its start and its count has its payload."""
+    """Raise WrongOutput if, for some row, no item of ``wanted`` with its start and its count has its payload.
+
+    How often an item is there does not count.
+    """
     items: dict[Any, list[Item]] = {}
     for one in wanted:
         reasons = {one.reason} if one.forgotten_by is None else {one.reason, CountReason.DROPPED}

@@ -119,7 +119,7 @@ class _CloseLifetimes:
     scale: Scale
 
     def __call__(self, random: Random, events: int) -> list[tuple[int, int | None]]:
-        """Return start and end of each event in ticks, None for no end; ``events`` of them, but at least ``least``."""
+        """Return start and end of each event in ticks (None: no end), in no order; ``events`` of them, at least ``least``."""
         spans = []
         for _ in range(max(self.least, events)):
             gaps = random.choice([random.choice(self.places), random.choice(self.places), random.randint(0, self.many)])

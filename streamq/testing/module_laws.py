@@ -105,7 +105,7 @@ class Raised:
 
 
 def outcome(call: Callable[[], Any]) -> Any:
-    """Return the result of a call as plain Python values, or Raised if it failed."""
+    """Return the result of a call as plain Python values, or Raised if it failed with one of FAILURES."""
     try:
         return plain(call())
     except FAILURES as error:

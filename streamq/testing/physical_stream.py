@@ -46,9 +46,10 @@ def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = 
 
     ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti, also in capitals),
     ``start``, ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table
-    timestamps too), an end of None is infinity. A retraction names its event by ``id``, start and end if ``id`` is passed (the
-    payload is then that of the insert), else by start, end and payload. Raises InvalidEvent for a retraction that matches
-    nothing, and for rows that are not events; SourceError for other objects, and for rows without the column ``id``.
+    timestamps too), an end of None is infinity. A payload column that a row lacks is NULL. A retraction names its event by
+    ``id``, start and end if ``id`` is passed (the payload is then that of the insert), else by start, end and payload. Raises
+    InvalidEvent for a retraction that matches nothing, and for rows that are not events; SourceError for other objects, and for
+    rows without the column ``id``.
 
     Algorithm: an event is a token at its end, and a retraction moves one token, once. An order in which all tokens can move
     exists iff no end loses more tokens than it gets and every connected group of ends has an insert, so no orders are searched.

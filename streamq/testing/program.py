@@ -50,8 +50,8 @@ def program(plan: Node, tables: Mapping[str, pa.Table], result: str = "q", last:
 
     ``tables`` are the rows of the sources and of static tables by name, as :func:`streamq.testing.oracle.oracle` takes
     them; others are ignored. ``last`` are statements to append. Streams used twice get a name; other verbs are chained. The query
-    that the program builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are read
-    from JSON by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
+    that the program builds has the plan's digest (of :func:`number_sources` plans). Parts of it that no public verb builds are
+    read from JSON by ``sq.from_json``. Raises PlanError if a table is missing, and for a pyspark Column.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table

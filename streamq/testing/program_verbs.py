@@ -72,8 +72,8 @@ def takes_all_by_name(node: Node) -> bool:
 def verbs(node: Node, names: Names, tables: Names) -> list[str]:
     """Return the calls, such as ``.where(...)``, that build a node from its first input; for a source or a pattern one call.
 
-    ``tables`` are the texts of tables by name. Raises Unwritable for a node that no verb builds. The calls may build another
-    node, so the caller must evaluate and compare.
+    ``names`` are those of the streams by digest, ``tables`` the texts of tables by name. Raises Unwritable for a node that no
+    verb builds. The calls may build another node, so the caller must evaluate and compare.
     """
     axis = node.schema.axis
     match node:

@@ -325,7 +325,10 @@ def _is_whole(value: Any) -> bool:
 
 
 def codes(columns: Sequence[Column], count: int) -> Ints:
-    """Return a number for each row, equal for rows equal in all columns; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+    """Return a number for each row, equal for rows equal in all columns; NULL equals NULL, NaN equals NaN, -0.0 equals 0.0.
+
+    Without columns all rows are equal.
+    """
     numbers = np.zeros(count, np.int64)
     for column in columns:
         dense, first = _dense(column)

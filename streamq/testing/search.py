@@ -62,7 +62,7 @@ class Search:
         """Judge ``examples`` trials, drawn from the strategies in turn; raise VerificationFailed with the smallest that fails.
 
         A case without an answer to compare is set aside and replaced by another, up to a bound; the cases that are then missing
-        are counted in the report. The search also ends when the profile's seconds are over.
+        are counted in the report. The search also ends when the profile's seconds are over, once a case has been judged.
         """
         report, judged, set_aside = self.report, self.report.cases, self.report.set_aside.total()
         most = max(LEAST_SET_ASIDE, SET_ASIDE * examples)

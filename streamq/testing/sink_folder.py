@@ -20,8 +20,8 @@ def read_folder(path: Path, batches: bool, verb: str) -> tuple[pa.Table, str | N
     """Return the rows of a folder of Parquet files, and the name of their column of micro-batches or None.
 
     Micro-batches are known from Spark's log (used only if ``batches``) or from folders ``streamq_batch=N``. If there is a log,
-    files that it does not list are ignored; one without files gives a table without columns. Raises SourceError if the folder does
-    not exist or is not that of one sink.
+    files that it does not list are ignored; one without files gives a table without columns. Raises SourceError if the folder
+    does not exist or is not that of one sink.
     """
     import pyarrow as pa
     import pyarrow.dataset as ds

@@ -68,8 +68,8 @@ def check(
 ) -> bool:
     """Run a case in several ways; return True if every answer is the oracle's, False if the query fails by Spark's rules.
 
-    With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. ``expressions`` is the
-    oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises VerificationFailed if an
+    With False nothing has been run, as the oracle has no answer. A run without an answer to compare passes. ``expressions`` is
+    the oracle's way to take expressions; those that it cannot translate are evaluated by streamq. Raises VerificationFailed if an
     answer differs or a run fails.
     """
     answers = Answers(case, expressions)

@@ -20,7 +20,7 @@ Part = Node | Tree
 
 
 def one_digest_for_two(plan: Node) -> tuple[Part, Part] | None:
-    """Return two different parts of a plan with one digest; None if there are none."""
+    """Return two parts of a plan that differ in what they hold, and yet have one digest; None if there are none."""
     numbers: dict[Any, int] = {}
     number_of: dict[int, int] = {}
     by_digest: dict[str, Part] = {}

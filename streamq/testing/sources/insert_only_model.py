@@ -30,8 +30,8 @@ class InsertOnlyModel(SourceModel[Source]):
     def _take(self, items: Sequence[Item], at: Reach) -> None:
         """Count rows that differ from their id's first and duplicates, admit rows on time, and adjust or drop late ones.
 
-        The first of an id is the least of its rows in the micro-batch that brings the id. A late row that ended at c or before
-        is dropped whatever the policy. Without ids no row counts as a duplicate or as invalid here.
+        The first of an id and start is the least of its rows in the micro-batch that brings them. A late row that ended at c or
+        before is dropped whatever the policy. Without ids no row counts as a duplicate or as invalid here.
         """
         by_name: dict[Any, list[Item]] = {}
         for item in items if self.source.ids else ():

@@ -100,7 +100,7 @@ class SourceModel(ABC, Generic[S]):
         return len(events) - count_distinct(events) if self.source.ids else 0
 
     def unmatched(self, events: Sequence[Item]) -> int:
-        """Return the number of items, valid by themselves, that refer to an item that does not exist."""
+        """Return the number of items, valid by themselves, that refer to an item that is not there, or contradict their id's."""
         return count_contradictions(self.source, events)
 
     def is_plain(self, events: Sequence[Item]) -> bool:

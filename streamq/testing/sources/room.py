@@ -97,7 +97,10 @@ class SourceRoom(ABC, Generic[S]):
 
     @abstractmethod
     def starts(self, source: S, run: Run) -> str:
-        """Return a query for the starts ``t`` of the rows that start an event."""
+        """Return a query for the starts ``t`` of the rows that start an event; NULL for a row without a start.
+
+        Repetitions of an id and start are in it; of the invalid rows only those whose ends are wrong are left out.
+        """
 
     def ctis(self, source: S, run: Run) -> str | None:
         """Return a query for the CTIs ``t`` among the rows; None for a kind without them."""
@@ -142,7 +145,7 @@ def room_of(source: Source) -> SourceRoom[Any]:
 
 
 def room_of_shape(shape: str) -> SourceRoom[Any]:
-    """Return the room from which streams of a shape are drawn; raise StopIteration if there is none."""
+    """Return the room from which streams of a shape, with or without ids, are drawn; raise StopIteration if there is none."""
     return next(room for room in rooms().values() if shape in (*room.shapes, *room.shapes_on_request))
 
 
@@ -169,7 +172,7 @@ def repeated(source: Source, items: Sequence[Item]) -> int:
 def unmatched(source: Source, items: Sequence[Item]) -> int:
     """Return the number of rows of an arrival sequence without late items that are not events.
 
-    They are invalid by themselves, or the item that they refer to does not exist.
+    They are invalid by themselves, the item that they refer to does not exist, or another row of their id and start differs.
     """
     rows = [item for item in items if item.kind != CTI]
     events = [item for item in rows if is_event(item)]
