@@ -163,7 +163,10 @@ class Select:
         }
 
     def events(self, rows: Rows) -> pa.Table:
-        """Return rows as the table that evaluator and kernel read: the aggregates' arguments, and lifetimes."""
+        """Return rows as the table that evaluator and kernel read: group, the aggregates' arguments and filters, and lifetimes.
+
+        It has no weights, so that all rows are inserts.
+        """
         columns = self.columns(rows)
         le, re = columns["start"], columns["end"]
         instants = {"start": le, "end": re, "duration": pa.array(re.to_numpy() - le.to_numpy())}

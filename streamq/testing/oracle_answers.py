@@ -31,7 +31,7 @@ class Answers:
         """Return the answer that running the case in some way must give.
 
         Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows,
-        TooMuch if they do not fit into memory.
+        TooMuch if they do not fit into memory, or if there are too many windows.
         """
         expected = self.expectation(how)
         # the answer depends on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside

@@ -119,7 +119,8 @@ class Search:
     def attempt(self, trial: Trial, spark: SparkSession | None) -> None:
         """Run one trial, and record it if it fails; raise _TimeIsOver if the time for shrinking is over.
 
-        A trial that has failed before is not run again; its failure is raised. That time begins with the first failure.
+        A trial that has failed before is not run again; its failure is raised. That time begins with the first failure. An error
+        other than VerificationFailed is raised and not recorded.
         """
         if time.monotonic() > self.give_up:
             raise _TimeIsOver
