@@ -62,7 +62,10 @@ def alter_lifetime(node: AlterLifetime, inputs: Sequence[str], run: Run) -> str:
 
 @moved.register(AlterLifetime)
 def moved_as_progress_is(node: AlterLifetime, t: int, run: Run) -> int | None:
-    """Return the instant moved as the operator moves CTIs; None if the start's expression is NULL there or fails."""
+    """Return the instant moved as the operator moves CTIs, kept finite; None if the start's expression is NULL there or fails.
+
+    A duration made shorter by a number of ticks moves it back by as many; a start with ``within`` moves it back by that alone.
+    """
     start, length = node.start, node.length
     if start.expr is None:
         t += start.by + (min(0, length.by) if length.kind == LengthKind.SAME else 0)

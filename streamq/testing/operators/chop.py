@@ -20,7 +20,10 @@ from streamq.testing.query_scale import grids, lengths, recurrences
 
 @defines(Chop)
 def chop(node: Chop, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL that cuts each lifetime at the bounds of the grid's cells; only pieces that start before the bound are there."""
+    """Return SQL that cuts each lifetime at the bounds of the grid's cells.
+
+    Only pieces that start before the oracle's bound are there, also of events with an end.
+    """
     until = bound(inputs[0], run)
     cells = hopping_windows(Grid(node.period, node.period, node.offset), inputs[0], run)
     return f"""

@@ -18,7 +18,7 @@ from streamq.testing.query_scale import lengths
 
 @defines(DistinctIds)
 def distinct_ids(node: DistinctIds, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL for one event of each ids and start, the least by end and payload.
+    """Return SQL for one event of each combination of ids and start, the least by end and payload.
 
     It is left out if another event of these ids starts before it, by ``within`` at most; one that is left out itself counts, too.
     """

@@ -25,7 +25,7 @@ from streamq.windows import Hopping
 def explode(node: Explode, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for a row for each element of the array, in the array's column or, flattened, as columns after the others.
 
-    An array that is empty or NULL has no rows.
+    An array that is empty or NULL has no rows; an element that is NULL has one.
     """
     source = node.input.schema.names
     place = source.index(node.column)

@@ -40,7 +40,8 @@ from streamq.user_code.udso import EventOperator, StatefulOperator, udso
 def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for the rows of a scan: the events are sorted by group and (LE, payload) and stepped over in a loop.
 
-    A row is a point at the start of its event. Raises QueryFailed if the module fails.
+    A row is a point at the start of its event, with the keys and the operator's own columns. Events that do not pass the scan's
+    filter are not stepped over. Raises QueryFailed if the module fails.
     """
     source = node.input.schema
     passes = [] if node.where is None else [("f", node.where, "")]
@@ -153,7 +154,9 @@ RESETTING_SUM: StatefulOperator = udso("total bigint", name="resetting_sum")(Res
 
 @over_one
 def draw_scan(draw: Draw, plan: Node, reads_end: bool) -> Node | None:
-    """Draw a scan of the events as points, by a column or none; other columns are the sums, cast to their types, or NULL.
+    """Draw a scan of the events as points, by a column or none, some with a filter; the input's columns are there again.
+
+    Those that are not keys are the sums, cast to the column's type, or NULL.
 
     Returns None unless all columns are exact.
     """

@@ -17,7 +17,8 @@ from streamq.testing.oracle.windows import events_in_groups, members, stamped
 def top_k(node: TopK, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for the members of each window whose RANK by value is at most k; with broken ties, those whose row number is.
 
-    The payload breaks ties. The rank is a column, too, and the row number if it is asked for.
+    The payload breaks ties, then the lifetime. The rank is a column, too, and the row number if it is asked for; a NULL value is
+    less than any other.
     """
     source = node.input.schema
     events, groups = events_in_groups(node, [("v", node.by, "")], inputs[0], run)

@@ -22,7 +22,11 @@ from streamq.user_code.window_module import WindowModule
 
 @defines(WindowAggregate)
 def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL for the aggregates over all members of each window and group, with the lifetime that the stamp asks for."""
+    """Return SQL for the aggregates over all members of each window and group, with the lifetime that the stamp asks for.
+
+    A window without members has no row, one whose members do not pass any aggregate's filter has one. A result at the end of an
+    endless window is left out.
+    """
     source = node.input.schema
     values: list[tuple[str, Expr, str]] = []
     kinds: dict[str, t.DataType] = {}
@@ -62,7 +66,8 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
 def _with_means(node: WindowAggregate, membership: str, window: str, run: Run) -> str:
     """Return the table of members with the means that deviations need, and without half pairs of arguments.
 
-    Of an aggregate with two arguments, both are NULL where one of them is. ``window``: the columns that tell windows apart.
+    Of an aggregate with two arguments, both are NULL where one of them is. The mean of column ``v0_0`` over its window is column
+    ``v0_0_mean``. ``membership`` itself is returned if there is nothing to add. ``window``: the columns that tell windows apart.
     """
     built_in = [(i, a) for i, (_, a) in enumerate(node.aggregates) if not isinstance(a.function, WindowModule)]
     both = [

@@ -19,7 +19,11 @@ from streamq.testing.windows.hopping import hoppings
 
 @defines(WindowedJoin)
 def windowed_join(node: WindowedJoin, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL for the matching pairs of members of each window of the grid, valid for the window."""
+    """Return SQL for the matching pairs of members of each window of the grid, valid for the window.
+
+    A pair is there once for each window that both overlap, though they may not overlap each other. Start and end in the condition
+    are the window's.
+    """
     both = run.table(" UNION ALL ".join(f"SELECT le, re FROM {name}" for name in inputs))
     assert node.window.grid is not None
     windows = hopping_windows(node.window.grid, both, run)

@@ -55,7 +55,8 @@ RUNS: Mapping[str, Callable[[list[Any]], Any]] = {
 def aggregate_run(function: str, values: list[Any]) -> Any:
     """Return an aggregate of the values of a run, which are in order; only ``first`` and ``last`` take NULLs into account.
 
-    Raises Unjudged for the sum or mean of values other than integers, and for the least or greatest of nested values.
+    With no values but NULL, a count is 0, ``collect`` an empty list, and the rest NULL. Raises Unjudged for the sum or mean of
+    values other than integers, and for the least or greatest of nested values.
     """
     if function in ("first", "last"):
         return values[0 if function == "first" else -1]
@@ -77,10 +78,11 @@ def run_argument(expression: s.Expression, repeated: Collection[str]) -> tuple[s
 
 
 def evaluate(expression: s.Expression, bound: Bound, functions: Mapping[str, Any]) -> Any:
-    """Return the value of an expression, with None for NULL; a field of an absent variable is NULL.
+    """Return the value of an expression, with None for NULL.
 
+    A field of a variable that is absent or not in ``bound`` is NULL, and so is any aggregate of an absent run, also a count.
     ``bound`` has an entry ``f@`` for a repeated variable ``f``, with the events of its run under ``@run``. ``functions`` are
-    those of users, by name. Raises Unjudged for what these rules do not evaluate.
+    those of users, by name. Raises Unjudged for what these rules do not evaluate, and for a field that its event does not have.
     """
     if (of := run_argument(expression, [v[:-1] for v in bound if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
@@ -203,8 +205,9 @@ def conditions(
 ) -> Iterator[Condition]:
     """Yield the conditions of WHERE; a repeated variable is ``f@`` in those on its runs, and ``f`` in those on each event.
 
-    ``events`` and ``sub_patterns`` are the variables of events, in the order of the text, and of named sub-patterns. A comparison
-    with a literal becomes a condition for each event, a CorrelationKey one for every two events and each attribute.
+    ``events`` and ``sub_patterns`` are the variables of events, in the order of the text, and of named sub-patterns. An
+    AttributeEquals becomes a condition for each event, a CorrelationKey (of either kind) one for every two events and each
+    attribute; any other condition is yielded as it is, with its variables.
     """
     for condition in where:
         match condition:
@@ -227,7 +230,7 @@ def conditions(
 def fields_of(
     expression: s.Expression, sub_patterns: Collection[str], repeated: Collection[str] = ()
 ) -> frozenset[Owned]:
-    """Return the fields of sub-patterns in an expression, without those inside aggregates of runs."""
+    """Return the fields of sub-patterns in an expression, without built-in ones and those inside aggregates of runs."""
     match expression:
         case _ if run_argument(expression, repeated) is not None:
             return frozenset()
@@ -239,7 +242,7 @@ def fields_of(
 
 
 def variables_of(expression: s.Expression, repeated: Collection[str] = ()) -> Iterator[str]:
-    """Yield the variables of an expression; ``f@`` for a repeated variable ``f`` in an aggregate of its run."""
+    """Yield the variable of each field in an expression; ``f@`` for a repeated variable ``f`` in an aggregate of its run."""
     if (of := run_argument(expression, repeated)) is not None:
         yield f"{of[0]}@"
         return

@@ -138,7 +138,10 @@ class ProgramDrawing:
 
 @st.composite
 def definitions(draw: Draw, name: str) -> Definition:
-    """Draw a definition: a pattern, conditions, OUTPUT and slices, each of which may be left out."""
+    """Draw a definition: a pattern, and conditions, OUTPUT and slices, each of which may be left out.
+
+    It can be written and parsed, but the types, variables and fields in it need not exist.
+    """
     whole = Part(ProgramDrawing(draw, variables(draw), 3).pattern(), draw(st.none() | st.just("whole")))
     where = draw(st.lists(CONJUNCTS, max_size=3))
     output = [

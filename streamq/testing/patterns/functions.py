@@ -19,7 +19,10 @@ OWN = {"@": "@Vs", "@.root": "@root"}
 
 
 def parts_of_condition(condition: Expr) -> Iterator[s.Expression]:
-    """Yield the conditions that AND connects; each is checked as soon as its variables are bound."""
+    """Yield the conditions that AND connects, at any depth, in the language; raise Unjudged as :func:`in_text`.
+
+    They are apart because each is checked as soon as its variables are bound.
+    """
     match in_text(condition):
         case s.Apply("and", parts):
             for part in parts:
@@ -39,7 +42,11 @@ def _flatten(part: s.Expression) -> Iterator[s.Expression]:
 
 
 def in_text(expr: Expr) -> s.Expression:
-    """Translate an expression over columns ``x.field`` to the language; raise Unjudged for one that it cannot say."""
+    """Translate an expression over columns ``x.field`` to the language.
+
+    Raises Unjudged unless it has only columns, constants without a type, and operators of IN_TEXTS: a CASE or a cast has no
+    translation here, though the language has both.
+    """
     match expr:
         case Col(name=name):
             variable, _, field = name.partition(".")

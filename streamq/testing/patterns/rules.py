@@ -83,7 +83,7 @@ class Evaluation:
         self.types, self.where, self.functions, self.keys, self.axis = types, where, functions, keys, axis
 
     def holds(self, bound: Bound) -> bool:
-        """Return True unless a condition on bound variables fails; one on an absent variable or field is skipped."""
+        """Return True unless a condition is false or NULL; skip one on an absent or not yet bound variable or field."""
         for condition in self.where:
             if condition.variables <= bound.keys() and all(bound[v] is not None for v in condition.variables):
                 if any(name in (bound[v] or {})["@absent"] for v, name in condition.fields):
@@ -93,9 +93,10 @@ class Evaluation:
         return True
 
     def agree(self, one: Bound, other: Bound) -> bool:
-        """Return True if all events of two matches, which may have the same variables, have equal keys.
+        """Return True if each event of one match has the keys of each event of the other; both may have the same variables.
 
-        NULL equals nothing; events without the field of a key are not compared by it.
+        NULL equals nothing, so an event with a NULL key does not even agree with itself; absent events, and events without the
+        field of a key, are not compared by it. Events of the same match are not compared.
         """
         for key in self.keys:
             left, right = ([f[key] for f in bound.values() if f is not None and key in f] for bound in (one, other))
@@ -149,7 +150,7 @@ class Evaluation:
         return ticks(within, self.axis)
 
     def matches_without(self, positive: s.Part, negated: s.Part, between: Callable[[Match, int], bool]) -> list[Match]:
-        """Return the positive matches for which no negated one fulfils the conditions on both.
+        """Return the positive matches, as they are, for which no negated one fulfils the conditions on both.
 
         Only a negated match counts for whose start ``between(positive match, start)`` is true.
         """
@@ -169,7 +170,7 @@ class Evaluation:
         inputs = [self.part(part) for part in parts]
         consumed: set[Any] = set()
         matches = []
-        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+        for completing in ordered_occurrences([(i, e) for i, es in enumerate(inputs) for e in es], parts):
             whole: list[Chain] = []
             for order in orders:
                 absent = {v: None for i, part in enumerate(parts) if i not in order for v in variables(part)}
@@ -206,13 +207,13 @@ class Evaluation:
                 yield from self.chains(inputs, tuple(before), ((i, e), *chain), {**bound, **e.bound}, within, consumed)
 
 
-def instants(
+def ordered_occurrences(
     events: list[tuple[int, Match]], parts: Sequence[s.Part], *, are_ordered: bool = False
 ) -> list[list[tuple[int, Match]]]:
-    """Return the events of all inputs in order of Vs: each occurrence once, with the numbers of all inputs that have it.
+    """Return an entry for each occurrence, in order of Vs: its event in each input that has it, with the input's number.
 
-    Occurrences of one instant are in order of their ids if a part consumes or if ``are_ordered``; this raises Undetermined if
-    they are matches of operators. Otherwise their order does not matter.
+    Occurrences of one instant are entries of their own, in order of their ids if a part consumes or if ``are_ordered``; this
+    raises Undetermined if they are matches of operators. Otherwise their order does not matter.
     """
     occurrences: dict[Any, list[tuple[int, Match]]] = {}
     for i, e in events:
@@ -230,7 +231,8 @@ def instants(
 def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
     """Return the whole matches that the parts select, from the part before the last back to the first.
 
-    Of matches with equal later events, a part with FIRST or LAST keeps those with its first or last event.
+    Of matches with equal later events, a part with FIRST or LAST keeps those with its first or last event. The selection of a
+    chain's last part has no effect.
     """
     for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
         groups: dict[Any, list[Chain]] = {}
@@ -265,7 +267,7 @@ def rank(e: Match) -> tuple[Any, ...]:
 
 
 def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
-    """Return the match of a chain of events, valid from the last one to the end of the scope ``within``, or for a tick.
+    """Return the match of a chain of events, valid from the last one until ``within`` after the first, for a tick at least.
 
     ``absent`` are the variables that the match lacks; ``operator`` tells its id from those of other operators.
     """
@@ -289,7 +291,8 @@ def define_type(
 ) -> EventType:
     """Return the events of a definition: matches with the fields of OUTPUT, or those of all events and the root.
 
-    Matches outside the slice of occurrence are left out; lifetimes are cut to the slice of validity.
+    Without OUTPUT, a field is named ``variable_field``; that of a repeated variable is a list. Matches outside the slice of
+    occurrence are left out; lifetimes are cut to the slice of validity, and empty ones left out.
     """
     many = repeated_variables(definition.pattern)
     names = [name for name, _ in event_types(definition.pattern)]

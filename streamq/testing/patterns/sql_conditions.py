@@ -50,7 +50,8 @@ def _visible_together(whole: s.Part) -> list[frozenset[str]]:
 def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Condition]:
     """Yield the conditions of WHERE; CorrelationKey becomes one for every two variables that an operator sees together.
 
-    ``events`` are the variables of events; a comparison with a literal becomes a condition on each of them.
+    ``events`` are the variables of events, negated ones too; an AttributeEquals becomes a condition on each of them. Any other
+    condition is yielded as it is, with its variables.
     """
     together, many = _visible_together(definition.pattern), repeated_variables(definition.pattern)
     for condition in definition.where:
@@ -71,7 +72,7 @@ def conjuncts(definition: s.Definition, events: tuple[str, ...]) -> Iterator[Con
 
 
 def equal_keys(definition: s.Definition) -> tuple[str, ...]:
-    """Return the attributes of CorrelationKey(..., EQUAL)."""
+    """Return the attributes of all CorrelationKey(..., EQUAL) in WHERE, in order; one of UNIQUE has none."""
     keys = [c.attributes for c in definition.where if isinstance(c, s.CorrelationKey) and c.equal]
     return tuple(key for attributes in keys for key in attributes)
 
@@ -122,13 +123,17 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
             return f"CAST({sql(operand, visible)} AS {kind})"
         case s.Apply(function, arguments):
             values = [sql(a, visible) for a in arguments]
-            return f"({apply_function(function, values)})"
+            return f"({apply_operator(function, values)})"
     raise AssertionError(expression)
 
 
-def apply_function(function: str, values: Sequence[str]) -> str:
-    """Return a function of SQL values as SQL."""
-    match function, values:
+def apply_operator(operator: str, values: Sequence[str]) -> str:
+    """Return an operator of SQL values as SQL, without parentheses around it.
+
+    The operators are those of INFIX, and, or, not, [not] null, minus, IN and BETWEEN. Any other, such as a division or a user's
+    function, is a KeyError with two values, else an AssertionError.
+    """
+    match operator, values:
         case ("and" | "or") as word, _:
             return f" {word} ".join(values)
         case "not", [only]:
@@ -143,7 +148,7 @@ def apply_function(function: str, values: Sequence[str]) -> str:
             return f"{one} BETWEEN {low} AND {high}"
         case infix, [one, other]:
             return f"{one} {INFIX[infix]} {other}"
-    raise AssertionError(function)
+    raise AssertionError(operator)
 
 
 def value(literal: s.Literal) -> str:

@@ -95,7 +95,7 @@ def seen_events(whole: Part) -> Iterator[tuple[str, Type]]:
 
 
 def repeated_variables(whole: Part) -> dict[str, int]:
-    """Map each variable that a match has several times, of an event or a pattern, to the number of its REPEAT in the text."""
+    """Map each variable that a match has several times, of an event or a pattern, to the number (from 0) of its REPEAT."""
     trees = (part for part in parts_below(whole) if not isinstance(part.pattern, Type))
     repeating = (part for part in trees if tree_rooms()[type(part.pattern)].repeats)
     return {

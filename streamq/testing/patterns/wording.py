@@ -23,10 +23,10 @@ _SAME = {"!=": "<>"} | _HYPHENED
 
 
 def misread(source: str, shown: str) -> str | None:
-    """Return the difference between a text and its normal form in words, signs and numbers; None if there is none.
+    """Return the first difference between a text and its normal form: in numbers, else in words and signs; None if there is none.
 
-    Words are keywords and names, in their order. Variables, which stand after AS or directly after a type, are not compared,
-    because a normal form may repeat none; NOT and signs are counted only, because a normal form may move them.
+    Words are keywords and names, in their order; comments are skipped. Variables, which stand after AS or directly after a type,
+    are not compared, because a normal form may repeat none; NOT and signs are counted only, because a normal form may move them.
     """
     read, written = _Words(source), _Words(shown)
     if read.numbers != written.numbers:

@@ -45,7 +45,7 @@ class CalendarRoom(WindowRoom[Calendar]):
     def members(self, window: Calendar, source: Members, run: Run) -> str:
         """Return a table of events, joined with the windows that overlap them.
 
-        Windows are enumerated by days or months in the zone's local time.
+        Windows are enumerated by days or months in the zone's local time; raises TooMuch as :func:`_windows`.
         """
         least = run.value(f"SELECT min(le) FROM {source.events}")
         last = run.value(f"SELECT max(least(re, {bound(source.events, run)})) FROM {source.events}")

@@ -32,9 +32,10 @@ class CountRoom(WindowRoom[Count]):
     arguments = {("count_window", "by"): one_of("start", "end")}
 
     def members(self, window: Count, source: Members, run: Run) -> str:
-        """Return a table of events, joined with the windows that contain their start or end.
+        """Return a table of events, joined with the windows that contain their start or, by "end", their end.
 
-        A window has n different instants of a group, from each of them on; where fewer follow there is none.
+        A window has n different instants of a group, from each of them on, and ends a tick after the last; where fewer follow
+        there is none. By "end", endless events are in no window.
         """
         at = "le" if window.by == "start" else "re"
         instants = (

@@ -44,7 +44,7 @@ class HoppingRoom(WindowRoom[Hopping]):
     verbs = {"hopping_window": hopping_window, "tumbling_window": tumbling_window}
 
     def members(self, window: Hopping, source: Members, run: Run) -> str:
-        """Return a table of events, joined with the windows of the grid that overlap them."""
+        """Return a table of events, joined with the grid's windows that overlap them and start before the oracle's bound."""
         windows = hopping_windows(window.grid, source.events, run)
         return run.table(
             f"SELECT {listed('0 AS w', 'w_le', 'w_re', 'a.*')} FROM {source.events} a JOIN {windows} ON le < w_re AND re > w_le"

@@ -34,6 +34,7 @@ class RowsRoom(WindowRoom[Rows]):
     def members(self, window: Rows, source: Members, run: Run) -> str:
         """Return a table of events, joined with their windows: n in a row of a group, from each multiple of ``step`` on.
 
+        Events are in the order of start, ``order_by``, the rest of the payload, and end.
         A window lasts from the first one's start to a tick after the last one's; a window with fewer events does not exist.
         """
         names = source.schema.names

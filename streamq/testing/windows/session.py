@@ -31,7 +31,8 @@ class SessionRoom(WindowRoom[Session]):
         """Return a table of events, each with its session.
 
         A session begins at each start that is a gap or more after the last instants of all earlier events of the group. It has
-        the events from there until the next session's start, and ends a gap after the last instant of them all.
+        the events from there until the next session's start, and ends a gap after the last instant of them all; with
+        an endless event, it does not end.
         """
         near = f"{same(source.groups)} AND b.le < a.le AND b.re::HUGEINT - 1 + {window.gap} > a.le"
         heads = run.table(f"""

@@ -10,7 +10,7 @@ from streamq.patterns.operators.at_most import AtMost
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match, instants
+from streamq.testing.patterns.rules import Evaluation, Match, ordered_occurrences
 from streamq.testing.patterns.set_definitions import Query, Relation, absent_column, query_of_types, ticks_of
 from streamq.testing.patterns.sql_conditions import guard
 from streamq.testing.patterns.trees import variables
@@ -31,12 +31,16 @@ class AtMostRoom(OperatorRoom[AtMost]):
         return tree.parts
 
     def matches(self, tree: AtMost, evaluation: Evaluation) -> list[Match]:
-        """Return each event that has few enough events, itself counted, in the scope that ends with it, without consumed ones."""
+        """Return each event that has few enough events, itself counted, in the scope that ends with it, without consumed ones.
+
+        Events of other parts count if the conditions on both hold, those of its own part whatever the conditions; with unequal
+        keys none counts. An event that one part consumes is still there for the other parts that it is in.
+        """
         parts, within = tree.parts, evaluation.ticks(tree.within)
         inputs = [evaluation.part(part) for part in parts]
         matches: list[Match] = []
         consumed: set[Any] = set()
-        for completing in instants([(i, e) for i, es in enumerate(inputs) for e in es], parts):
+        for completing in ordered_occurrences([(i, e) for i, es in enumerate(inputs) for e in es], parts):
             gone: set[Any] = set()
             for i, e in completing:
                 if e.id in consumed:

@@ -11,7 +11,7 @@ from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, Reading, counts, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match, instants
+from streamq.testing.patterns.rules import Evaluation, Match, ordered_occurrences
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 MANY = 2**31
@@ -39,13 +39,16 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return (tree.pattern,)
 
     def matches(self, tree: Repeat, evaluation: Evaluation) -> list[Match]:
-        """Return the run that ends with each occurrence, if its length is right: those of equal keys that are not consumed."""
+        """Return the run that ends with each occurrence, if its length is right: those of equal keys that are not consumed.
+
+        A run has all such occurrences within the scope; with more than ``most`` there is no match, instead of a shorter run.
+        """
         within = evaluation.ticks(tree.within)
         matches: list[Match] = []
         gone: set[Any] = set()
         before: list[Match] = []
         events = [(0, e) for e in evaluation.part(tree.pattern)]
-        for ((_, e),) in instants(events, (tree.pattern,), are_ordered=True):
+        for ((_, e),) in ordered_occurrences(events, (tree.pattern,), are_ordered=True):
             before.append(e)
             near = (x for x in before if x.vs > e.vs - within and x.id not in gone)
             run = [x for x in near if evaluation.agree(e.bound, x.bound)]

@@ -30,7 +30,10 @@ class UnlessRoom(OperatorRoom[Unless]):
         return (tree.negated,)
 
     def matches(self, tree: Unless, evaluation: Evaluation) -> list[Match]:
-        """Return the matches with no negated one after their start, or their nth contributor, and within the scope."""
+        """Return the matches with no negated one after their start, or their nth contributor, and within the scope.
+
+        They keep their start and last until the scope after it; their only contributor is that start.
+        """
         scope, nth = evaluation.ticks(tree.within), tree.nth
         alone = evaluation.matches_without(
             tree.pattern, tree.negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
