@@ -62,7 +62,8 @@ def numbered_value(kind: t.DataType, n: int) -> Any:
 def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list[Any]:
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
-    The latter are values that a query compares with; of whole numbers those beside them are added too.
+    Parts of nested values may be NULL. ``compared`` are values that a query compares with; of whole numbers those beside them are
+    added too, and decimals are rounded to the type's scale. Binaries, naive timestamps and durations in it are left out.
     Finite floats are small multiples of a quarter, so that their sums are exact in any order; NaN and infinities are added
     unless the intent forbids them. Raises PlanError for a type without values.
     """

@@ -29,7 +29,10 @@ TIMES = ("start", "end", "new_end")
 
 
 def is_physical(table: pa.Table) -> bool:
-    """True if a table has the columns of a physical stream and its ``kind`` holds kinds; payload columns may have these names."""
+    """True if a table has the columns of a physical stream and its ``kind`` holds kinds; payload columns may have these names.
+
+    A table without rows is one; a table with a NULL among its kinds is not.
+    """
     if not {"kind", "new_end"} <= set(table.column_names):
         return False
     return {_in_small_letters(kind) for kind in table["kind"].unique().to_pylist()} <= set(KINDS)
@@ -42,7 +45,7 @@ def _in_small_letters(kind: Any) -> Any:
 
 @check_keywords
 def fold_physical(rows: Iterable[Mapping[str, Any]] | History, id: str | None = None) -> pa.Table:
-    """Return the canonical history of a physical stream; its rows may be in any order.
+    """Return the canonical history of a physical stream; its rows, and those of the result, may be in any order.
 
     ``rows``: an Arrow table, a pandas frame, or rows as dicts. A row has ``kind`` (insert, retract or cti, also in capitals),
     ``start``, ``end``, for retractions ``new_end``, and its payload under any other names; times are ticks (in a table

@@ -66,7 +66,10 @@ def is_name(text: str) -> bool:
 
 
 def value(plain: Any) -> str:
-    """Return a plain value as Python text; instants and durations use ``dt``, time zones ``zoneinfo``."""
+    """Return a plain value as Python text; instants and durations use ``dt``, time zones ``zoneinfo``.
+
+    A value of any other type is written as its ``repr``, even if that is not Python.
+    """
     match plain:
         case bool() | None:
             return repr(plain)

@@ -325,7 +325,10 @@ def _on(on: tuple[tuple[str, str], ...]) -> list[str]:
 
 
 def _grid(window: Window, axis: str) -> list[str]:
-    """Return size, hop and offset of the windows of a windowed join; raise Unwritable for windows without a grid."""
+    """Return the size of a windowed join's windows, the hop if it differs from the size, and the offset unless it is 0.
+
+    Raises Unwritable for windows without a grid.
+    """
     grid = next(room_of(window).grids(window), None)
     if grid is None:
         raise Unwritable(type(window).__name__)

@@ -227,7 +227,9 @@ def _value(column: Column, at: int) -> Any:
 
 
 def _in_batches(column: Column, name: str, verb: str) -> tuple[Ints, Ints]:
-    """Return the positions of rows in order of their micro-batches, and the number of the micro-batch, from 0, at each place.
+    """Return the positions of rows in order of their micro-batches, and for each of these its micro-batch's number from 0.
+
+    The numbers have no gaps, whatever the column's values are.
 
     Raises SourceError for NULLs.
     """

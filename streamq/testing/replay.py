@@ -194,7 +194,7 @@ def _wrong(part: str, what: str, cause: Exception | None = None) -> NoReturn:
 
 
 def _brief(error: Exception) -> str:
-    """Return what an error says, without its verb and its hints."""
+    """Return the first sentence of what an error says, and of an error of streamq without its verb."""
     first = str(error).splitlines()[0].partition(". ")[0].rstrip(".")
     return first.partition(": ")[2] if isinstance(error, StreamqError) else first
 

@@ -54,7 +54,7 @@ class Verified:
 
     @property
     def reasons(self) -> str:
-        """The number of cases set aside for each reason, as text, with the first error."""
+        """The number of cases set aside for each reason, as text, with the first error if a query failed; empty if none were."""
         first = self.first_failure if len(self.first_failure) <= LONGEST else f"{self.first_failure[:LONGEST]}..."
         shown = {reason: f"{reason} ({first})" if reason == FAILS and first else reason for reason in self.set_aside}
         return ", ".join(f"{n} where {shown[reason]}" for reason, n in self.set_aside.items())

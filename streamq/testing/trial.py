@@ -124,7 +124,10 @@ def check_answers(
 
 
 def _is_steady(case: Case, how: Execution, answers: Answers, expected: pa.Table) -> bool:
-    """True unless the oracle's answer differs when it is computed again, as it may if user modules are not deterministic."""
+    """True unless the oracle's answer differs when it is computed again, as it may if user modules are not deterministic.
+
+    Also False if it cannot be computed again because a module fails.
+    """
     if not called_modules(case.plan):
         return True
     try:

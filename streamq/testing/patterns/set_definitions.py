@@ -174,7 +174,8 @@ class Query:
     def definition(self, definition: s.Definition) -> None:
         """Add the relation of a definition, and make it a type, with the fields of OUTPUT, or those of all events and the root.
 
-        Matches outside the slice of occurrence are left out; lifetimes are cut to the slice of validity, and empty ones left out.
+        Without OUTPUT, a field is named ``variable_field``; that of a repeated variable is a list without NULLs. Matches outside
+        the slice of occurrence are left out; lifetimes are cut to the slice of validity, and empty ones left out.
         """
         kinds = {name: self.types[kind.name][1] for name, kind in event_types(definition.pattern)}
         self.conditions = list(conjuncts(definition, tuple(kinds)))
@@ -245,7 +246,10 @@ def database() -> duckdb.DuckDBPyConnection:
 
 
 def set_answer(text: str, tables: Mapping[str, pa.Table]) -> pa.Table:
-    """Return the matches of a text's last definition over histories, all of them tables ``start, end, payload...``."""
+    """Return the matches of a text's last definition over histories, all of them tables ``start, end, payload...``.
+
+    Times and scopes are integers. Selection and consumption in the text are ignored.
+    """
     connection = database()
     query = Query({})
     for name, table in tables.items():

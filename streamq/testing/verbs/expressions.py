@@ -30,7 +30,7 @@ class Row:
 def over(value: Any, schema: Schema) -> Expr:
     """Return an argument of a verb as an expression over the columns of a stream; a name ``a.b`` may be a field of column a.
 
-    A function is called with a :class:`Row`.
+    A function is called with a :class:`Row`; a string is a constant, not a column.
     """
     is_function = callable(value) and not isinstance(value, Expr)
     expression = as_expr(value(Row()) if is_function else value)
@@ -78,7 +78,10 @@ def column(value: Any) -> Any:
 
 
 def outputs(positional: Iterable[Any], keywords: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield name and value of each column of a ``select``: columns, aliases, then keywords, in which a string is a constant."""
+    """Yield name and value of each column of a ``select``: columns, aliases, then keywords, in which a string is a constant.
+
+    A positional string is a column's name; other positional values, which have no name, are skipped.
+    """
     for value in positional:
         match column(value):
             case Col(name=name) as one:

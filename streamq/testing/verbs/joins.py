@@ -17,7 +17,10 @@ LEFT, RIGHT = "left event\0", "right event\0"
 
 
 def keys(on: Any) -> Names:
-    """Return pairs (left, right) of columns that must be equal, from a name, several names, pairs, or a mapping."""
+    """Return pairs (left, right) of columns that must be equal, from a name, several names, pairs, or a mapping.
+
+    There are none for ``()``. A string is one name, and a name stands for the column of both sides.
+    """
     if isinstance(on, str):
         return ((on, on),)
     if isinstance(on, Mapping):

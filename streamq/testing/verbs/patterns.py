@@ -91,7 +91,7 @@ class Written:
         return Matches(Detect(inputs, names, definitions, conditions), self)
 
     def narrowed(self, more: Sequence[Condition]) -> Written:
-        """Return the pattern with more conditions of its last definition."""
+        """Return the pattern with more conditions of its last definition; the user's text, which lacks them, is dropped."""
         *others, last = self.program.definitions
         narrower = replace(last, where=(*last.where, *more))
         return replace(self, program=Program((*others, narrower)), source=None)
@@ -112,7 +112,10 @@ class Written:
 
 
 def matches_of(pattern: Pattern) -> Matches:
-    """Return the matches of a pattern that the scenario contains as an object."""
+    """Return the matches of a pattern that the scenario contains as an object, with the plan that the product has made of it.
+
+    Only verbs after it are read again.
+    """
     written = pattern.written
     types = {name: Events(stream.plan) for name, stream in written.types.items()}
     return Matches(pattern.plan, Written(written.program, types, written.functions, written.source))
@@ -133,7 +136,10 @@ FUNCTIONS = {"cedr": cedr} | {name: _function(f) for room in rooms().values() fo
 
 
 def _matches_over(parts: Sequence[Any], make: Make) -> Matches:
-    """Return the matches of the operator that ``make`` builds over pieces and matches, with the conditions of all of them."""
+    """Return the matches of the operator that ``make`` builds over pieces and matches, with the conditions of all of them.
+
+    Matches are parts without a name. Of event types of one name, the last one counts.
+    """
     pieces = [part.written.piece(part, None) if isinstance(part, Matches) else part for part in parts]
     types = {name: events for piece in pieces for name, events in piece.types.items()}
     where = tuple(condition for piece in pieces for condition in piece.where)
@@ -174,7 +180,10 @@ class _Variable:
         self._name, self._fields = name, fields
 
     def __getattr__(self, name: str) -> Expr:
-        """Return the column of a field or, where the event has no such field, of a built-in one, in upper or lower case."""
+        """Return the column of a field or, where the event has no such field, of a built-in one, in upper or lower case.
+
+        A name that is neither is taken for a field; one that begins with two underscores raises AttributeError.
+        """
         if name.startswith("__"):
             raise AttributeError(name)
         if name not in self._fields:

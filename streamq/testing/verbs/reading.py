@@ -68,7 +68,7 @@ class _Reader:
 
 
 def _over(plan: Node, inputs: Sequence[Node], others: Sequence[Node]) -> Node:
-    """Return a plan with other inputs."""
+    """Return a plan in which ``inputs``, wherever they stand, are replaced by ``others``, one for one."""
     instead = {one.digest: other for one, other in zip(inputs, others, strict=True)}
     return fold(plan, lambda node, below: instead.get(node.digest) or (node.with_children(below) if below else node))
 

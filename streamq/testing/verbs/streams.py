@@ -193,7 +193,7 @@ class Events(Windowable):
         where: Any = None,
         suffixes: Any = None,
     ) -> Events:
-        """Return the pairs of members of each window; without a ``hop``, windows are tumbling."""
+        """Return the pairs of members of each window, once for each; without a ``hop``, windows are tumbling."""
         pair = Pair(self.plan, other.plan, keys(on), suffixes)
         grid = Hopping(self.ticks(size), self.ticks(size if hop is None else hop), self.ticks(offset))
         return self.of(

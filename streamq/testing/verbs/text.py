@@ -77,7 +77,7 @@ def _stream(stream: Stream) -> list[str]:
 
 
 def _argument(argument: Any) -> str:
-    """Return an argument of a verb as Python text; raise Unwritable if there is none."""
+    """Return an argument of a verb as Python text; raise Unwritable for one that has no text, such as a class or a table."""
     match argument:
         case Scenario():
             return "".join(_chain(argument))

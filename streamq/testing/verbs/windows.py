@@ -49,7 +49,7 @@ class Windowable(ABC):
         return Windows(self._events(timed), (*self.keys, *bounds), Snapshot(), ClipInput.FULL, None, tuple(bounds))
 
     def scan(self, operator: Any) -> Events:
-        """Step over the events of each group in order."""
+        """Step over the events of each group, or of the stream, in order; skip those that do not pass the call's filter."""
         schema = self.plan.schema
         where = None if operator.where is None else over(operator.where, schema)
         args = tuple(over(arg, schema) for arg in operator.args)
@@ -121,7 +121,10 @@ class Windows:
     agg = select
 
     def top_k(self, k: int, by: Any, *, desc: bool = True, ties: str = "keep", row_number: bool = False) -> Events:
-        """Return the ``k`` members with the greatest values of ``by`` (least unless ``desc``), and their rank."""
+        """Return the ``k`` members with the greatest values of ``by`` (least unless ``desc``), and their rank.
+
+        There are more than ``k`` if ``ties`` is "keep" and the last one's value is shared. A string ``by`` names a column.
+        """
         source = self.events.plan
         order = over(column(by), source.schema)
         return self._result(
@@ -158,7 +161,10 @@ class _SelectedAggregates:
         return reduced if self.is_aligned else replace_parts(reduced, self._bound)
 
     def _column(self, aggregate: Aggregate, name: str = "") -> Expr:
-        """Return the column of an aggregate; it is collected, under ``name`` or a generated name, unless it has been before."""
+        """Return the column of an aggregate; it is collected, under ``name`` or a generated name, unless it has been before.
+
+        Then the column has its first name, and ``name`` has no effect.
+        """
         name = name or f"__{aggregate.name}{len(self.aggregates)}"
         return Col(self.aggregates.setdefault(aggregate.digest, (name, aggregate))[0])
 
