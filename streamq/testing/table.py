@@ -40,8 +40,8 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
     Types have Spark's names, such as ``decimal(5,2)``, ``array<int>``, ``map<string,int>`` and ``struct<a:int>``. A name that is
     not a word is quoted in backticks. Instants are datetimes (UTC if they have no zone) or ticks: microseconds since 1970. Arrays
     are lists or tuples; maps and structs are dictionaries; a field that a struct lacks is NULL. A map may also be a list of
-    pairs, as some keys cannot be those of a dictionary. Raises TypeMismatch for a type that does not exist, and SourceError for a row of
-    the wrong length, or a value that its column does not accept.
+    pairs, as some keys cannot be those of a dictionary. Raises TypeMismatch for a type that does not exist, and SourceError for a
+    row of the wrong length, or a value that its column does not accept.
 
     >>> import streamq as sq
     >>> from streamq.testing.table import table
