@@ -64,7 +64,8 @@ def load_profile(chosen: str | Profile | None, **changes: object) -> Profile:
     """Set the default profile of :func:`verify` to a profile or the one of that name, with changes, and return it.
 
     None restores the profile of the environment: STREAMQ_PROFILE, STREAMQ_EXAMPLES, STREAMQ_SEED and STREAMQ_FAILURES; changes
-    are then ignored. Raises PlanError for a name that no profile has, and for illegal values.
+    are then ignored. Raises PlanError for a name that no profile has, and for illegal values; TypeError for a change of what a
+    profile does not have.
 
     >>> from streamq import testing as t
     >>> t.load_profile("default", examples=50)

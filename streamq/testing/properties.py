@@ -194,7 +194,7 @@ class _Judge:
     # CTIs and order
 
     def promised(self) -> list[Breaches]:
-        """Search changes before the CTI that held when their micro-batch began, and CTIs that go back."""
+        """Search changes before the CTI that held when their micro-batch began, and CTIs that go back: an entry for each."""
         before, by = _shifted(self.c, MINUS_INFINITY), _shifted(self.by, -1)
         back = self.ctis[self.stream.start[self.ctis] < before[self.stream.batch[self.ctis]]]
         changes = self.changes

@@ -54,7 +54,7 @@ class Body:
 
 
 def stateful(subject: Any) -> tuple[StatefulOperator, int | None] | None:
-    """Return a stateful operator and the number of its arguments (None if it is not applied); None for other objects."""
+    """Return a stateful operator and the number of its arguments (None: not applied, so unknown); None for other objects."""
     if isinstance(subject, StatefulCall):
         return subject.operator, len(subject.args)
     return (subject, None) if isinstance(subject, StatefulOperator) else None

@@ -67,7 +67,10 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def fields_of(columns: str) -> tuple[Field, ...]:
-    """Parse names and types such as ``"t bigint, k string"``; raise SourceError or TypeMismatch for illegal ones."""
+    """Parse names and types such as ``"t bigint, k string"``; raise TypeMismatch for no type, else SourceError.
+
+    The latter is raised for what is no name with a type, and for a name that comes twice.
+    """
     fields = []
     for part in _split(columns):
         match = re.fullmatch(r"\s*(?:`((?:[^`]|``)+)`|([^\s`:]+))(?:\s*:\s*|\s+)(.+?)\s*", part, re.DOTALL)

@@ -97,6 +97,8 @@ def check_stream(
 ) -> Checked:
     """Raise StreamViolation, an AssertionError, if :func:`find_breaches` with the same arguments finds a breach.
 
+    Else return its result.
+
     >>> import streamq as sq
     >>> items = [sq.insert(1, None, v=3), sq.retract(1, None, 10, v=3), sq.cti(20)]
     >>> print(check_stream(items, shape="edge", order="full"))

@@ -22,7 +22,8 @@ from streamq.testing.oracle.run import Run
 def join(node: Join, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for matching pairs with the intersection of their lifetimes.
 
-    Semi and anti: for the parts of left events that such intersections cover, or do not cover; left: inner and anti.
+    Semi and anti: for the parts of each left event that such intersections cover, or do not cover, joined where they meet; left:
+    inner, and anti with NULLs.
     """
     left = run.table(f"SELECT *, row_number() OVER () AS n FROM {inputs[0]}")
     pairs = run.table(f"""

@@ -124,8 +124,8 @@ class Query:
     def ordered_relation(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> Relation:
         """Return the matches of one event of each part, strictly one after the other: a union over the orders.
 
-        ``orders`` are the orders that may come, as numbers of parts; columns of parts that are not in an order are NULL. The
-        conditions over the variables of all parts are done with then.
+        ``orders`` are the orders that may come, as numbers of parts; columns of parts that are not in an order are NULL,
+        and false where they say if a variable is there. The conditions over the variables of all parts are done with then.
         """
         inputs = [self.part(part) for part in parts]
         fields = {v: names for r in inputs for v, names in r.fields.items()}

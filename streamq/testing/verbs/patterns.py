@@ -154,7 +154,10 @@ def _events(program: Program) -> list[tuple[str, str]]:
 
 
 def _named_conditions(variables: Sequence[str], condition: Condition) -> Iterator[Condition]:
-    """Yield a condition on all variables of a pattern as conditions that name them; any other condition as it is."""
+    """Yield a condition on all variables of a pattern as conditions that name them; any other condition as it is.
+
+    EQUAL compares only neighbours in the order of ``variables``, UNIQUE every two.
+    """
     match condition:
         case AttributeEquals(attribute, value):
             for variable in variables:

@@ -102,7 +102,10 @@ class Windows:
         return self.events.of(plan)
 
     def select(self, *columns: Any, **named_columns: Any) -> Events:
-        """Compute a row for each window: the keys, then aggregates, or expressions over aggregates, keys and window bounds."""
+        """Compute a row for each window: the keys, then aggregates, or expressions over aggregates, keys and window bounds.
+
+        A user's operator, which must be the only column, gives rows of its own instead.
+        """
         source = self.events.plan
         if len(columns) == 1 and isinstance(columns[0], Aggregate) and isinstance(columns[0].function, UserOperator):
             return self._result(rows_of(columns[0], source, self.keys, self.window, self.clip, self.asked))

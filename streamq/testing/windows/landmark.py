@@ -53,7 +53,8 @@ class LandmarkRoom(WindowRoom[Landmark]):
     def members(self, window: Landmark, source: Members, run: Run) -> str:
         """Return a table of events, joined with the windows ``[l, l + jH)`` that overlap them.
 
-        The last window is cut at the next landmark; windows are reported while ``l + (j - 1)H`` is before the bound.
+        The last window is cut at the next landmark; windows are reported while ``l + (j - 1)H`` is before the oracle's bound,
+        even if all events end.
         """
         hop, start, period = window.hop, window.start, window.period
         until = bound(source.events, run, always=True)

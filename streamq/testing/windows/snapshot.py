@@ -35,7 +35,7 @@ class SnapshotRoom(WindowRoom[Snapshot]):
     arguments = {("sliding_window", "duration"): lengths_of_time(1, 6)}
 
     def members(self, window: Snapshot, source: Members, run: Run) -> str:
-        """Return a table of events, joined with the windows that overlap them: the time between any start or end and the next."""
+        """Return a table of events, joined with the windows that overlap them: from a start or end to the group's next."""
         starts, ends = (f"SELECT {listed(f'{at} AS t', *source.groups)} FROM {source.events}" for at in ("le", "re"))
         end = f"lead(t) OVER ({source.by} ORDER BY t) AS w_re"
         windows = run.table(f"SELECT {listed('t AS w_le', end, *source.groups)} FROM ({starts} UNION {ends})")
