@@ -67,9 +67,9 @@ def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
 
 
 def fields_of(columns: str) -> tuple[Field, ...]:
-    """Parse names and types such as ``"t bigint, k string"``; raise TypeMismatch for no type, else SourceError.
+    """Parse names and types such as ``"t bigint, k string"``; raise TypeMismatch for a type that does not exist.
 
-    The latter is raised for what is no name with a type, and for a name that comes twice.
+    Raises SourceError for a part that is not a name and a type, and for a name that comes twice.
     """
     fields = []
     for part in _split(columns):

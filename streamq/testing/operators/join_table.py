@@ -32,7 +32,7 @@ def join_table(node: JoinTable, inputs: Sequence[str], run: Run) -> str:
 
 @st.composite
 def looked_up(draw: Draw, plan: Node) -> Node:
-    """Draw a look-up of column ``k`` in a static table of its type.
+    """Draw a look-up of column ``k`` in a static table of its type, inner or left, which adds columns ``name`` and ``size``.
 
     Returns the plan as it is unless ``k`` is an exact column that can be a key, or if columns would clash.
     """

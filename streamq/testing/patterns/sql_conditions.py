@@ -101,6 +101,7 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
     """Return an expression as SQL; ``visible`` are the aliases of the relations with its variables.
 
     An aggregate of a run is a function of the list of its values; a field of ``f@`` alone, which is a key, is its first value.
+    An operator that the oracle does not know fails as in :func:`apply_operator`.
     """
     if (of := run_argument(expression, [v[:-1] for v in visible if v.endswith("@")])) is not None:
         assert isinstance(expression, s.Apply)
@@ -130,8 +131,8 @@ def sql(expression: s.Expression, visible: Mapping[str, str]) -> str:
 def apply_operator(operator: str, values: Sequence[str]) -> str:
     """Return an operator of SQL values as SQL, without parentheses around it.
 
-    The operators are those of INFIX, and, or, not, [not] null, minus, IN and BETWEEN. Any other, such as a division or a user's
-    function, is a KeyError with two values, else an AssertionError.
+    The operators are those of INFIX, AND, OR, NOT, IS [NOT] NULL, a minus sign, IN and BETWEEN. Any other, such as a division or
+    a user's function, is a KeyError with two values, else an AssertionError.
     """
     match operator, values:
         case ("and" | "or") as word, _:
