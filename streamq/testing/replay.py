@@ -257,7 +257,7 @@ def _arrival(document: _Document, plan: Node) -> Arrival:
 def _item(part: str, entry: Any, sources: Mapping[str, Source]) -> tuple[str, Item]:
     """Return the name of an item's source and the item; raise _Wrong if its kind, times or payload are not of the source.
 
-    ``part`` names the entry in errors.
+    The payload of a CTI is not checked. ``part`` names the entry in errors.
     """
     if not isinstance(entry, list) or len(entry) != 6:
         _wrong(part, f"found {entry!r}, not [source, kind, start, end, new_end, payload]")

@@ -31,7 +31,7 @@ class Axis:
     WIDTH = 48
 
     def __init__(self, rows: Sequence[Sequence[Any]], axis: str = INTEGER):
-        """Begin at the first finite instant, 0 if there is none, and end after the last; ``axis`` is the time axis of labels."""
+        """Begin at the first instant but INFINITY, else at 0, and end after the last; ``axis`` is the time axis of labels."""
         ends = sorted({t for row in rows for t in row[:2] if t != INFINITY}) or [0]
         self.low, self.high = ends[0], ends[-1] + 1
         self.axis = axis

@@ -107,7 +107,10 @@ class Evaluation:
     # --- patterns
 
     def part(self, part: s.Part) -> list[Match]:
-        """Return the matches of a part that fulfil the conditions on them, with its variable bound."""
+        """Return the matches of a part that fulfil the conditions on them, with its variable, if it has one, bound.
+
+        An event's variable is that of the part or the name of its type; a sub-pattern's has the fields of :meth:`composite`.
+        """
         if isinstance(part.pattern, Type):
             name = part.variable or part.pattern.name
             events = [

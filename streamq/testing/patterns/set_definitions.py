@@ -83,7 +83,10 @@ class Query:
     # --- patterns
 
     def part(self, part: s.Part) -> Relation:
-        """Return the matches of a part that fulfil the conditions on them, with columns of its variable."""
+        """Return the matches of a part that fulfil the conditions on them, with columns of its variable, if it has one.
+
+        A sub-pattern's variable has only those fields that conditions or OUTPUT name.
+        """
         if isinstance(part.pattern, Type):
             return self.primitive(part.pattern, part.variable or part.pattern.name)
         relation: Relation = room_of(part.pattern).relation(part.pattern, self)

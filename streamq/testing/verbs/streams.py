@@ -117,7 +117,7 @@ class Events(Windowable):
         return self._altered(self._start(start, within), self._length(duration))
 
     def _start(self, start: Any, within: Any) -> Start:
-        """Return the start of ``alter_lifetime``; the event's own start or end need no expression."""
+        """Return the start of ``alter_lifetime``; the event's own start or end need no expression, nor ``within``."""
         if start is None:
             return Start()
         expression, axis = over(start, self.plan.schema), self.plan.schema.axis

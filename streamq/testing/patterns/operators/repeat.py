@@ -74,7 +74,10 @@ class RepeatRoom(OperatorRoom[Repeat]):
         return matches
 
     def relation(self, tree: Repeat, query: Query) -> Relation:
-        """Return the occurrences joined with those of equal keys before them and grouped: a row a run, with lists for columns."""
+        """Return the occurrences joined with those of equal keys before them and grouped: a row a run, with lists for columns.
+
+        The columns are those of variables ``v@``. Consumption is ignored.
+        """
         one, scope = query.part(tree.pattern), ticks_of(tree.within)
         assert len(one.events) == 1 or not query.keys, "the keys of an event that a match lacks are not known here"
         columns = [(v, f) for v, names in one.fields.items() for f in ("Vs", *names)]
