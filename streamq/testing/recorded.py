@@ -91,8 +91,8 @@ def read_stream(rows: Any, names: Names, verb: str) -> Recorded:
     """Read a physical stream; raise SourceError for a column that is missing or has values of the wrong type.
 
     It is raised, too, for timestamps beside integers, for NULLs among micro-batches, and for what is no stream. ``names`` are
-    the columns' names as the user gives them; ``verb`` is the function that errors name. Rows with columns neither
-    of kinds nor of new ends are inserts; a NULL in a column of kinds is an unknown kind.
+    the columns' names as the user gives them; ``verb`` is the function that errors name. Rows with columns neither of
+    kinds nor of new ends are inserts; a NULL in a column of kinds is an unknown kind.
     """
     columns, names, ordered = _columns(rows, names, verb)
     count = len(next(iter(columns.values()), ()))

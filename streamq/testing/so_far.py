@@ -66,7 +66,7 @@ def check_so_far(
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
-    """True if the query fails by Spark's rules over a prefix of the case, or all of it: over rows taken back later, or late ones.
+    """True if the query fails by Spark's rules over a prefix of the case: over rows that are taken back later, or are late.
 
     Steps in front of the kernel that judges lateness compute late items too. The whole case is one of the prefixes; those over
     which the oracle raises InvalidEvent do not count.
