@@ -215,7 +215,7 @@ class Stream(
         from streamq.run.answers import to_pandas
         from streamq.run.query import compute_answer
 
-        return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"), self.plan.schema)
+        return to_pandas(compute_answer(self.plan, self.tables, until, "to_pandas"))
 
     def show(self, n: int = 20, until: int | dt.datetime | None = None) -> None:
         """Print the first ``n`` rows of the answer as a table.

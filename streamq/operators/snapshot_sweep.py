@@ -96,5 +96,5 @@ def _merged(
     columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(split.arguments, partials, source)]
     ranges = events.groupBy(*quoted, "__lo", "__hi").agg(*columns)
     merged = merge_partials(ranges, keys, partials, 1, BatchForm.DYADIC)
-    intervals, on = same_keys(merged, windows, quoted, [NUMBER, STARTS, ENDS])
+    intervals, on = same_keys(windows, quoted, [NUMBER, STARTS, ENDS])
     return merged.join(intervals, on & (F.col(INDEX) == F.col(NUMBER)))

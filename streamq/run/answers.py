@@ -47,7 +47,7 @@ def order_rows(table: pa.Table, schema: Schema) -> pa.Table:
     return table.take(pc.sort_indices(pa.table(keys), sort_keys=[(name, "ascending") for name in keys]))
 
 
-def to_pandas(table: pa.Table, schema: Schema) -> pd.DataFrame:
+def to_pandas(table: pa.Table) -> pd.DataFrame:
     """Return an Arrow table as a pandas frame; integers and booleans with NULLs get nullable types, arrays are lists.
 
     Structs are dicts, and maps lists of pairs.

@@ -62,10 +62,9 @@ class Quarantine(Generic[S]):
 
     def to_pandas(self) -> pd.DataFrame:
         """Return the rows as a pandas DataFrame, in the order of :meth:`to_arrow`."""
-        from streamq.plan.schema import Schema
         from streamq.run.answers import to_pandas
 
-        return to_pandas(self.to_arrow(), Schema((), self._query.plan.schema.axis))
+        return to_pandas(self.to_arrow())
 
     def to_df(self) -> DataFrame:
         """Return the rows as a Spark DataFrame, computed when it is read, independently of the query's own ``to_df``.

@@ -57,7 +57,7 @@ def stamped(df: DataFrame, stamp: str, schema: Schema) -> DataFrame:
     return df.select(start.alias(LE), end.alias(RE), *columns)
 
 
-def same_keys(left: DataFrame, right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
+def same_keys(right: DataFrame, keys: list[str], names: list[str]) -> tuple[DataFrame, Column]:
     """Return ``right`` with its keys renamed, and the condition that both sides' keys are equal, NULL equal to NULL.
 
     Of its other columns it keeps ``names``. ``keys`` are quoted.
@@ -76,7 +76,7 @@ def ranged(keys: list[str], events: DataFrame, windows: DataFrame) -> DataFrame:
     ``keys`` are quoted.
     """
     copies = events.withColumn("__number", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-    intervals, on = same_keys(copies, windows, keys, [NUMBER, STARTS, ENDS])
+    intervals, on = same_keys(windows, keys, [NUMBER, STARTS, ENDS])
     members = copies.join(intervals, on & (F.col("__number") == F.col(NUMBER)))
     return members.drop("__number", *(f"__key{i}" for i in range(len(keys))))
 

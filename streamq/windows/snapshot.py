@@ -141,7 +141,7 @@ def snapshot_members(df: DataFrame, windows: DataFrame, keys: list[str]) -> Data
     from pyspark.sql import functions as F
 
     for at, name, back in ((LE, "__lo", 0), (RE, "__hi", 1)):
-        starts, on = same_keys(df, windows, keys, [STARTS, NUMBER])
+        starts, on = same_keys(windows, keys, [STARTS, NUMBER])
         starts = starts.withColumnsRenamed({STARTS: "__at", NUMBER: "__number"})
         df = df.join(starts, on & (F.col(at) == F.col("__at"))).withColumn(name, F.col("__number") - back)
         df = df.drop("__at", "__number", *(f"__key{i}" for i in range(len(keys))))
