@@ -175,7 +175,7 @@ class Case:
 
     @property
     def _ends_bound_windows(self) -> bool:
-        """True if, without ``until``, windows of endless lifetimes are bounded by an end that lies behind all starts."""
+        """True if an end behind all starts would bound windows of endless lifetimes; ``until`` itself is not read."""
         items = [item for _, item in self.arrival if item.start is not None and item.kind in (INSERT, RETRACT)]
         left = {(item.start, item.end) for item in items if item.kind == RETRACT}
         reached = {(item.start, item.end if item.kind == INSERT else item.new_end) for item in items}

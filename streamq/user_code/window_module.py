@@ -211,6 +211,7 @@ class ModuleReduction(RangeReduction):
 
     @property
     def depends_on_order(self) -> bool:
+        """True for code that takes whole windows in any order: its last digits may differ, and nothing else sorts members."""
         return self.calling.module.any_order and not self.calling.module.in_parts
 
     @property

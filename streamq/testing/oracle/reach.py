@@ -15,8 +15,9 @@ from streamq.testing.sources.room import room_of
 def reach(node: Node, plan: Node, run: Run) -> int | None:
     """Return the reach of an operator's output, if that of its inputs is ``run.reach``; None if nothing has arrived.
 
-    Events that are taken back later, and those that filters drop, count too, because time has come that far. Operators hand on
-    the greatest reach of their inputs, unless they move starts.
+    Events that are taken back later, and those that filters drop, count too, because time has come that far. The caller sets
+    ``run.reach`` to the greatest reach of the inputs before; a source does not read it. An operator hands it on, unless it moves
+    starts.
     """
     if isinstance(node, Source):
         start = _start(node, run)
