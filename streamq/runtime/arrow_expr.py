@@ -7,6 +7,7 @@ the faults left at the root are raised. So an error appears exactly where Spark'
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -65,19 +66,19 @@ def attempt(
     expr: Expr, schema: Schema, columns: Mapping[str, pa.Array], lifetime: Callable[[str], pa.Array], rows: int
 ) -> Value:
     """Evaluate as :func:`evaluate`, but return rows on which Spark raises as faults; their values are arbitrary."""
-    return _CHECKED.expression(expr, schema).attempt(columns, lifetime, rows)
+    return _LAST_USED.checked(expr, schema).attempt(columns, lifetime, rows)
 
 
 class CheckedExpression:
     """An expression over events of ``schema`` whose types are checked once, however often it is evaluated.
 
     ``parts`` lists each part once, as (part, places of its operands in the list, type), operands first. Raises NeedsSpark if it
-    cannot be evaluated in-process; the error names ``verb``.
+    cannot be evaluated in-process.
     """
 
-    def __init__(self, expr: Expr, schema: Schema, verb: str = "expression"):
+    def __init__(self, expr: Expr, schema: Schema):
         """Check the expression, and list its parts."""
-        kinds = _checked(expr, schema, verb)
+        kinds = _checked(expr, schema, "expression")
         self.expr, self.schema = expr, schema
         self.parts: list[tuple[Expr, list[int], DataType]] = []
 
@@ -95,14 +96,14 @@ class CheckedExpression:
         return values[-1]
 
 
-class CheckedExpressions:
+class ExpressionMemory:
     """The expressions evaluated last, checked: those of a running query come again in every micro-batch."""
 
     def __init__(self) -> None:
-        self.by_id: dict[int, CheckedExpression] = {}
+        self.by_id: OrderedDict[int, CheckedExpression] = OrderedDict()
 
-    def expression(self, expr: Expr, schema: Schema) -> CheckedExpression:
-        """Return the expression, checked for this schema: the same object as before, if it is one of the _LAST used last.
+    def checked(self, expr: Expr, schema: Schema) -> CheckedExpression:
+        """Return the expression, checked for this schema: the same object as before, if it is still remembered.
 
         Expressions are told apart as objects, because the digests of two may be equal where their functions differ.
         """
@@ -110,17 +111,19 @@ class CheckedExpressions:
         if checked is None or checked.expr is not expr or checked.schema != schema:
             checked = CheckedExpression(expr, schema)
         self.by_id[id(expr)] = checked
-        if len(self.by_id) > _LAST:
-            del self.by_id[next(iter(self.by_id))]
+        if len(self.by_id) > MOST_EXPRESSIONS:
+            self.by_id.popitem(last=False)
         return checked
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel to workers empty."""
-        return CheckedExpressions, ()
+        return ExpressionMemory, ()
 
 
-_LAST = 1_000
-_CHECKED = CheckedExpressions()
+MOST_EXPRESSIONS = 1_000
+"""The number of expressions that a process remembers; then it forgets the one evaluated longest ago."""
+
+_LAST_USED = ExpressionMemory()
 
 
 def _value(

@@ -91,8 +91,8 @@ class FunctionForm(WindowForm):
         parameters = positional_parameters(signature)
         if self.sensitive and len(parameters) < 2 and not takes_any_number(signature):
             wrong = "a time-sensitive function is called with (events, window)"
-            found = f"it takes {shown_count(len(parameters), 'argument')}"
-            raise PlanError(sentence(self.name, wrong, found, f"It is {self.name}{signature}."))
+            takes = f"it takes {shown_count(len(parameters), 'argument')}"
+            raise PlanError(sentence(self.name, wrong, takes, f"It is {self.name}{signature}."))
         if not self.sensitive and [p.name for p in parameters[:2]] == ["events", "window"]:
             hint = f"{WITH_TIME} it gets them; without it, a Series an argument."
             wrong = "events and a window are asked for"
@@ -105,10 +105,11 @@ class FunctionForm(WindowForm):
         """Return states that are a window's events themselves, without parts: the result calls the function with all of them."""
         is_type = inspect.isclass(self.code)
         function = self.code if is_type else make_object(self.name, self.code, options, self.verb)
-        if self.sensitive:
-            result: Callable[..., Any] = lambda events, window: function(events, window, **options)  # noqa: E731
-        else:
-            result = lambda values: function(*values, **options)  # noqa: E731
+        result: Callable[..., Any] = (
+            (lambda events, window: function(events, window, **options))
+            if self.sensitive
+            else (lambda values: function(*values, **options))
+        )
         methods = (lambda: None, lambda _, events: events, result)
         return self._states(options, *methods, in_parts=False, any_order=order_insensitive)
 

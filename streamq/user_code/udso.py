@@ -178,7 +178,7 @@ class StatefulOperator(UserModule, EventOperator):
         code, initial, options = self.code, self.initial, self.options
         if self._is_function:
             # copied, so that a step that changes the first state affects only its group
-            start: Callable[[], Any] = lambda: copy.deepcopy(initial)  # noqa: E731
+            start: Callable[[], Any] = partial(copy.deepcopy, initial)
             step = (lambda *arguments: code(*arguments, **options)) if options else code
         else:
             module = make_object(self.name, code, options)

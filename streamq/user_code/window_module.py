@@ -64,8 +64,8 @@ class WindowModule(UserModule, AggregateFunction):
         if self.columns and not self.time_sensitive and not self.filter_columns:
             hint = "Say time_sensitive=True, or leave columns= out."
             wrong = "columns= names what time-sensitive code reads"
-            found = "this is not time-sensitive; its arguments come by position"
-            raise PlanError(sentence(self.kind, wrong, found, hint))
+            position = "this is not time-sensitive; its arguments come by position"
+            raise PlanError(sentence(self.kind, wrong, position, hint))
 
     @lazy
     def form(self) -> WindowForm:

@@ -12,7 +12,7 @@ import streamq as sq
 
 @sq.uda("double", name="change")
 def change(values: Any) -> float | None:
-    """How far the last value of a window is from the first."""
+    """Return the last value of a window minus the first; None if one is missing."""
     return None if values.isna().any() else float(values.iloc[-1] - values.iloc[0])
 
 
@@ -30,7 +30,7 @@ def rises(events: Any, window: Any) -> Iterator[Any]:
 
 @sq.udso("delta double", name="delta", initial=None)
 def delta(last: float | None, value: float | None) -> tuple[float | None, list[float] | None]:
-    """How far a value is from the one before it."""
+    """Return a value minus the one before it; no row if one of them is missing."""
     return value, None if last is None or value is None else [value - last]
 
 
@@ -93,13 +93,13 @@ def change_of_all(values: Any) -> float:
 
 @sq.udf("double", takes="series", name="share")
 def share(a: Any, b: Any) -> Any:
-    """What of b a is."""
+    """Return a as a part of b."""
     return a / b
 
 
 @sq.udf("string", name="size")
 def size(value: float | None, limit: float = 10) -> str | None:
-    """Whether a value is above a limit."""
+    """Return "large" for a value above the limit, else "small"."""
     return None if value is None else "large" if value > limit else "small"
 
 
@@ -111,7 +111,7 @@ def inverse(value: float) -> float:
 
 @sq.uda("bigint", name="above")
 class Above:
-    """How many values are above a limit."""
+    """Counts the values above a limit."""
 
     def __init__(self, limit: int = 0):
         self.limit = limit
@@ -142,12 +142,12 @@ def rises_at_once(events: Any, window: Any) -> Iterator[Any]:
 
 @sq.uda("double", name="load_above", time_sensitive=True, columns=["payload"])
 def load_above(events: Any, window: Any, limit: float = 0.0) -> float:
-    """How long payloads above a limit live, as a part of the window."""
+    """Return the time that payloads above a limit live, added up, as a part of the window."""
     high = events[events.payload > limit]
     return float((high.end - high.start).sum() / window.duration)
 
 
 @sq.udso("ratio double", name="ratio", initial=None, on_error="quarantine")
-def ratio(last: float | None, value: float | None) -> tuple[float | None, list[float] | None]:
-    """How many times the value before it a value is; fails where one is NULL or the divisor zero."""
-    return value, None if last is None else [value / last]  # type: ignore[operator]
+def ratio(last: float | None, value: float) -> tuple[float | None, list[float] | None]:
+    """Return a value divided by the one before it; fails where the value is NULL or the divisor zero."""
+    return value, None if last is None else [value / last]

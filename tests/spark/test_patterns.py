@@ -34,7 +34,7 @@ TEXTS = (
 
 @cache
 def arrivals() -> Case:
-    """What arrives in three micro-batches, and has a match of each text."""
+    """Return arrivals in three micro-batches in which each text has a match."""
     search = settings(
         max_examples=1_000, derandomize=True, deadline=None, database=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),

@@ -15,7 +15,7 @@ import pytest
 from tests.mutation.comparisons.faults import ROOT
 
 TESTS = ("tests/runtime", "tests/operators", "tests/laws", "tests/replays")
-"""What stands nearest to the targets, behind the files that are named after one."""
+"""The tests that are nearest to the targets, after the files that are named after one."""
 
 PROMPT = ("tests/laws/test_liveliness.py", "-k", "ctis_are_as_high or waits_for_nothing")
 """The laws of how high CTIs are: ``verify`` asks whether they hold, not whether they are prompt."""
