@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import ChainMap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -15,7 +16,6 @@ from pyspark.sql import types as t
 from streamq.errors import NeedsSpark, sentence
 from streamq.operators.tick_expressions import instant_as_ticks
 from streamq.plan.expr import Col, Expr
-from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.runtime.arrow_expr import evaluate
@@ -144,20 +144,30 @@ class SparkItems(SourceItems["Column"]):
         self.reason = earlier.when(self.evaluated(is_wrong), F.lit(why))
 
 
+class TableArrays(dict[str, pa.Array]):
+    """The columns of an Arrow table in one piece, by name; each is read from the table when it is first asked for."""
+
+    def __init__(self, table: pa.Table):
+        super().__init__()
+        self.table = table
+
+    def __missing__(self, name: str) -> pa.Array:
+        array = self[name] = self.table.column(name).combine_chunks()
+        return array
+
+
 class ArrowItems(SourceItems[pa.Array]):
     """The items of an Arrow table."""
 
     def __init__(self, schema: Schema, table: pa.Table):
         super().__init__(schema)
         self.table = table
+        self.arrays = ChainMap(self.columns, TableArrays(table))
         self.reason: Any = pa.nulls(table.num_rows, pa.string())
 
     def evaluated(self, expr: Expr) -> pa.Array:
         """Return the values of an expression; an item column is read before a column of the table of that name."""
-        read = columns(expr)
-        arrays = {name: self.columns[name] for name in read if name in self.columns}
-        arrays |= {name: self.table.column(name).combine_chunks() for name in read - arrays.keys()}
-        return evaluate(expr, self.schema, arrays, self._lifetime, self.table.num_rows)
+        return evaluate(expr, self.schema, self.arrays, self._lifetime, self.table.num_rows)
 
     def ticks(self, name: str, missing: int | None) -> pa.Array:
         """Return a time column in ticks, ``missing`` for NULL; raise NeedsSpark for a type that Arrow has no instants of."""
@@ -174,8 +184,12 @@ class ArrowItems(SourceItems[pa.Array]):
 
     def refuse(self, is_wrong: Expr, why: str) -> None:
         """Set the reason to ``why`` where ``is_wrong`` is true, not NULL, and no earlier rule has refused the row."""
-        is_first = pc.and_(pc.is_null(self.reason), pc.fill_null(self.evaluated(is_wrong), False))
-        self.reason = pc.if_else(is_first, why, self.reason)
+        if not self.table.num_rows:
+            return
+        is_refused = self.evaluated(is_wrong)
+        if pc.any(is_refused).as_py():
+            is_first = pc.and_(pc.is_null(self.reason), pc.fill_null(is_refused, False))
+            self.reason = pc.if_else(is_first, why, self.reason)
 
     def reason_with_lifetime(self, axis: str) -> Any:
         """Return the reasons, NULL for events; the first, which is the one raised, shows its item's start and end."""

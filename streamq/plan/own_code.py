@@ -43,7 +43,8 @@ def own_packages(package: str) -> list[str]:
     """
     packages, waiting = [package], [package]
     while waiting:
-        used = {package_of(name) for module in _modules_of(waiting.pop()) for name in _modules_read(module)}
+        modules = set[str]().union(*map(_modules_read, _modules_of(waiting.pop())))
+        used = set(map(package_of, modules))
         new = sorted(p for p in used if p not in packages and p != "__main__" and is_own(p))
         packages += new
         waiting += new

@@ -139,14 +139,17 @@ def _value(
     Its faults are those of operands on rows where it evaluates them, and its own.
     """
     match node:
+        # the most frequent kinds come first
+        case Call() if node.function.arrow is not None:
+            return _call(node, node.function.arrow, operands, kind, rows)
         case Col(name=name):
             return Value(_plain(columns[name], kind), kind)
-        case Lifetime(part=part):
-            return Value(_plain(lifetime(part), kind), kind)
         case Lit(value=value):
             natural = literal_type(value)
             array, faults = cast(constant_array(value, natural, rows), natural, kind)
             return Value(array, kind, value if kind == natural else ..., _located(node, faults))
+        case Lifetime(part=part):
+            return Value(_plain(lifetime(part), kind), kind)
         case Alias():
             return operands[0]
         case Cast(type=to):
@@ -154,8 +157,6 @@ def _value(
             return Value(array, to, ..., (*operands[0].faults, *_located(node, faults)))
         case Case():
             return _case(operands, kind, rows)
-        case Call() if node.function.arrow is not None:
-            return _call(node, node.function.arrow, operands, kind, rows)
     raise AssertionError(type(node))
 
 
@@ -245,10 +246,9 @@ def _operands(node: Call, parts: Sequence[Value], rows: int) -> list[Value]:
         if not isinstance(argument, Expr):
             kind = literal_type(argument)
             operands.append(Value(constant_array(argument, kind, rows), kind, argument))
-        elif isinstance(argument, Lit) and argument.type is None:
-            operands.append(replace(value, constant=argument.value))
-        else:
-            operands.append(replace(value, constant=...))
+            continue
+        constant = argument.value if isinstance(argument, Lit) and argument.type is None else ...
+        operands.append(value if value.constant is constant else replace(value, constant=constant))
     return operands
 
 
