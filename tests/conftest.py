@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Iterator
@@ -55,12 +56,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """What is there before the first test stays: who looks for garbage need not look through it again and again."""
+    """Keep what was imported out of every search for garbage until Python exits; pytest itself makes five at the end."""
     gc.freeze()
-
-
-def pytest_sessionfinish() -> None:
-    gc.unfreeze()
+    # libraries take what is still frozen then for a leak
+    atexit.register(gc.unfreeze)
 
 
 @pytest.fixture(autouse=True)

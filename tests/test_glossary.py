@@ -40,8 +40,14 @@ class Annotated(NamedTuple):
     words: frozenset[str]
 
 
+MENTION = re.compile(rf"\b({'|'.join(SENSES)})\s*:")
+"""A name that may have an annotation: files without one need not be parsed."""
+
+
 def annotated() -> Iterator[Annotated]:
     for path in python_files("streamq"):
+        if not MENTION.search(path.read_text(encoding="utf-8")):
+            continue
         for node in ast.walk(parsed(path)):
             match node:
                 case (

@@ -6,7 +6,7 @@ A layer holds the modules whose names begin as it says; a module is of the layer
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import functools
 from pathlib import Path
 
 from tests.parsed import parsed
@@ -36,15 +36,17 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def imports(module: str) -> Iterator[str]:
-    """The modules of streamq that a module names in any import."""
+@functools.cache
+def imports(module: str) -> frozenset[str]:
+    """Return the modules of streamq that a module names in any import."""
+    names: set[str] = set()
     for node in ast.walk(parsed(MODULES[module])):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names if alias.name in MODULES)
+            names.update(alias.name for alias in node.names if alias.name in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            for alias in node.names:
-                whole = f"{node.module}.{alias.name}"
-                yield whole if whole in MODULES else node.module
+            wholes = [f"{node.module}.{alias.name}" for alias in node.names]
+            names.update(whole if whole in MODULES else node.module for whole in wholes)
+    return frozenset(names)
 
 
 def layer(module: str) -> int:

@@ -83,7 +83,7 @@ class Sampled:
 
 
 @functools.cache
-def sample(count: int = 6, drawn: st.SearchStrategy[Case] = CASES) -> Sequence[Sampled]:
+def sample(count: int, drawn: st.SearchStrategy[Case] = CASES) -> Sequence[Sampled]:
     """Return a few cases, the same for each text."""
     cases = []
 
@@ -134,7 +134,7 @@ def test_what_is_selected_and_consumed(text: str) -> None:
 @pytest.mark.parametrize("text", CHOICES)
 def test_whatever_is_selected_and_consumed(text: str) -> None:
     """In all of a few cases, in one way after the other; that it is the same in any order is what the disorder in them shows."""
-    turns = enumerate(sample(), list(CHOICES).index(text))
+    turns = enumerate(sample(MANY)[: 6 * SOAK], list(CHOICES).index(text))
     answered = [check_choices(CHOICES[text], case, ways(turn)) for turn, case in turns]
     more = (case for drawn in (CASES, SPARSE) for case in sample(MANY, drawn))
     assert any(answered) or any(check_choices(CHOICES[text], case, [CHANGELOG]) for case in more)

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import functools
 import os
 import pickle
 import random
@@ -209,7 +210,9 @@ TYPES = {
 }
 
 
+@functools.cache
 def error(text: str | bytes) -> CedrError:
+    """Return the error that a text raises."""
     with pytest.raises(CedrError) as raised:
         sq.cedr(text, **TYPES)
     return raised.value
