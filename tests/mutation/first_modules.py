@@ -151,3 +151,9 @@ def load_above(events: Any, window: Any, limit: float = 0.0) -> float:
 def ratio(last: float | None, value: float) -> tuple[float | None, list[float] | None]:
     """Return a value divided by the one before it; fails where the value is NULL or the divisor zero."""
     return value, None if last is None else [value / last]
+
+
+@sq.udf("string", takes="series", name="city_of")
+def city_of(k: Any) -> Any:
+    """The city of a key, missing for other keys."""
+    return k.map({"a": "Ulm", "b": "Bonn"})

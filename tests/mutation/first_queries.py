@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 
 import streamq as sq
@@ -19,6 +20,7 @@ from tests.mutation.first_modules import (
     Total,
     change,
     change_of_all,
+    city_of,
     delta,
     inverse,
     load_above,
@@ -42,6 +44,10 @@ def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"))
 
 
+def seconds_and_minutes(spans: t.Scenario) -> t.Scenario:
+    return spans.select("k", lasts=col("lasts") * 60).union(spans)
+
+
 def text(pattern: str, *types: str) -> t.Scenario:
     """The matches of a pattern over streams of readings."""
     matches: Any = sq.cedr(f"EVENT E WHEN {pattern}", **{name: readings() for name in types})  # type: ignore[arg-type]
@@ -56,6 +62,12 @@ S, WIDE = readings(), t.stream(columns="k string, v double, w double", axis="int
 INTEGERS = t.stream(columns="k string, v bigint", axis="integer")
 x, y, z, w = parts("x", "y", "z", "w")
 CITIES = pa.table({"k": ["a", "b", None], "city": ["Ulm", "Bonn", "nowhere"]})
+SHIFTS = pa.table(
+    {
+        "k": ["a", "b"],
+        "since": pa.array(pd.to_datetime(["2026-01-05 06:00:00.250125", "2026-01-05 14:00:00.000750"]).as_unit("ns")),
+    }
+)
 PRICES = t.stream(columns="k string, v decimal(8,2)", axis="integer")
 
 FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
@@ -336,4 +348,26 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         "C",
     ),
     "two minutes of five": lambda: totals(readings(shape="points").group_by("k").hopping_window(2, 5)),
+    "days": lambda: totals(
+        t.stream(columns="k string, v double", axis="timestamp")
+        .group_by("k")
+        .calendar_window("1 day", zone="Europe/Berlin")
+    ),
+    "seconds and minutes": lambda: seconds_and_minutes(
+        S.group_by("k").tumbling_window(5).select(lasts=sq.sum("v"))  # type: ignore[arg-type]
+    ),
+    "snapshots by key": lambda: totals(S.group_by("k").snapshot_window()),
+    "load of snapshots": lambda: S.group_by("k").snapshot_window().select(load=sq.time_weighted_avg("v")),
+    "counts by value": lambda: S.group_by("v").tumbling_window(5).select(n=sq.count()),
+    "a pair that is cancelled": lambda: text(
+        "CANCEL_WHEN(SEQUENCE(A, B, 8), C) WHERE A.k = B.k AND A.k = C.k", "A", "B", "C"
+    ),
+    "sessions of a changelog and intervals": lambda: totals(
+        readings(shape="physical").union(readings(shape="intervals")).session_window(4)
+    ),
+    "sizes by two limits": lambda: S.select("k", low=size("v", limit=1), high=size("v", limit=3)),
+    "cities or nothing": lambda: S.join_table(CITIES, on="k", how="left"),
+    "the first and another": lambda: text("ATLEAST(2, A FIRST, B, 9) WHERE A.k = B.k", "A", "B"),
+    "cities by a function": lambda: S.select("k", city=city_of("k")),
+    "shifts": lambda: S.join_table(SHIFTS, on="k"),
 }
