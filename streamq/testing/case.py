@@ -193,7 +193,12 @@ class Case:
         """The query over its rows, given as literal tables."""
         return Stream(self.plan, self.tables)
 
-    def answer(self, expressions: str = "translated", ctis: Mapping[str, int] | None = None) -> pa.Table:
+    def answer(
+        self,
+        expressions: str = "translated",
+        ctis: Mapping[str, int] | None = None,
+        set_aside: Counter[str] | None = None,
+    ) -> pa.Table:
         """Return the oracle's answer as a history; for the arguments see :func:`streamq.testing.oracle.oracle`.
 
         Raises FalseClaim if the verbs name a source that their plan does not read.
@@ -201,7 +206,7 @@ class Case:
         if self._unread:
             raise FalseClaim(f"the verbs name {', '.join(self._unread)}, which the plan that they built does not read")
         plan = self.plan if self.meant is None else self.meant.plan
-        return oracle(plan, self.tables, self.until, expressions, ctis)
+        return oracle(plan, self.tables, self.until, expressions, ctis, set_aside)
 
     @property
     def _unread(self) -> list[str]:

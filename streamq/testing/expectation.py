@@ -27,6 +27,7 @@ class Expectation:
     - ``sure_duplicates``: by source, the number of rows that must count as duplicates even if they are late
     - ``filtered``: sources whose late items count only if they pass a filter
     - ``refused``: a late item fails the run
+    - ``failed_calls``: by module with quarantine, the number of its calls that fail; None if they are not compared
     - ``spared``: a filter may drop every item that fails the run before it is judged; True, too, if there is none
     """
 
@@ -38,6 +39,7 @@ class Expectation:
     filtered: frozenset[str] = frozenset()
     refused: bool = False
     spared: bool = False
+    failed_calls: Mapping[str, int] | None = None
 
 
 def expectation(case: Case, how: Execution, promised: Sequence[Any] | None = None) -> Expectation:

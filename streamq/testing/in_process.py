@@ -47,7 +47,7 @@ from streamq.time import INFINITY
 def execute(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
     """Run a case's query in-process and return its history; raise WrongOutput, ProgressViolation, and the query's own errors.
 
-    Only runs in micro-batches are checked; they raise WindowQuarantined if a user module failed.
+    Only runs in micro-batches are checked.
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:

@@ -100,7 +100,7 @@ def execute_on_spark(case: Case, how: Execution, spark: SparkSession, expected: 
     """Run a case's query on Spark and return its history.
 
     Raises WrongOutput if a stream sets aside other items than it should, if its changelog is not that of a history, or if an end
-    is infinite and not NULL; WindowQuarantined if a user module failed in a stream; and the query's own errors.
+    is infinite and not NULL; and the query's own errors.
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     with session_in(spark, how.zone) as session:
@@ -160,9 +160,11 @@ def _streamed(case: Case, how: Execution, spark: SparkSession, folder: Path, exp
 
 
 def _late_rows(spark: SparkSession, folder: Path) -> list[pa.Table]:
-    """Return the rows of the late sink in a run's folder, as one table."""
+    """Return the rows of the late sink in a run's folder, as one table; none if nothing was written."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    if not (folder / "late").exists():
+        return []
     rows = spark.read.schema(from_arrow_schema(LATE_SCHEMA)).parquet(str(folder / "late")).drop(MICRO_BATCH)
     return [rows.toArrow()]
 

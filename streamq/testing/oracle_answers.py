@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 
@@ -19,6 +21,7 @@ class Answers:
     def __init__(self, case: Case, expressions: str = TRANSLATED):
         self.case, self.expressions = case, expressions
         self.tables: dict[str, pa.Table] = {}
+        self.failed_calls: dict[str, Counter[str]] = {}
         self.expectations: dict[Execution, Expectation] = {}
 
     def expectation(self, how: Execution) -> Expectation:
@@ -33,27 +36,53 @@ class Answers:
         Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows,
         TooMuch if they do not fit into memory, or if there are too many windows.
         """
-        expected = self.expectation(how)
-        # the answer depends on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside
-        ctis = expected.ctis if self.case.until is None else {}
-        key = repr((ctis, () if expected.case is self.case else expected.case.arrival))
+        expected, key = self.expectation(how), self._key(how)
         if key not in self.tables:
+            failed_calls = Counter[str]()
             try:
-                self.tables[key] = answer_of(expected.case, self.expressions, ctis)
+                self.tables[key] = answer_of(expected.case, self.expressions, self._ctis(expected), failed_calls)
             except FalseClaim as error:
                 raise VerificationFailed(self.case, how, None, error) from error
+            self.failed_calls[key] = failed_calls
         return self.tables[key]
 
+    def outcome(self, how: Execution) -> Expectation:
+        """Return the expected outcome of running the case in some way, with its failed calls; raises as ``answer``."""
+        self.answer(how)
+        return replace(self.expectation(how), failed_calls=self.failed_calls[self._key(how)])
 
-def answer_of(case: Case, expressions: str = TRANSLATED, ctis: Mapping[str, int] | None = None) -> pa.Table:
+    def _ctis(self, expected: Expectation) -> Mapping[str, int]:
+        return expected.ctis if self.case.until is None else {}
+
+    def _key(self, how: Execution) -> str:
+        """Return a text that differs for other answers.
+
+        They depend on the admitted items and, if ``until`` does not bound windows, on the CTIs from outside.
+        """
+        expected = self.expectation(how)
+        return repr((self._ctis(expected), () if expected.case is self.case else expected.case.arrival))
+
+
+def answer_of(
+    case: Case,
+    expressions: str = TRANSLATED,
+    ctis: Mapping[str, int] | None = None,
+    failed_calls: Counter[str] | None = None,
+) -> pa.Table:
     """Return the oracle's answer to a case; expressions that it cannot translate to SQL are evaluated by streamq.
 
-    ``ctis``: by source, CTIs that its rows do not contain.
+    ``ctis``: by source, CTIs that its rows do not contain. ``failed_calls`` is updated by the number of calls that fail and are
+    set aside, by module.
     """
+    counts = Counter[str]()
     try:
-        return case.answer(expressions, ctis)
+        answer = case.answer(expressions, ctis, counts)
     except Untranslated:
-        return case.answer(EVALUATED, ctis)
+        counts = Counter[str]()
+        answer = case.answer(EVALUATED, ctis, counts)
+    if failed_calls is not None:
+        failed_calls.update(counts)
+    return answer
 
 
 __all__ = ["Answers", "answer_of"]

@@ -11,8 +11,8 @@ FAILS = "the query fails over it"
 REFUSED = 'late="fail" refuses an item'
 """The reason of a case whose query fails, as it must, so that there is no answer."""
 
-QUARANTINED = "a window is quarantined"
-"""The reason of a case in which a module failed, so that a window went to the late output instead of the answer."""
+QUARANTINED = "a module fails, and nothing takes what is set aside"
+"""The reason of a case in which a module with quarantine fails, in runs without a late output, which fail, too."""
 
 HUGE = "its answer does not fit into memory"
 """The reason of a case whose query multiplies its rows too much."""

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from streamq.errors import QueryFailed
 from streamq.testing.draws import BACKEND
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.oracle import TRANSLATED, TooMuch
+from streamq.testing.oracle import TRANSLATED, FalseClaim, TooMuch
+from streamq.testing.oracle.notations import wrong_notation
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
@@ -45,6 +46,7 @@ class _TimeIsOver(BaseException):
 class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
+    ``wrong_notation``: a notation of expressions that builds another tree than it means, with which every trial fails.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
     time after which no smaller trial is run, which the first failure sets.
@@ -54,6 +56,7 @@ class Search:
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
+        self.wrong_notation = wrong_notation()
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
@@ -142,6 +145,8 @@ class Search:
         not counted, while there are redraws left. Raises VerificationFailed if the trial fails.
         """
         case, ways = trial
+        if self.wrong_notation is not None:
+            raise VerificationFailed(case, ways[0], None, FalseClaim(self.wrong_notation))
         is_counted = not self.failures
         self.number += is_counted
         reason = ""

@@ -6,7 +6,9 @@ else the rows of that answer that the watermark has reached.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -85,6 +87,21 @@ def fails_on_the_way(case: Case, how: Execution) -> bool:
     return False
 
 
+def sets_aside_on_the_way(case: Case) -> bool:
+    """True if a module with quarantine fails over some of the items of a case, in the order of arrival from the first on.
+
+    A run without a late output may then fail, even if the events are taken back in the same micro-batch, or are late.
+    """
+    for number in range(1, len(case.arrival) + 1):
+        failed_calls = Counter[str]()
+        arrived = replace(case, arrival=case.arrival[:number], cut=(number,), until=None)
+        with suppress(InvalidEvent, QueryFailed, TooMuch):
+            answer_of(arrived, failed_calls=failed_calls)
+        if failed_calls:
+            return True
+    return False
+
+
 def _answer_so_far(case: Case, how: Execution, promised: Sequence[Any], number: int) -> pa.Table:
     """Return the oracle's answer over the first micro-batches of a case."""
     expected = expectation(_first_micro_batches(case, number), how, promised[:number])
@@ -127,4 +144,4 @@ def _release(program: StagedPlan, how: Execution) -> Release | None:
     return None if passes_by else holding[0].early
 
 
-__all__ = ["check_so_far", "fails_on_the_way"]
+__all__ = ["check_so_far", "fails_on_the_way", "sets_aside_on_the_way"]

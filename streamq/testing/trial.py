@@ -8,22 +8,22 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from streamq.errors import LateEvent, NeedsSpark, QueryFailed, StreamqError
+from streamq.errors import LateEvent, ModuleFailed, NeedsSpark, QueryFailed, StreamqError
 from streamq.testing.arrival import count_contradictions
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput
 from streamq.testing.difference import same_history
-from streamq.testing.execution import CONTROLLED, LITERAL, RUN, STREAM, WRITTEN, Execution
+from streamq.testing.execution import CONTROLLED, LITERAL, RUN, SPARK, STREAM, WRITTEN, Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.in_process import answer_before_end, execute
-from streamq.testing.late_output import WindowQuarantined
 from streamq.testing.on_spark import execute_on_spark, session_of
 from streamq.testing.oracle import TRANSLATED
+from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.query_scale import scale
 from streamq.testing.report import FAILS, QUARANTINED, REFUSED
-from streamq.testing.so_far import fails_on_the_way
+from streamq.testing.so_far import fails_on_the_way, sets_aside_on_the_way
 from streamq.testing.sources.room import is_plain
 from streamq.user_code.repository import called_modules
 
@@ -38,13 +38,16 @@ def adapt(trial: Trial) -> Trial:
     """Adapt a drawn trial: scale the durations of its executions to the query, and drop options that the oracle does not cover.
 
     ``until`` is dropped if the first execution is literal; else, if the model of late items does not cover one of the sources, no
-    execution forgets history.
+    execution forgets history. Most executions of a query with modules that quarantine have a late output.
     """
     # all at once, the greatest endpoint bounds the windows of endless lifetimes, as in show() and to_df()
     case, ways = trial
     ways = tuple(how.in_units(scale(case.plan).units[0]) for how in ways)
     if ways[0].backend == LITERAL:
         return replace(case, until=None), ways
+    if any(map(sets_aside, called_modules(case.plan))):
+        # few of other queries have one
+        ways = tuple(replace(how, late_output=not how.late_output) for how in ways)
     modelled = all(
         is_plain(source, items := case.arrived(name)) and not count_contradictions(source, items)
         for name, source in case.sources.items()
@@ -53,11 +56,14 @@ def adapt(trial: Trial) -> Trial:
 
 
 def with_late_sinks(trial: Trial) -> Trial:
-    """Return the trial with a late output for exactly those executions started by ``run`` that set an item aside."""
+    """Return the trial with a late output for exactly those executions by ``run`` that set an item aside, or may do so."""
     case, ways = trial
-    return case, tuple(
-        replace(how, late_output=how.started == RUN and bool(expectation(case, how).set_aside)) for how in ways
-    )
+    fails = any(map(sets_aside, called_modules(case.plan)))
+
+    def has_late_output(how: Execution) -> bool:
+        return how.started == RUN and (fails or bool(expectation(case, how).set_aside))
+
+    return case, tuple(replace(how, late_output=has_late_output(how)) for how in ways)
 
 
 def check(
@@ -92,10 +98,16 @@ def check_answers(
     """
     reasons = []
     for how in ways:
-        refused = answers.expectation(how).refused
+        outcome = answers.outcome(how)
+        refused, fails = outcome.refused, bool(outcome.failed_calls) and not (how.whole or how.late_output)
+        if fails and how.backend == SPARK:
+            reasons.append(QUARANTINED)
+            continue
         try:
             how, expected = _ended(case, how, answers)
-            answer = _run(case, how, answers.expectation(how), spark)
+            answer = _run(case, how, answers.outcome(how), spark)
+            if fails:
+                raise WrongOutput("a module fails, and the query goes on, though nothing takes what is set aside")
             if refused and not answers.expectation(how).spared:
                 raise WrongOutput('an item is late, but late="fail" did not fail the query')
         except NeedsSpark:
@@ -105,10 +117,11 @@ def check_answers(
                 reasons.append(REFUSED)
                 continue
             raise VerificationFailed(case, how, None, error) from error
-        except WindowQuarantined:
-            reasons.append(QUARANTINED)
-            continue
         except Exception as error:
+            is_unheld = isinstance(error, ModuleFailed) and not (how.whole or how.late_output)
+            if is_unheld and (fails or sets_aside_on_the_way(case)):
+                reasons.append(QUARANTINED)
+                continue
             if not how.whole and fails_on_the_way(case, how):
                 # it failed over rows that are taken back later
                 reasons.append(FAILS)

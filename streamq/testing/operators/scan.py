@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import inspect
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -28,7 +29,7 @@ from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_colu
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, order_of
-from streamq.testing.oracle.modules import plain_value
+from streamq.testing.oracle.modules import plain_value, sets_aside
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups
@@ -41,7 +42,8 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
     """Return SQL for the rows of a scan: the events are sorted by group and (LE, payload) and stepped over in a loop.
 
     A row is a point at the start of its event, with the keys and the operator's own columns. Events that do not pass the scan's
-    filter are not stepped over. Raises QueryFailed if the module fails.
+    filter are not stepped over. An event that is set aside, as its step fails, has no rows, and the state goes on from before it.
+    Raises QueryFailed if another module fails.
     """
     source = node.input.schema
     passes = [] if node.where is None else [("f", node.where, "")]
@@ -57,7 +59,7 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
     arguments = list(zip(*columns, strict=True)) if columns else [()] * len(starts)
     fields = node.operator.fields
     try:
-        results = list(_results(node, starts, numbers, arguments))
+        results = list(_results(node, starts, numbers, arguments, run.functions.set_aside))
         own = [pa.array([row[i] for _, row in results], arrow_type(field.dataType)) for i, field in enumerate(fields)]
     except FAILURES as error:
         raise QueryFailed(sentence("oracle", f"{node.operator.name} failed", repr(error))) from error
@@ -69,12 +71,13 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
 
 
 def _results(
-    node: Scan, starts: list[int], numbers: list[int], arguments: list[Any]
+    node: Scan, starts: list[int], numbers: list[int], arguments: list[Any], set_aside: Counter[str]
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield, for each row of the result, the position of its event and its values.
 
     ``starts``, ``numbers`` (of groups) and ``arguments`` are those of the sorted events; each group begins with a new state. A
     pattern's scan steps over all events of one start at once, and its rows have the position of the first of them.
+    ``set_aside`` counts the events that are set aside.
     """
     operator = node.operator
     initial, step = _code_of(operator, len(node.args))
@@ -95,14 +98,41 @@ def _results(
         elif isinstance(operator, StatefulOperator) and operator.time_sensitive:
             is_timed = node.schema.axis == TIMESTAMP
             values = (pd.Timestamp(starts[at], unit="us", tz="UTC") if is_timed else starts[at], *values)
-        state, rows = step(state, *values)
-        for row in rows or ():
-            names = [f.name for f in operator.fields]
-            fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
-            row = dict(zip(fields, row, strict=True)) if fields else row
-            parts = [row[n] for n in names] if isinstance(row, dict) else row if isinstance(row, tuple) else [row]
+        if not isinstance(operator, StatefulOperator):
+            state, rows = step(state, *values)
             # a pattern's scan returns values of events, which need no conversion
-            yield at, [plain_value(p) for p in parts] if isinstance(operator, StatefulOperator) else list(parts)
+            results = [_parts(operator, row) for row in rows or ()]
+        elif sets_aside(operator):
+            try:
+                # a step may change a state before it fails
+                after, rows = step(copy.deepcopy(state), *values)
+                results = [_own_values(operator, row) for row in rows or ()]
+                for row in results:
+                    [
+                        pa.array([value], arrow_type(field.dataType))
+                        for value, field in zip(row, operator.fields, strict=True)
+                    ]
+            except FAILURES:
+                set_aside[operator.name] += 1
+                continue
+            state = after
+        else:
+            state, rows = step(state, *values)
+            results = [_own_values(operator, row) for row in rows or ()]
+        yield from ((at, row) for row in results)
+
+
+def _parts(operator: EventOperator, row: Any) -> list[Any]:
+    """Return the values of a row that a step gives: a mapping, a named tuple, a tuple, or a value alone."""
+    names = [f.name for f in operator.fields]
+    fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
+    row = dict(zip(fields, row, strict=True)) if fields else row
+    return [row[n] for n in names] if isinstance(row, dict) else list(row) if isinstance(row, tuple) else [row]
+
+
+def _own_values(operator: EventOperator, row: Any) -> list[Any]:
+    """Return the values of a row of the user's operator as Python's."""
+    return [plain_value(part) for part in _parts(operator, row)]
 
 
 def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:

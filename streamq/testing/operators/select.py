@@ -17,9 +17,10 @@ from streamq.testing.oracle.run import Run
 
 @defines(Select)
 def select(node: Select, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL that keeps lifetimes, and computes each column from its row."""
+    """Return SQL that keeps lifetimes, and computes each column from its row; without the events that are set aside."""
+    source = run.without_failed([e for _, e in node.columns], node.input.schema, inputs[0])
     columns = [f"{run.sql(e, node.input.schema)} AS c{i}" for i, (_, e) in enumerate(node.columns)]
-    return f"SELECT {listed('le', 're', *columns)} FROM {inputs[0]}"
+    return f"SELECT {listed('le', 're', *columns)} FROM {source}"
 
 
 @over_one

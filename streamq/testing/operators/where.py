@@ -14,8 +14,9 @@ from streamq.testing.oracle.run import Run
 
 @defines(Where)
 def where(node: Where, inputs: Sequence[str], run: Run) -> str:
-    """Return SQL for the rows for which the predicate is true."""
-    return f"SELECT * FROM {inputs[0]} WHERE {run.sql(node.predicate, node.input.schema)}"
+    """Return SQL for the rows for which the predicate is true, without the events that are set aside."""
+    source = run.without_failed([node.predicate], node.input.schema, inputs[0])
+    return f"SELECT * FROM {source} WHERE {run.sql(node.predicate, node.input.schema)}"
 
 
 @over_one

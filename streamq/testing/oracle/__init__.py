@@ -13,6 +13,7 @@ Queries that fail by Spark's rules (overflow, division by zero, a lossy cast) fa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -48,6 +49,7 @@ def oracle(
     until: int | None = None,
     expressions: str = TRANSLATED,
     ctis: Mapping[str, int] | None = None,
+    set_aside: Counter[str] | None = None,
 ) -> pa.Table:
     """Return the canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
@@ -57,7 +59,7 @@ def oracle(
     that each source got from outside, belongs. ``expressions``: "translated" to SQL, a second definition of each function; or
     "evaluated" by streamq's own evaluation, as functions that SQL calls, so that a query may use any function and only
     operators are judged (section 6.2 of the paper on the test framework). Expressions that cannot be evaluated in-process then
-    use the active SparkSession.
+    use the active SparkSession. ``set_aside`` is updated by the number of calls that fail and are set aside, by module.
 
     Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation
     fails by Spark's rules; PlanError for an operator without a definition, for another word in ``expressions``, and for an
@@ -80,6 +82,8 @@ def oracle(
         raise FalseClaim(f"{alike[0]!r} and {alike[1]!r} have one digest")
     connection = database().cursor()
     functions = PythonFunctions(connection)
+    if set_aside is not None:
+        functions.set_aside = set_aside
     evaluated = Evaluated(functions, SparkSession.getActiveSession) if expressions == EVALUATED else None
     run = Run(connection, tables, until, functions, evaluated, ctis or {})
     come: dict[str, int | None] = {}

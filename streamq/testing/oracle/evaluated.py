@@ -8,7 +8,7 @@ operator's are evaluated.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
-from streamq.errors import NeedsSpark, QueryFailed, sentence
+from streamq.errors import ModuleFailed, NeedsSpark, QueryFailed, sentence
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
@@ -51,6 +51,26 @@ class Evaluated:
             return sql(expr, schema)
         operands = _operands(expr, schema)
         return self.functions.call(self._computation(expr, schema, operands), operands, infer(expr, schema, "oracle"))
+
+    def fails(self, expr: Expr, schema: Schema, modules: Collection[str]) -> str:
+        """Return the SQL that is true of an event over which an expression fails because one of these functions does."""
+        operands = _operands(expr, schema)
+        compute = self._computation(expr, schema, operands)
+
+        def is_failed(values: list[pa.Array]) -> bool:
+            try:
+                compute(values)
+            except ModuleFailed as error:
+                if str(error).partition(":")[0] not in modules:
+                    raise
+                return True
+            return False
+
+        def mark(arguments: list[pa.Array]) -> pa.Array:
+            events = ([values.slice(i, 1) for values in arguments] for i in range(len(arguments[0])))
+            return pa.array([is_failed(event) for event in events], pa.bool_())
+
+        return self.functions.call(mark, operands, t.BooleanType())
 
     def _computation(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
         """Return the Python function that evaluates an expression over columns of its operands, in Spark if it must be.

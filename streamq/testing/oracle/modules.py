@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,13 +19,14 @@ import pandas as pd
 import pyarrow as pa
 from pyspark.sql import types as t
 
-from streamq.choices import ClipInput, Stamp
+from streamq.choices import ClipInput, ErrorPolicy, Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
+from streamq.user_code.module import UserModule
 from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
 from streamq.user_code.window_module import WindowModule
 
@@ -68,32 +71,42 @@ class ModuleValue:
         ]
         lists += [Operand(name, gathered(name), t.ArrayType(LONG)) for name in ("le", "re")]
         window = [Operand(name, f"any_value({name})", LONG) for name in ("w_le", "w_re")]
-        return functions.call(self._over_windows, [*lists, *window], self.result)
+        return functions.call(partial(self._over_windows, functions.set_aside), [*lists, *window], self.result)
 
     @property
     def _module(self) -> WindowModule:
         assert isinstance(self.aggregate.function, WindowModule)
         return self.aggregate.function
 
-    def _over_windows(self, operands: list[pa.Array]) -> pa.Array:
+    def _over_windows(self, set_aside: Counter[str], operands: list[pa.Array]) -> pa.Array:
         """Return the module's values for windows; raise ModuleFailed if a call or the type of a value fails.
 
-        ``operands`` are lists of arguments, starts and ends, a list for each window, and the windows' starts and ends.
+        Under quarantine a failed call is counted in ``set_aside``; its window has no value, or no rows. ``operands`` are lists of
+        arguments, starts and ends, a list for each window, and the windows' starts and ends.
         """
+        to = arrow_type(self.result)
         *lists, w_le, w_re = operands
         windows = zip(w_le.to_pylist(), w_re.to_pylist(), strict=True)
         values = []
         for i, window in enumerate(windows):
             *columns, le, re = (column[i].values for column in lists)
             try:
-                values.append(self._over_members(columns, le, re, window))
+                value = self._over_members(columns, le, re, window)
+                if sets_aside(self._module):
+                    # a value of another type is a failure of its own window
+                    pa.array([value], to)
+                values.append(value)
             except FAILURES as error:
+                if sets_aside(self._module):
+                    set_aside[self._module.name] += 1
+                    values.append([] if isinstance(self._module, UserOperator) else None)
+                    continue
                 axis = INTEGER if self.instants == LONG else TIMESTAMP
                 start, end = (show_ticks(ticks, axis) for ticks in window)
                 what = f"{type(error).__name__}: {error}; window [{start}, {end})"
                 raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
         try:
-            return pa.array(values, arrow_type(self.result))
+            return pa.array(values, to)
         except (pa.ArrowException, OverflowError, TypeError, ValueError) as error:
             what = f"its result is not of type {self.result.simpleString()}: {error}"
             raise ModuleFailed(sentence(self._module.name, "it failed", what)) from error
@@ -178,6 +191,11 @@ class Interval:
 
 
 # calls
+
+
+def sets_aside(module: UserModule) -> bool:
+    """True if the query goes on without what a module fails for."""
+    return module.on_error == ErrorPolicy.QUARANTINE
 
 
 def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
@@ -265,4 +283,4 @@ def _ticks(instant: Any) -> int:
     return int(moment.asm8.astype("datetime64[us]").astype(np.int64))
 
 
-__all__ = ["ModuleValue", "plain_value"]
+__all__ = ["ModuleValue", "plain_value", "sets_aside"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -37,12 +38,14 @@ class Operand:
 class PythonFunctions:
     """The functions of one evaluation.
 
-    ``raised`` is the exception of the last function that failed; DuckDB itself keeps only its text.
+    ``raised`` is the exception of the last function that failed; DuckDB itself keeps only its text. ``set_aside`` counts the
+    failed calls of modules with ``on_error="quarantine"``, by module.
     """
 
     connection: duckdb.DuckDBPyConnection
     names: list[str] = field(default_factory=list)
     raised: BaseException | None = None
+    set_aside: Counter[str] = field(default_factory=Counter)
 
     def call(self, compute: Compute, operands: Sequence[Operand], kind: t.DataType) -> str:
         """Register ``compute``, whose results have type ``kind``, as a function, and return the SQL of its call.

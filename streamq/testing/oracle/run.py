@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -11,14 +11,17 @@ import pyarrow as pa
 
 from streamq.errors import ModuleFailed, PlanError, QueryFailed, SourceError, StreamqError, sentence
 from streamq.operators import JoinTable, Source
-from streamq.plan.expr import Expr
+from streamq.plan.expr import Call, Expr
 from streamq.plan.node import Node
+from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import sql
+from streamq.testing.oracle.expressions import Untranslated, sql
+from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle.python_functions import PythonFunctions
-from streamq.testing.oracle.values import ticks, to_duckdb
+from streamq.testing.oracle.values import literal, ticks, to_duckdb
+from streamq.user_code.udf import UserFunction
 
 if TYPE_CHECKING:
     import duckdb
@@ -73,6 +76,27 @@ class Run:
     def sql(self, expr: Expr, schema: Schema) -> str:
         """Return the SQL of an expression over a history, translated or as a call of its function."""
         return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
+
+    def without_failed(self, exprs: Iterable[Expr], schema: Schema, source: str) -> str:
+        """Return the table of the events of ``source`` that have a row: those that no function with quarantine fails for.
+
+        ``exprs`` are all expressions that the operator computes. The other events are counted, each for the first such function.
+        """
+        failures = []
+        for expr in exprs:
+            calls = [node.function for node in expression_nodes(expr) if isinstance(node, Call)]
+            modules = [f.name for f in calls if isinstance(f, UserFunction) and sets_aside(f)]
+            if modules and self.evaluated is None:
+                raise Untranslated(sentence("oracle", f"the failures of {modules[0]} are not translated", ""))
+            if modules and self.evaluated is not None:
+                failures.append((self.evaluated.fails(expr, schema, modules), literal(modules[0])))
+        if not failures:
+            return source
+        module = " ".join(f"WHEN {fails} THEN {name}" for fails, name in failures)
+        events = self.table(f"SELECT *, CASE {module} END AS failed FROM {source}")
+        failed = self.rows(f"SELECT failed, count(*) FROM {events} WHERE failed IS NOT NULL GROUP BY failed")
+        self.functions.set_aside.update(dict(failed))
+        return self.table(f"SELECT * EXCLUDE (failed) FROM {events} WHERE failed IS NULL")
 
     def table(self, query: str) -> str:
         """Create a table of a query's result and return its name.
