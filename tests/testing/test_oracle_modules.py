@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,10 +15,12 @@ import pytest
 import streamq as sq
 from streamq import testing as t
 from streamq.errors import QueryFailed
+from streamq.expressions import col
 from streamq.stream import Stream
-from streamq.testing.oracle import oracle
+from streamq.testing.oracle import EVALUATED, oracle
 from streamq.testing.report import FAILS
 from streamq.time import INFINITY
+from streamq.user_code.udso import StatefulOperator
 from tests.judged import answer
 
 ROWS = [
@@ -193,3 +196,44 @@ def test_verify_judges_queries_with_modules() -> None:
     for query in (windows.select(n=sq.count(), x=read_lifetimes("v")), windows.select(each("v"))):
         report = t.verify(query, profile="fast", examples=5)
         assert report.cases == 5
+
+
+# quarantine
+
+inverse = sq.udf("double", name="inverse_of", on_error="quarantine")(lambda v: 1 / v)
+least = sq.uda("bigint", name="least_known", on_error="quarantine")(lambda values: min(map(int, values)))
+values_of = sq.udo("v bigint", name="values_known", on_error="quarantine")(lambda values: [(int(v),) for v in values])
+
+
+@sq.udso("total bigint", name="total_known", initial=[0], on_error="quarantine")
+def total(state: list[int], value: int | None) -> tuple[list[int], list[int]]:
+    state.append(1)
+    return [state[0] + value], [state[0] + value]  # type: ignore[operator]
+
+
+def test_what_a_call_fails_for_is_set_aside_and_counted() -> None:
+    rows = [(1, 2, {"v": 2}), (3, 4, {"v": 0}), (5, 6, {"v": None}), (9, 10, {"v": 4})]
+    s = sq.events(rows)
+    windows = s.tumbling_window(4)
+    for query, expected, failed in (
+        (s.select(x=inverse("v")), [(1, 2, 0.5), (9, 10, 0.25)], {"inverse_of": 2}),
+        (s.where(inverse("v") > 0.3).select("v"), [(1, 2, 2)], {"inverse_of": 2}),
+        (s.select(x=sq.when(col("v") > 0, inverse("v"))), [(1, 2, 0.5), (3, 4, None), (5, 6, None), (9, 10, 0.25)], {}),
+        (windows.select(x=least("v")), [(0, 4, 0), (4, 8, None), (8, 12, 4)], {"least_known": 1}),
+        (windows.select(values_of("v")), [(0, 4, 0), (0, 4, 2), (8, 12, 4)], {"values_known": 1}),
+        (s.to_points().scan(total("v")), [(1, 2, 2), (3, 4, 2), (9, 10, 6)], {"total_known": 1}),
+    ):
+        failed_calls = Counter[str]()
+        table = oracle(query.plan, query.tables, expressions=EVALUATED, set_aside=failed_calls)
+        assert sorted((tuple(row.values()) for row in table.to_pylist()), key=repr) == sorted(expected, key=repr)
+        assert failed_calls == failed
+
+
+def test_verify_holds_quarantine_to_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
+    s = t.stream(columns="v bigint", axis="integer", shape="points")
+    query = s.scan(total("v"))  # type: ignore[arg-type]
+    assert t.verify(query, profile="fast", examples=8).cases == 8
+    # what an operator says of its failures has no effect
+    monkeypatch.setattr(StatefulOperator, "guards", property(lambda self: {"name": self.name}))
+    with pytest.raises(t.VerificationFailed, match="ModuleFailed: total_known"):
+        t.verify(query, profile="fast", examples=8)
