@@ -358,7 +358,7 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     ),
     "snapshots by key": lambda: totals(S.group_by("k").snapshot_window()),
     "load of snapshots": lambda: S.group_by("k").snapshot_window().select(load=sq.time_weighted_avg("v")),
-    "counts by value": lambda: S.group_by("v").tumbling_window(5).select(n=sq.count()),
+    "either, alike if it is the first": lambda: text("SEQUENCE(ANY(A, B), C, 8) WHERE A.k = C.k", "A", "B", "C"),
     "a pair that is cancelled": lambda: text(
         "CANCEL_WHEN(SEQUENCE(A, B, 8), C) WHERE A.k = B.k AND A.k = C.k", "A", "B", "C"
     ),
