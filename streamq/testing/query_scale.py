@@ -8,13 +8,12 @@ from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
-from streamq.grid import Grid
 from streamq.operators import Source
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.folding import fold as fold_expr
 from streamq.plan.node import Node, expanded, nodes
 from streamq.testing.arrival import tick
-from streamq.testing.scale import Scale
+from streamq.testing.scale import Bounds, Scale
 from streamq.testing.windows.room import room_of
 from streamq.time import INFINITY
 from streamq.windows import Window
@@ -55,8 +54,8 @@ def scale(plan: Node) -> Scale:
     anchor = anchors[0] // step * step if anchors else 0
     exact = sorted({n // step * step for n in query_lengths if step <= n <= least * MOST_HOPS})
     reach = 13 * chosen[0] + sum(query_lengths)
-    around = tuple(dict.fromkeys(grid for node in every for grid in grids(node)))
-    return Scale(anchor, chosen, step, reach=reach, lengths=tuple(exact), grids=around)
+    around = tuple(dict.fromkeys(of_node for node in every for of_node in bounds(node)))
+    return Scale(anchor, chosen, step, reach=reach, lengths=tuple(exact), bounds=around)
 
 
 @singledispatch
@@ -76,11 +75,11 @@ def recurrences(node: Node) -> Iterator[int]:
 
 
 @singledispatch
-def grids(node: Node) -> Iterator[Grid]:
-    """Yield the grids of a node's windows or pieces; that of its window unless the node's room registers others."""
+def bounds(node: Node) -> Iterator[Bounds]:
+    """Yield the bounds of a node's windows or pieces; those of its window unless the node's room registers others."""
     window = getattr(node, "window", None)
     if isinstance(window, Window):
-        yield from room_of(window).grids(window)
+        yield from room_of(window).bounds(window)
 
 
 def expressions(node: Node) -> Iterator[Expr]:
@@ -129,4 +128,4 @@ def _instants(node: Node) -> Iterator[int]:
         yield from room_of(window).instants(window, node.schema.axis)
 
 
-__all__ = ["expressions", "grids", "lengths", "literals", "recurrences", "scale", "spans"]
+__all__ = ["bounds", "expressions", "lengths", "literals", "recurrences", "scale", "spans"]

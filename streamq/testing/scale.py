@@ -3,9 +3,31 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from streamq.grid import Grid
+
+
+class Bounds(Protocol):
+    """The instants at which windows or pieces begin and end."""
+
+    def around(self, near: int, many: int) -> Iterator[int]:
+        """Yield the starts and ends of ``many`` windows, from about the instant ``near`` on; none where there is no window."""
+
+
+@dataclass(frozen=True)
+class GridBounds:
+    """The bounds of the windows of a grid."""
+
+    grid: Grid
+
+    def around(self, near: int, many: int) -> Iterator[int]:
+        first = (near - self.grid.offset) // self.grid.hop
+        for index in range(first, first + many):
+            start = self.grid.offset + index * self.grid.hop
+            yield from (start, start + self.grid.size)
 
 
 @dataclass(frozen=True)
@@ -13,7 +35,7 @@ class Scale:
     """The positions of generated events, in ticks: multiples of a unit away from ``anchor``, or a ``step`` beside.
 
     ``units``: the units, the finest first. ``reach``: how far a result's lifetime can extend beyond all instants of the input.
-    ``lengths``: the lengths of time in the query; ``grids``: the grids of its windows and pieces.
+    ``lengths``: the lengths of time in the query; ``bounds``: those of its windows and pieces.
     """
 
     anchor: int = 0
@@ -21,7 +43,7 @@ class Scale:
     step: int = 1
     reach: int = 13
     lengths: tuple[int, ...] = ()
-    grids: tuple[Grid, ...] = ()
+    bounds: tuple[Bounds, ...] = ()
 
     @property
     def is_coarse(self) -> bool:
@@ -29,25 +51,20 @@ class Scale:
         return self.units[0] > self.step
 
     def edges(self, near: int, many: int = 3) -> list[int]:
-        """Return the bounds of ``many`` windows and pieces of each grid, from about the instant ``near`` on.
+        """Return the starts and ends of ``many`` windows and pieces of each kind, from about the instant ``near`` on.
 
-        They are sorted, without repetitions, and rounded down to ``step``; none without grids.
+        They are sorted, without repetitions, and rounded down to ``step``; none without bounds.
         """
-        return sorted({
-            (grid.offset + ((near - grid.offset) // grid.hop + i) * grid.hop + part) // self.step * self.step
-            for grid in self.grids
-            for i in range(many)
-            for part in (0, grid.size)
-        })  # fmt: skip
+        return sorted({t // self.step * self.step for bounds in self.bounds for t in bounds.around(near, many)})
 
     def with_unit(self, unit: int) -> Scale:
         """Return the scale with one unit, in ticks, instead of the query's lengths."""
         unit = max(self.step, unit // self.step * self.step)
-        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach, lengths=(), grids=())
+        return dataclasses.replace(self, units=(unit,), reach=13 * unit + self.reach, lengths=(), bounds=())
 
 
 TICKS = Scale()
 """The scale of single ticks around zero."""
 
 
-__all__ = ["TICKS", "Scale"]
+__all__ = ["TICKS", "Bounds", "GridBounds", "Scale"]

@@ -1,4 +1,4 @@
-"""Chop: its definition, its generator, and the grid of its pieces."""
+"""Chop: its definition, its generator, and the bounds of its pieces."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.grids import bound, hopping_windows
 from streamq.testing.oracle.run import Run
-from streamq.testing.query_scale import grids, lengths, recurrences
+from streamq.testing.query_scale import bounds, lengths, recurrences
+from streamq.testing.scale import Bounds, GridBounds
 
 
 @defines(Chop)
@@ -42,6 +43,6 @@ def period(node: Chop) -> Iterator[int]:
     yield node.period
 
 
-@grids.register(Chop)
-def grid_of_pieces(node: Chop) -> Iterator[Grid]:
-    yield Grid(node.period, node.period, node.offset)
+@bounds.register(Chop)
+def bounds_of_pieces(node: Chop) -> Iterator[Bounds]:
+    yield GridBounds(Grid(node.period, node.period, node.offset))

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import datetime as dt
+import itertools
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -14,8 +16,12 @@ from streamq.testing.oracle.grids import bound
 from streamq.testing.oracle.run import Run, TooMuch
 from streamq.testing.payload_values import EPOCH
 from streamq.testing.program_text import string
+from streamq.testing.scale import Bounds
 from streamq.testing.windows.room import Members, Reading, WindowRoom, one_of
 from streamq.windows import Calendar
+
+EARLIEST, LATEST = -50_000_000_000_000_000, 200_000_000_000_000_000
+"""Instants in the years 385 and 8307; between them every window is within Python's calendar."""
 
 MOST = 10_000
 """The greatest number of windows of a case; more are refused."""
@@ -64,8 +70,24 @@ class CalendarRoom(WindowRoom[Calendar]):
         days = {"day": 1, "week": 7, "month": 30, "quarter": 91, "year": 365}[window.unit]
         yield window.n * days * DAY
 
+    def bounds(self, window: Calendar) -> Iterator[Bounds]:
+        yield CalendarBounds(window)
+
     def recurrences(self, window: Calendar) -> Iterator[int]:
         yield from self.lengths(window)
+
+
+@dataclass(frozen=True)
+class CalendarBounds:
+    """The midnights at which the windows of a calendar begin and end, by the clocks of its zone."""
+
+    window: Calendar
+
+    def around(self, near: int, many: int) -> Iterator[int]:
+        if EARLIEST < near < LATEST:
+            windows = (bounds for bounds in _windows(self.window, near, LATEST) if bounds[1] > near)
+            for start, end in itertools.islice(windows, many):
+                yield from (start, end)
 
 
 def _windows(window: Calendar, least: int, last: int) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,7 @@ from streamq.grid import Grid
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.oracle.run import Run
+from streamq.testing.scale import Bounds, GridBounds
 from streamq.time import TIMESTAMP
 from streamq.windows import KINDS, Window
 
@@ -130,6 +131,10 @@ class WindowRoom(ABC, Generic[W]):
     def grids(self, window: W) -> Iterator[Grid]:
         """Yield the grids on which windows begin and end."""
         yield from ()
+
+    def bounds(self, window: W) -> Iterator[Bounds]:
+        """Yield the instants at which windows begin and end, if they do not depend on events; by default those of the grids."""
+        yield from map(GridBounds, self.grids(window))
 
     def lateness_grid(self, window: W) -> Grid | None:
         """Return the grid to whose ends CTIs are rounded when only such windows read a source; None: CTIs are not rounded."""
