@@ -106,12 +106,7 @@ def _results(
             try:
                 # a step may change a state before it fails
                 after, rows = step(copy.deepcopy(state), *values)
-                results = [_own_values(operator, row) for row in rows or ()]
-                for row in results:
-                    [
-                        pa.array([value], arrow_type(field.dataType))
-                        for value, field in zip(row, operator.fields, strict=True)
-                    ]
+                results = [_typed_values(operator, row) for row in rows or ()]
             except FAILURES:
                 set_aside[operator.name] += 1
                 continue
@@ -133,6 +128,14 @@ def _parts(operator: EventOperator, row: Any) -> list[Any]:
 def _own_values(operator: EventOperator, row: Any) -> list[Any]:
     """Return the values of a row of the user's operator as Python's."""
     return [plain_value(part) for part in _parts(operator, row)]
+
+
+def _typed_values(operator: EventOperator, row: Any) -> list[Any]:
+    """Return the values of a row of the user's operator as Python's; raise one of FAILURES if a column cannot hold its value."""
+    values = _own_values(operator, row)
+    for value, field in zip(values, operator.fields, strict=True):
+        pa.array([value], arrow_type(field.dataType))
+    return values
 
 
 def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:
