@@ -161,7 +161,7 @@ def describe_node(node: Node) -> str:
         return f"{node.title} {node.detail()}  [{node.schema.describe()}]"
     if isinstance(node, Select) and not node.columns:
         return f"{node.title} no column"
-    return f"{node.title} {node.detail()}".rstrip()
+    return node.line
 
 
 def _nothing(node: Node) -> Notes:

@@ -21,10 +21,12 @@ from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.identity import Identity
 from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
+from streamq.runtime.state_fit import check_state
 from streamq.time import INFINITY, MINUS_INFINITY
 
 _NOTHING_IDLE: Mapping[str, int] = {}
@@ -34,6 +36,7 @@ _NOTHING_IDLE: Mapping[str, int] = {}
 class LocalRun:
     """A program running in-process: it takes micro-batches and returns deltas.
 
+    ``identity``: that of the queries, which may go on from the state of others; None: the state is known to be theirs.
     ``stores``: the state, by stage and bucket. ``late``: the late rows so far. ``totals``: the counts of late rows, by stage and
     bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number.
     ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last
@@ -49,12 +52,14 @@ class LocalRun:
     deltas: list[pa.Table] = field(default_factory=list)
     readings: Readings = NO_READINGS
     observer: Observer = NOBODY
+    identity: Identity | None = None
 
     def restart(self) -> LocalRun:
         """Return a copy as if restarted from a checkpoint: with state, late rows, counts and CTIs, but no deltas or readings."""
         stores = {k: dict(v) for k, v in self.stores.items()}
         return LocalRun(
             program=self.program,
+            identity=self.identity,
             stores=stores,
             late=list(self.late),
             totals=dict(self.totals),
@@ -117,6 +122,8 @@ class LocalRun:
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.number, bucket), {})))
+                    if self.identity is not None:
+                        check_state(baskets, self.identity)
                     out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000)
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.number, out, result)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from streamq.choices import OutputForm
@@ -14,13 +14,31 @@ BUCKETS = 32
 """The default number of buckets of a stage."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Placement:
+    """The places of a checkpoint's operators: an operator stays in the stage that has its state.
+
+    ``by_name``: the stages' numbers by the names of operators. ``stages``: the number of stages. ``sources``: the tables of the
+    sources, in the order in which Spark knows them.
+    """
+
+    by_name: Mapping[str, int]
+    stages: int
+    sources: tuple[str, ...]
+
+
+NOWHERE = Placement(by_name={}, stages=0, sources=())
+"""The placement of a query that begins."""
+
+
 @dataclass(frozen=True)
 class Options:
     """The options of running some plans as one stream.
 
     ``egresses``: the forms in which the plans' results are written, in their order. ``late_output``: the run has a late output.
     ``buckets``: the most buckets of a stage. ``streaming``: False to treat invalid rows as a batch does. ``level``: the level of
-    consistency. ``early``: a changelog or upserts report windows and rows before the watermark reaches them.
+    consistency. ``early``: a changelog or upserts report windows and rows before the watermark reaches them. ``placement``: the
+    places of operators in the checkpoint that the run goes on from.
     """
 
     egresses: tuple[Egress, ...] = (Egress(),)
@@ -29,6 +47,7 @@ class Options:
     streaming: bool = True
     level: Level = MIDDLE
     early: bool = False
+    placement: Placement = NOWHERE
 
 
 def check_early(early: bool, egresses: Sequence[Egress], level: Level, verb: str) -> None:

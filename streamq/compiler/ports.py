@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streamq.compiler.results import Result
-from streamq.compiler.staged_plan import Feed, Path, Relation, StagedPlan
+from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
+from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
@@ -20,31 +21,22 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
+from streamq.runtime.identity import OPEN, OperatorState
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Stage
-
-
-@dataclass(frozen=True)
-class PortInput:
-    """One input of a kernel: the rows of ``paths``, in the columns ``columns`` and ``lifetimes``.
-
-    ``lifetimes`` are some of ``__le``, ``__re`` and ``__w``.
-    """
-
-    paths: list[Path]
-    columns: PortColumns
-    lifetimes: tuple[str, ...]
 
 
 @dataclass(kw_only=True)
 class Port:
     """A kernel that a stage will host, with its inputs.
 
-    ``name``: the name of the kernel and of its output relation, whose columns are ``schema``. ``final_kernel``: the kernel to run
-    instead if rows wait until they are final; None if it cannot hold them back. ``lines``: the lines of explain on it.
+    ``name``: the name of the kernel, of its state and of its output relation, whose columns are ``schema``. ``final_kernel``: the
+    kernel to run instead if rows wait until they are final; None if it cannot hold them back. ``lines``: explain's lines on it.
     ``aligns``: the point at which the level of consistency holds rows back. ``node``: the operator whose result it computes, for
-    observers. ``after``: the number of a stage that its own stage must come after.
+    observers. ``after``: the number of a stage that its own stage must come after. ``place``: the stage that has its state in the
+    checkpoint that a run goes on from. ``state``: the parts and modules of its name.
+    ``form``, ``held``, ``opens``, ``closes``: see ``OperatorState``.
     """
 
     name: str
@@ -55,12 +47,33 @@ class Port:
     aligns: AlignAt | None = None
     node: Node | None = None
     after: int = -1
+    place: int = -1
     final_kernel: Kernel | None = None
+    state: StateName
+    form: str = OPEN
+    held: str = ""
+    opens: bool = False
+    closes: bool = False
+
+    @property
+    def operator_state(self) -> OperatorState:
+        """The state of the kernel, for the identity of the query."""
+        return OperatorState(
+            name=self.name,
+            stage=self.stage,
+            title=self.lines[0],
+            form=self.form,
+            parts=self.state.parts,
+            modules=self.state.modules,
+            held=self.held,
+            opens=self.opens,
+            closes=self.closes,
+        )
 
     @property
     def stage(self) -> int:
-        """The number of the stage that hosts it: the first after all its inputs and after stage ``after``."""
-        return max((self.after + 1, *(path.stage for path in self.paths)))
+        """The number of the stage that hosts it: the first after all its inputs and stage ``after``, and not before ``place``."""
+        return max((self.after + 1, self.place, *(path.stage for path in self.paths)))
 
     @property
     def paths(self) -> list[Path]:
@@ -74,10 +87,10 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
     Also sets the kernel's number in the relation of its output, its lines of explain (``titles``) and its node (``nodes``).
     Raises PlanError if a source follows itself, or one that is not in the query.
     """
-    stages = max((p.stage for p in ports), default=-1) + 1
+    stages = max(max((p.stage for p in ports), default=-1) + 1, program.options.placement.stages)
     hosted: list[list[HostedKernel]] = [[] for _ in range(stages)]
     for number, port in enumerate(ports):
-        channels = []
+        channels: list[Channel] = []
         for input_number, port_input in enumerate(port.inputs):
             for path in port_input.paths:
                 names = tuple(name for name, _ in port_input.columns.columns)
@@ -87,6 +100,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
                     stage=port.stage,
                     reader=number,
                     port=input_number,
+                    key=_channel_key(program, path, input_number, channels),
                     columns=(*names, *port_input.lifetimes),
                     hashed=port_input.columns.hashed,
                     judge=_judge(program, path),
@@ -99,6 +113,7 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
         hosted[port.stage].append(HostedKernel(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
         program.titles[port.name] = port.lines
+        program.states.append(port.operator_state)
         if port.node is not None:
             program.nodes[number] = port.node
     sources = {r.name: r.source.policy.progress for r in program.sources if r.source}
@@ -150,6 +165,13 @@ def _leaders(program: StagedPlan) -> dict[str, str]:
     return leaders
 
 
+def _channel_key(program: StagedPlan, path: Path, port: int, others: Sequence[Channel]) -> str:
+    """Return the key of a kernel's channel for a path: its port, the path, and the number of equal ones before it."""
+    key = f"{port}.{path_key(program, path)}"
+    repeated = sum(other.key.partition("~")[0] == key for other in others)
+    return f"{key}~{repeated}" if repeated else key
+
+
 def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: list[Path], after: int) -> Path:
     """Append to ``ports`` a kernel that passes on a result's rows, with its CTIs; return the path of its output relation.
 
@@ -173,8 +195,10 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
         f"basket: {'; '.join(waiting) or 'none'}",
         f"CTI: {kernel.progress_rule.cti.shown()}",
     )
-    name = f"ctis:{result.number}:{result.plan.digest}"
-    port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after)
+    state = state_name(program, [in_order, bool(opened)], "ctis", inputs)
+    name = free_name(program, f"ctis:{state.digest}")
+    port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
+    port.place = program.options.placement.by_name.get(name, -1)
     ports.append(port)
     program.relations[name] = Relation(name, port.stage + 1, schema)
     return Path(name, port.stage + 1, schema, retracts=True)

@@ -15,6 +15,7 @@ from streamq.choices import CountReason, OutputForm
 from streamq.compiler.options import Options
 from streamq.compiler.results import Result, Results
 from streamq.compiler.strategy import Strategy, choose
+from streamq.operators.evaluation import PortColumns
 from streamq.operators.operator import set_aside
 from streamq.operators.source import Source
 from streamq.operators.step import Step
@@ -22,6 +23,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.node import Node, WrittenPattern
 from streamq.plan.schema import POINT, Schema
 from streamq.runtime.hosted_kernel import Channel
+from streamq.runtime.identity import OperatorState
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.packer import Packer, SourceInfo
 from streamq.runtime.progress_map import ProgressMap
@@ -133,6 +135,18 @@ class Feed:
         return self.channel.columns[len(self.columns) :]
 
 
+@dataclass(frozen=True)
+class PortInput:
+    """One input of a kernel: the rows of ``paths``, in the columns ``columns`` and ``lifetimes``.
+
+    ``lifetimes`` are some of ``__le``, ``__re`` and ``__w``.
+    """
+
+    paths: list[Path]
+    columns: PortColumns
+    lifetimes: tuple[str, ...]
+
+
 INGRESS = "ingress:"
 """The prefix of the names of ingress relations, before the source's table."""
 
@@ -153,8 +167,8 @@ class StagedPlan:
     """Plans compiled for streaming.
 
     ``relations``: by name. ``stages``: in order. ``feeds``: the connections between relations and kernels or results.
-    ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``patterns``:
-    the patterns in the plans before they were rewritten.
+    ``titles``: the lines of explain, by kernel. ``nodes``: the operators that kernels compute, by kernel number. ``states``: the
+    states of the kernels, in their order. ``patterns``: the patterns in the plans before they were rewritten.
     """
 
     plan: Results
@@ -164,6 +178,7 @@ class StagedPlan:
     feeds: list[Feed] = field(default_factory=list)
     titles: dict[str, tuple[str, ...]] = field(default_factory=dict)
     nodes: dict[int, Node] = field(default_factory=dict)
+    states: list[OperatorState] = field(default_factory=list)
     patterns: tuple[WrittenPattern, ...] = ()
     strategy: Strategy = field(init=False)
 
@@ -172,8 +187,10 @@ class StagedPlan:
 
     @property
     def sources(self) -> list[Relation]:
-        """The source relations, in order of appearance."""
-        return [r for r in self.relations.values() if r.source is not None]
+        """The source relations, in the order of the checkpoint, if there is one, then in order of appearance."""
+        sources = [r for r in self.relations.values() if r.source is not None]
+        known = {f"source:{table}": place for place, table in enumerate(self.options.placement.sources)}
+        return sorted(sources, key=lambda relation: known.get(relation.name, len(known)))
 
     def made_at(self, stage: int) -> list[Relation]:
         """Return the relations that the stage before ``stage`` makes."""
@@ -202,6 +219,18 @@ class StagedPlan:
             )
             for number, (plan, egress) in enumerate(zip(self.plan.inputs, self.options.egresses, strict=True))
         ]
+
+    def operators_under(self, result: Result) -> tuple[str, ...]:
+        """Return the names of all operators with state that a result depends on, in the order of names."""
+        inputs = {hosted.name: hosted.inputs for stage in self.stages for hosted in stage.hosted}
+        left = [feed.path.relation for feed in self.result_feeds if feed.result == result.number]
+        names: set[str] = set()
+        while left:
+            relation = left.pop()
+            if relation in inputs and relation not in names:
+                names.add(relation)
+                left += inputs[relation]
+        return tuple(sorted(names))
 
     @property
     def result_feeds(self) -> list[Feed]:

@@ -14,10 +14,11 @@ from pyspark.sql import types as t
 
 from streamq.choices import OutputForm
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, PortInput, feed_result, host_ctis, host_kernels
+from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
-from streamq.compiler.staged_plan import INGRESS, Path, Relation, StagedPlan
+from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
+from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
@@ -40,6 +41,7 @@ from streamq.plan.schema import POINT, Field, Schema
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.identity import EARLY, FINAL, OPEN
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.settle import SettleKernel
 
@@ -61,6 +63,7 @@ class _Compiler:
         self.strategy = self.program.strategy
         self.unsettled = _read_unsettled(self.program)
         self.result_paths: list[list[Path]] = []
+        self.settled: dict[str, Path] = {}
 
     def compile(self) -> StagedPlan:
         """Compile the plans; may be called only once."""
@@ -68,6 +71,7 @@ class _Compiler:
         results = self.program.results
         paths = [self._of_result(result, paths) for result, paths in zip(results, self.result_paths, strict=True)]
         last = max((port.stage for port in self.ports), default=-1)
+        last = max(last, self.options.placement.stages - 2)
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
@@ -101,7 +105,7 @@ class _Compiler:
             return path
         if any(p.relation == path.relation for other in self.ports for p in other.paths):
             return path
-        port.kernel = port.final_kernel
+        port.kernel, port.form = port.final_kernel, FINAL
         return replace(path, retracts=False, moves=False)
 
     def _visit(self, node: Node, inputs: list[list[Path]]) -> list[Path]:
@@ -160,13 +164,15 @@ class _Compiler:
                 lifetimes = (*lifetimes, WEIGHT)
             ports.append(PortInput(paths, columns, lifetimes))
         all_paths = [p for port in ports for p in port.paths]
-        name = f"{node.title.replace(' ', '_')}:{node.digest}"
+        own = [node, evaluation.waiting is evaluation.evaluator]
+        state = state_name(self.program, own, node.line, ports, [node])
+        name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
         site = _site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         lines = (
-            f"{node.title} {node.detail()}".rstrip(),
+            node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
             f"basket: {statements_of(node)['State']}" + ("; rows reported and not settled" if factory.corrects else ""),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
@@ -183,6 +189,9 @@ class _Compiler:
             lines=lines,
             aligns=AlignAt.INPUT,
             node=node,
+            state=state,
+            form=EARLY if self.options.early and factory.corrects else OPEN,
+            opens=factory.corrects,
         )
         path = self._host(port, retracts=retracts, moves=moves)
         return (
@@ -194,9 +203,14 @@ class _Compiler:
 
         ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
         """
+        port.place = self.options.placement.by_name.get(port.name, -1)
         self.ports.append(port)
         self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
         return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
+
+    def _name(self, kind: str, state: StateName) -> str:
+        """Return the name of a kernel: its kind and the digest that names its state."""
+        return free_name(self.program, f"{kind}:{state.digest}")
 
     def _settle_before_open_end(self, path: Path) -> Path:
         """Put a settle kernel before the first step of a path that reads ends which may still move.
@@ -227,18 +241,24 @@ class _Compiler:
         if node.ingress is not None:
             return self._host_ingress(path, node.ingress)
         judging = self.strategy.judging[node.table]
-        if judging.at is JudgePlace.FIRST_KERNEL:
+        if judging.at is JudgePlace.FIRST_KERNEL and not self._was_judged_alone(path):
             return path
         kernel = InsertIngressKernel(path.points, judging.grid, node.ids)
         title = f"each id once ({', '.join(node.ids)}), judge lateness" if node.ids else "judge lateness"
         ingress = Ingress(kernel, () if path.points else (RE,), node.ids or (LE,), title)
         return self._host_ingress(path, ingress)
 
-    def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
-        """Host the kernel that turns a source's items into events; return the path of the events."""
-        name = f"{INGRESS}{path.relation.removeprefix('source:')}"
+    def _was_judged_alone(self, path: Path) -> bool:
+        """Return True if the checkpoint that the run goes on from has a stage that judges the source's lateness."""
         source = self.program.relations[path.relation].source
         assert source is not None
+        return ingress_name(source) in self.options.placement.by_name
+
+    def _host_ingress(self, path: Path, ingress: Ingress) -> Path:
+        """Host the kernel that turns a source's items into events; return the path of the events."""
+        source = self.program.relations[path.relation].source
+        assert source is not None
+        name = ingress_name(source)
         keeps_nothing = source.insert_only and not source.ids
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
@@ -249,7 +269,14 @@ class _Compiler:
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
         port = Port(
-            name=name, kernel=ingress.kernel, inputs=[items], schema=path.schema, lines=lines, aligns=ingress.aligns
+            name=name,
+            kernel=ingress.kernel,
+            inputs=[items],
+            schema=path.schema,
+            lines=lines,
+            aligns=ingress.aligns,
+            state=StateName(digest=name, parts=(source.detail(), source.schema.describe()), modules=()),
+            held=columns_text(source),
         )
         return self._host(port, retracts=not source.insert_only, moves=not source.insert_only)
 
@@ -284,8 +311,20 @@ class _Compiler:
             schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
         lines = window_lines(node, windows, kernel)
         events = PortInput(paths, port, lifetimes)
-        name = f"window:{node.digest}"
-        hosted = Port(name=name, kernel=kernel, inputs=[events], schema=schema, lines=lines, node=node)
+        own = [windows.window, windows.keys, windows.partials, kernel.merges, kernel.infinite, kernel.reads_end]
+        state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
+        hosted = Port(
+            name=self._name("window", state),
+            kernel=kernel,
+            inputs=[events],
+            schema=schema,
+            lines=lines,
+            node=node,
+            state=state,
+            form=FINAL if final else EARLY if self.options.early else OPEN,
+            opens=not kernel.reads_end,
+            closes=not kernel.reads_end,
+        )
         path = self._host(hosted, retracts=not final)
         return path if windows.combined else path.then(Select(_Placeholder.with_schema(schema), windows.outputs))
 
@@ -294,9 +333,9 @@ class _Compiler:
 
         That path has no retractions. The kernel is hosted once for each ``name``, and shared by all operators that need it.
         """
-        if name in self.program.relations:
-            return Path(name, self.program.relations[name].stage, schema)
-        kernel = SettleKernel()
+        if name in self.settled:
+            return self.settled[name]
+        kernel, kind = SettleKernel(), name.partition(":")[0]
         lines = (
             "settle: pass on what can no longer change",
             "basket: rows not settled",
@@ -305,7 +344,11 @@ class _Compiler:
             "cost: a group by of the rows that wait",
         )
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
-        return self._host(Port(name=name, kernel=kernel, inputs=[rows], schema=schema, lines=lines), retracts=False)
+        state = state_name(self.program, kind, kind, [rows])
+        named = self._name(kind, state)
+        port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
+        path = self.settled[name] = self._host(port, retracts=False)
+        return path
 
 
 class _Placeholder(Node):

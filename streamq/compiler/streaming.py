@@ -62,8 +62,9 @@ def build_frame(
     for stage in program.stages:
         processor = make_processor(stage, identity)
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
-        if stage.number + 1 < len(program.stages):
-            relations = program.made_at(stage.number + 1)
+        relations = program.made_at(stage.number + 1)
+        # a stage that a changed query has emptied only passes envelopes on
+        if stage.number + 1 < len(program.stages) and relations:
             df = _opened(relations, df)
             _tell_results(lowering, relations, df)
             df, layout = apply_paths(lowering, relations, df)

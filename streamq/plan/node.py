@@ -141,6 +141,11 @@ class Node(ABC):
         """The node's own parameters, for explain."""
         return ""
 
+    @property
+    def line(self) -> str:
+        """The node's title and parameters, as one line of explain."""
+        return f"{self.title} {self.detail()}".rstrip()
+
     def _inputs(self) -> list[Node]:
         """Return the nodes among the fields, also inside tuples, in the order of the fields."""
         inputs: list[Node] = []

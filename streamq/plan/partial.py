@@ -19,6 +19,8 @@ from pyspark.sql.types import DataType
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
+    from streamq.plan.named_object import VersionedCode
+
 COUNT = "__n"
 """The column with the number of events that a row was made of."""
 
@@ -103,6 +105,11 @@ class Partial(MergeableColumns):
     def value_columns(self) -> tuple[str, ...]:
         """The columns of values that :meth:`of_weighted` keeps if it is not exact."""
         return (self.name,)
+
+    @property
+    def modules(self) -> tuple[VersionedCode, ...]:
+        """The user modules that it calls."""
+        return ()
 
     def note(self, shared_by: int) -> str | None:
         """Return explain's line on how often it is computed if ``shared_by`` windows share a basic window; None for no line."""

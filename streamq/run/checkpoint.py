@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
 from streamq.plan.node import Node
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
-from streamq.run.files import path_exists, read_line, write_line
-from streamq.run.sinks.sink import folder_name
-from streamq.runtime.identity import Identity, identity_differences, read_identity, refuse_other
-from streamq.runtime.readings import LATEST, NO_READINGS, Reading, Readings, combine_readings
+from streamq.run.files import last_number, path_exists, read_line, write_line
+from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
+from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
+from streamq.runtime.state_fit import fit_to_state
 from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
@@ -24,16 +24,21 @@ if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
 
 
+MIGRATION = "migration.json"
+"""The file, beside the identity, of a checkpoint whose state a migration computes, or has computed."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Claim:
     """The permission to run on a checkpoint.
 
     ``is_new``: no run has read any input there. ``is_ending``: the input has ended, but a run was interrupted before it had
-    written all rows.
+    written all rows. ``new_results``: the numbers of the results that begin where the checkpoint stands.
     """
 
     is_new: bool
     is_ending: bool = False
+    new_results: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,14 +55,21 @@ def identity_of(plan: Results, program: StagedPlan) -> Identity:
 
     (part,) = explain_sections(plan, ("logical",))
     options = program.options
+    results = [
+        ResultState(output=result.egress.output, ctis=result.egress.ctis, operators=program.operators_under(result))
+        for result in program.results
+    ]
     return Identity(
         query=program.plan.digest,
-        outputs=tuple(str(egress.output) for egress in options.egresses),
+        operators=tuple(program.states),
+        results=tuple(results),
+        stages=len(program.stages),
+        sources=tuple(relation.source.table for relation in program.sources if relation.source),
         buckets=options.buckets,
         late_sink=options.late_output,
-        ctis=tuple(egress.ctis for egress in options.egresses),
         early=options.early,
         plan=(*part.lines, *_module_lines(plan)),
+        blocks=options.level.block != 0,
         clock=bool(program.clock_policies),
     )
 
@@ -79,39 +91,97 @@ class Checkpoint:
         """The folder for CTIs from outside."""
         return ControlFolder(f"{self.path}/streamq/control")
 
-    def buckets(self) -> int | None:
-        """Return the number of buckets of the stored state; None if the checkpoint is new or of another version."""
+    def stored(self) -> Identity | OtherLayout | None:
+        """Return the identity of the query whose state is stored; None if the checkpoint is new.
+
+        That is the last query of which a micro-batch has been committed, or else the first.
+        """
         line = read_line(self.spark, self._identity)
-        identity = None if line is None else read_identity(line)
-        return identity.buckets if isinstance(identity, Identity) else None
+        return None if line is None else self._owner(json.loads(line))
 
-    def claim(self, own: Identity, sinks: Sequence[str] = ()) -> Claim:
-        """Mark the checkpoint as this query's if it is unused; raise CheckpointError if it is another query's, or has ended.
+    def _owner(self, fields: dict[str, Any]) -> Identity | OtherLayout:
+        """Return the identity that counts of those in the checkpoint's file: of the query now, or of the one before."""
+        if fields.get("version") != STATE_VERSION:
+            return OtherLayout(fields.get("version"))
+        is_pending = fields["before"] is not None and self.last_commit() <= fields["after"]
+        return identity_from(fields["before"] if is_pending else fields["now"])
 
-        A checkpoint counts as unused if its runs have read no input, and as another query's if it is a writeStream's. Return
-        that the checkpoint is new, or that its input has ended and the rest is still to be written. ``sinks`` are the folders
-        into which the query writes; they must not belong to another checkpoint. In case of an error the checkpoint does not
+    def last_commit(self) -> int:
+        """Return the number of the last committed micro-batch; -1 if there is none."""
+        return last_number(self.spark, f"{self.path}/commits")
+
+    def last_planned(self) -> int:
+        """Return the number of the last micro-batch that Spark has planned; -1 if there is none."""
+        return last_number(self.spark, f"{self.path}/offsets")
+
+    def has_begun(self) -> bool:
+        """Return True if a run has read any input."""
+        return path_exists(self.spark, f"{self.path}/offsets/*")
+
+    def claim(self, own: Identity, stored: Identity | OtherLayout | None) -> Claim:
+        """Mark the checkpoint as this query's, if it is unused or fits; raise CheckpointError if not, and if it has ended.
+
+        A checkpoint counts as unused if its runs have read no input, and as another query's if it is a writeStream's. ``stored``
+        is the identity there. New folders must not belong to another checkpoint. In case of an error the checkpoint does not
         change.
         """
-        own = replace(own, folders=tuple(folder_name(sink) for sink in sinks))
-        line = read_line(self.spark, self._identity)
-        if line is None:
+        if stored is None:
+            if path_exists(self.spark, f"{self.path}/streamq/{MIGRATION}"):
+                wrong, hint = "the migration into the checkpoint is not done", "Call sq.migrate again."
+                raise CheckpointError(sentence("run", wrong, f"found {self.path}", hint))
             if path_exists(self.spark, f"{self.path}/metadata"):
                 hint = "Use a new checkpoint, or to_stream() and a writeStream."
                 wrong = "the checkpoint is that of a writeStream"
                 raise CheckpointError(sentence("run", wrong, f"found {self.path}", hint))
             # a run that was interrupted while it marked the checkpoint has done nothing yet
-            return self._claim_new(own, sinks)
-        stored = read_identity(line)
-        if identity_differences(stored, own) and not self._has_begun() and not self.control.has_end(self.spark):
-            # an earlier start failed before it read any input, and its query or sink has been changed since
-            return self._claim_new(own, sinks)
-        refuse_other(stored, own, "run")
+            return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
+        is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
+        if not is_same and not is_ending and not self.has_begun():
+            # an earlier start failed before it read any input, and its query or sink has been changed since
+            return self._claim_new(own)
         if is_ending and read_line(self.spark, self._ended) is not None:
             hint = "Use a new checkpoint, and a new sink."
             raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
-        return Claim(is_new=False, is_ending=is_ending)
+        fit = fit_to_state(stored, own)
+        fit.check("run")
+        assert isinstance(stored, Identity)
+        if not is_same:
+            self._go_on(own, stored)
+        return Claim(is_new=False, is_ending=is_ending, new_results=fit.new_results)
+
+    def mark(self, own: Identity) -> None:
+        """Mark the checkpoint as that of a query whose state is there, and which has written no rows yet."""
+        self._write(own)
+
+    def _go_on(self, own: Identity, stored: Identity) -> None:
+        """Mark the checkpoint as that of a query that goes on from the state of another, or into other folders.
+
+        Raises CheckpointError for a new folder that is not empty, and for one with rows of another form. Until a micro-batch is
+        committed, the checkpoint is that of the query before as well.
+        """
+        mine = {**dict(self._last_claim().folders), **dict(stored.folders)}
+        for folder, form in own.folders:
+            if folder not in mine:
+                _refuse_used_sink(self.spark, folder)
+            elif mine[folder] != form:
+                wrong = "a sink has rows of another form"
+                observed = f"{folder} has {mine[folder]}, and would get {form}"
+                raise CheckpointError(sentence("run", wrong, observed, "Use a new sink."))
+        self._write(own, stored, self.last_commit())
+
+    def _last_claim(self) -> Identity:
+        """Return the identity of the query that has marked the checkpoint last, whether it has committed anything or not."""
+        line = read_line(self.spark, self._identity)
+        assert line is not None
+        identity = identity_from(json.loads(line)["now"])
+        assert isinstance(identity, Identity)
+        return identity
+
+    def _write(self, now: Identity, before: Identity | None = None, after: int = -1) -> None:
+        """Write the identity of the query now and, until a micro-batch after ``after`` is committed, of the one before."""
+        fields = {"version": STATE_VERSION, "now": now, "before": before, "after": after}
+        write_line(self.spark, self._identity, json.dumps(fields, default=asdict))
 
     def mark_ended(self) -> None:
         """Record that the input has ended and all rows are written."""
@@ -138,9 +208,9 @@ class Checkpoint:
             for (manifest,) in manifests.collect():
                 # Spark may number operators in another order, so look at the names in every state
                 for name, values in json.loads(bytes(manifest))["values"].items():
-                    if name.startswith(LATEST):
+                    if name == LATEST:
                         columns.append(values)
-                    for reason, count in values.items() if name.startswith("totals") else ():
+                    for reason, count in values.items() if name == LATE_COUNTS else ():
                         late[reason] = late.get(reason, 0) + count
         return EarlierRuns(late=late, readings=combine_readings(columns))
 
@@ -152,15 +222,11 @@ class Checkpoint:
     def _ended(self) -> str:
         return f"{self.path}/streamq/ended"
 
-    def _has_begun(self) -> bool:
-        """Return True if a run has read any input."""
-        return path_exists(self.spark, f"{self.path}/offsets/*")
-
-    def _claim_new(self, own: Identity, sinks: Sequence[str]) -> Claim:
+    def _claim_new(self, own: Identity) -> Claim:
         """Mark the checkpoint as this query's; raise CheckpointError, before that, for a sink that is not empty."""
-        for sink in sinks:
-            _refuse_used_sink(self.spark, sink)
-        write_line(self.spark, self._identity, own.to_json())
+        for folder, _ in own.folders:
+            _refuse_used_sink(self.spark, folder)
+        self._write(own)
         return Claim(is_new=True)
 
 

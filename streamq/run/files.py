@@ -34,6 +34,15 @@ def read_line(spark: SparkSession, path: str) -> str | None:
     return None if row is None else str(row[0])
 
 
+def last_number(spark: SparkSession, folder: str) -> int:
+    """Return the greatest number that is the name of a file in a folder of Spark's log; -1 if there is none."""
+    with spark_errors("run", f"Spark cannot read {folder}", WRITABLE, CheckpointError):
+        table = _table(spark.read.format("binaryFile"), f"{folder}/*")
+        paths = [] if table is None else [row[0] for row in table.select("path").collect()]
+    names = [path.rpartition("/")[2] for path in paths]
+    return max((int(name) for name in names if name.isdigit()), default=-1)
+
+
 def write_line(spark: SparkSession, path: str, line: str) -> None:
     """Write a line to a checkpoint's file, replacing its content; raise CheckpointError if Spark cannot write it."""
     from pyspark.sql import functions as F

@@ -25,19 +25,23 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Launch:
-    """All that Spark needs to start a query; a run starts it once, and once more if its input ends."""
+    """All that Spark needs to start a query; a run starts it once, and once more if its input ends.
+
+    ``is_split``: rows are written micro-batch by micro-batch, by streamq and not by a sink of Spark's.
+    """
 
     prepared: PreparedStream
     checkpoint: Checkpoint
     arguments: RunArguments
     trigger: Trigger
+    is_split: bool
 
     def start(self) -> StreamingQuery:
         """Start the query on its checkpoint, into its sink, or by a SplitWriter into several."""
         from streamq.compiler.egress import user_rows
 
         rows, results, sinks = self._counted_rows(), self.prepared.program.results, self.arguments.sinks
-        if self.arguments.is_split:
+        if self.is_split:
             folder = self.arguments.late_sink
             late_sink = None if folder is None else DataSourceSink("parquet", {"path": folder})
             writer = SplitWriter(results, sinks, late_sink).start(rows.writeStream)

@@ -19,9 +19,11 @@ from streamq.run.clock_source import ClockRows, ticking_clock
 from streamq.run.control import ControlFolder
 from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
+from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
 from streamq.run.run_arguments import ResultRequest
 from streamq.run.tables import is_dataframe
+from streamq.runtime.identity import Identity, OtherLayout
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
-    from streamq.runtime.identity import Identity
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +56,14 @@ class StreamRequest:
 class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
-    ``written`` are the queries as the user wrote them.
+    ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new.
     """
 
     spark: SparkSession
     written: Results
     program: StagedPlan
     identity: Identity
+    stored: Identity | OtherLayout | None
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
     clock: ClockRows
@@ -120,8 +122,10 @@ def prepare(request: StreamRequest) -> PreparedStream:
     prepare_for_streams(spark, verb)
     warn_of_tasks(spark, verb)
     plan, names = number_sources(written)
-    if buckets is None and request.checkpoint is not None:
-        buckets = Checkpoint(spark, request.checkpoint).buckets()
+    checkpoint = None if request.checkpoint is None else Checkpoint(spark, request.checkpoint)
+    stored = None if checkpoint is None else checkpoint.stored()
+    if buckets is None and isinstance(stored, Identity):
+        buckets = stored.buckets
     options = Options(
         egresses=tuple(egresses),
         late_output=request.late_output,
@@ -130,13 +134,22 @@ def prepare(request: StreamRequest) -> PreparedStream:
         early=request.early,
     )
     program = compile_stages(rewritten(plan), options, plan)
+    identity = identity_of(written, program)
+    if (
+        checkpoint is not None
+        and isinstance(stored, Identity)
+        and stored.mark != identity.mark
+        and checkpoint.has_begun()
+    ):
+        program, identity = compile_to_fit(written, plan, options, stored)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(
         spark=spark,
         written=written,
         program=program,
-        identity=identity_of(written, program),
+        identity=identity,
+        stored=stored,
         tables=_Inputs(spark, verb, request.control).frames(plan, tables),
         control=request.control,
         clock=request.clock,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm
 from streamq.errors import PlanError, sentence
@@ -12,6 +13,9 @@ from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
 from streamq.run.trigger import AVAILABLE_NOW
 from streamq.time import Duration
+
+if TYPE_CHECKING:
+    from streamq.run.checkpoint import Checkpoint
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,13 @@ def split_sink(argument: SinkArgument, verb: str) -> Sink:
         hint = "Write the rows in a function of (DataFrame, batch id)."
         raise PlanError(sentence(verb, wrong, f"found {argument!r}", hint))
     return sink
+
+
+Folders = tuple[tuple[str, str], ...]
+"""Names of folders, each with the form of its rows."""
+
+BY_MICRO_BATCH, IN_SPARKS_LOG = "a folder a micro-batch", "files in Spark's log"
+"""The two ways in which rows are written into a folder."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +85,25 @@ class RunArguments:
         """The folders into which the run writes rows."""
         late = [] if self.late_sink is None else [self.late_sink]
         return [folder for sink in self.sinks for folder in sink.folders] + late
+
+    def folder_forms(self, before: Folders, checkpoint: Checkpoint) -> Folders:
+        """Return the names of the folders that rows are written into, each with the form of its rows.
+
+        ``before``: those of the checkpoint so far. Spark's log of a folder begins with the first micro-batch, so a folder that is
+        new on a checkpoint with micro-batches is written in a folder a micro-batch.
+        """
+        own = [
+            (result, folder_name(f))
+            for result, sink in zip(self.results, self.sinks, strict=True)
+            for f in sink.folders
+        ]
+        forms = dict(before)
+        is_split = self.is_split or any(forms.get(name, "").endswith(BY_MICRO_BATCH) for _, name in own)
+        if not is_split and any(name not in forms for _, name in own):
+            is_split = checkpoint.has_begun()
+        how = BY_MICRO_BATCH if is_split else IN_SPARKS_LOG
+        late = [] if self.late_sink is None else [(folder_name(self.late_sink), f"late rows, {BY_MICRO_BATCH}")]
+        return (*((name, f"{r.output} rows{' with CTIs' * r.ctis}, {how}") for r, name in own), *late)
 
     @property
     def is_split(self) -> bool:

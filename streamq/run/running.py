@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import RunState
-from streamq.errors import PlanError, sentence, users_line
+from streamq.errors import PlanError, sentence, users_line, warn
 from streamq.plan.verbs import named_after
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
@@ -22,13 +22,15 @@ from streamq.run.metrics import metrics, progress_record
 from streamq.run.micro_batches import RunHistory
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
-from streamq.run.run_arguments import RunArguments
+from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
 from streamq.run.sinks.sink import folder_name
 from streamq.run.source_status import allowed_silence
 from streamq.run.temporary import temporary_folder
 from streamq.run.trigger import Trigger, trigger_of
 from streamq.run.watcher import Watcher
 from streamq.run.why import Why
+from streamq.runtime.identity import Identity
+from streamq.runtime.state_fit import MIGRATE
 from streamq.time import instant_ticks
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ def start_run(arguments: RunArguments) -> Run:
     arguments.check()
     trigger = trigger_of(arguments.trigger)
     path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
-    _refuse_second_run(path)
+    refuse_second_run(path)
     request = StreamRequest(
         verb=arguments.verb,
         results=arguments.results,
@@ -59,16 +61,32 @@ def start_run(arguments: RunArguments) -> Run:
     )
     prepared = prepare(request)
     checkpoint = Checkpoint(prepared.spark, path)
-    claim = checkpoint.claim(prepared.identity, arguments.folders)
+    stored = prepared.stored
+    forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
+    claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
+    _warn_of_new_results(claim)
     if claim.is_ending:
         # only rows that the end of the input made final remain to be written
         trigger = Trigger(available_now=True)
-    launch = Launch(prepared=prepared, checkpoint=checkpoint, arguments=arguments, trigger=trigger)
+    launch = Launch(
+        prepared=prepared,
+        checkpoint=checkpoint,
+        arguments=arguments,
+        trigger=trigger,
+        is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
+    )
     run = Run(launch, claim)
     _RUNNING[folder_name(path)] = run
     if trigger.available_now:
         run._drain(claim)
     return run
+
+
+def _warn_of_new_results(claim: Claim) -> None:
+    """Warn of results that begin where the checkpoint stands: their operators with state have not seen the rows before."""
+    for number in claim.new_results:
+        wrong = f"result {number + 1} begins where the checkpoint stands"
+        warn(sentence("run", f"{wrong}: earlier rows are not in it", "", f"{MIGRATE}."))
 
 
 class Run:
@@ -308,7 +326,7 @@ _RUNNING: weakref.WeakValueDictionary[str, Run] = weakref.WeakValueDictionary()
 """The last run of this process on each checkpoint."""
 
 
-def _refuse_second_run(checkpoint: str) -> None:
+def refuse_second_run(checkpoint: str) -> None:
     """Raise PlanError if another run of this process uses the checkpoint; Spark would stop that run silently."""
     other = _RUNNING.get(folder_name(checkpoint))
     if other is not None and other.query.isActive:

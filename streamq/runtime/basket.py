@@ -68,7 +68,10 @@ class Bin:
 
 
 class Baskets:
-    """The baskets of one bucket; ``values`` holds small JSON-like values beside them. ``flush`` makes changes durable."""
+    """The baskets of one bucket; ``values`` holds small JSON-like values beside them, ``scopes`` those of each scope.
+
+    ``flush`` makes changes durable.
+    """
 
     MANIFEST = "manifest"
 
@@ -77,8 +80,9 @@ class Baskets:
         self.store = store
         # Spark logs a warning when a missing value is read
         body = store.get(self.MANIFEST) if self.MANIFEST in store else None
-        manifest = json.loads(body) if body else {"values": {}, "bins": {}}
+        manifest = json.loads(body) if body else {"values": {}, "scopes": {}, "bins": {}}
         self.values: dict[str, Any] = manifest["values"]
+        self.scopes: dict[str, dict[str, Any]] = manifest["scopes"]
         self._bins: dict[str, dict[str, Bin]] = {
             basket: {name: Bin(**fields) for name, fields in bins.items()} for basket, bins in manifest["bins"].items()
         }
@@ -86,6 +90,13 @@ class Baskets:
     def scoped(self, prefix: str) -> KernelBaskets:
         """Return the baskets of one kernel of the stage."""
         return KernelBaskets(self, prefix)
+
+    def drop_scope(self, prefix: str) -> None:
+        """Remove a scope, with its values and baskets; nothing happens if there is none."""
+        self.scopes.pop(prefix, None)
+        for basket in [name for name in self._bins if name.startswith(f"{prefix}.")]:
+            for bin in self.bins(basket):
+                self.drop(basket, bin)
 
     def bins(self, basket: str) -> list[str]:
         """Return the bins that are not empty, oldest first."""
@@ -137,7 +148,9 @@ class Baskets:
 
     def flush(self) -> None:
         """Write the manifest, as the last step of a micro-batch."""
-        text = json.dumps({"values": self.values, "bins": self._bins}, default=vars, separators=(",", ":"))
+        text = json.dumps(
+            {"values": self.values, "scopes": self.scopes, "bins": self._bins}, default=vars, separators=(",", ":")
+        )
         self.store.put(self.MANIFEST, text.encode())
 
 
@@ -146,7 +159,7 @@ class KernelBaskets:
 
     def __init__(self, baskets: Baskets, prefix: str):
         self.baskets, self.prefix = baskets, prefix
-        self.values: dict[str, Any] = baskets.values.setdefault(prefix, {})
+        self.values: dict[str, Any] = baskets.scopes.setdefault(prefix, {})
 
     def size(self, basket: str = "") -> tuple[int, int]:
         """Return rows and bytes of the baskets whose names begin with ``basket``; by default of all."""

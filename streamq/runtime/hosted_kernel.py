@@ -8,6 +8,9 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
 
+HELD = "/held "
+"""The text between the name of a kernel and the key of a channel, in the name of a scope that holds rows back."""
+
 
 @dataclass(frozen=True)
 class Channel:
@@ -35,6 +38,9 @@ class Channel:
 
     progress_maps: tuple[ProgressMap, ...] = ()
     """The changes that the path's steps make to the relation's CTI and watermark, in order."""
+
+    key: str = ""
+    """The channel's name among those of the kernel that reads it, which names the state that holds its rows back."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +73,7 @@ class HostedKernel:
         the source.
         """
         if self.aligns_behind:
-            return {f"align:{self.name}": 0}
+            return {f"{self.name}{HELD}": 0}
         return {self.held_scope(c): map_progress(0, c.progress_maps) for c in self.channels if self.aligns_before(c)}
 
     def aligns_before(self, channel: Channel) -> bool:
@@ -76,7 +82,12 @@ class HostedKernel:
 
     def held_scope(self, channel: Channel) -> str:
         """Return the scope of state that holds back a channel's rows before the kernel."""
-        return f"align:{self.name}.{channel.number}"
+        return f"{self.name}{HELD}{channel.key}"
 
 
-__all__ = ["Channel", "HostedKernel"]
+def scope_owner(scope: str) -> str:
+    """Return the name of the kernel that a scope of state belongs to: its own, or one that holds its rows back."""
+    return scope.partition(HELD)[0]
+
+
+__all__ = ["Channel", "HELD", "HostedKernel", "scope_owner"]

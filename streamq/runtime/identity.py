@@ -1,51 +1,114 @@
-"""The identity of a query: it marks the checkpoint and each bucket of state, so that another query cannot continue from them."""
+"""The identity of a query: it marks the checkpoint and each bucket of state, and says whose state is in it.
+
+State belongs to an operator, by the name of its scope. Another query goes on from a checkpoint if every operator with state that
+it needs is there (:mod:`streamq.runtime.state_fit` decides that); the state of operators that it lacks is dropped.
+"""
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from streamq.errors import CheckpointError, sentence
-from streamq.runtime.basket import Baskets
-
-STATE_VERSION = 15
+STATE_VERSION = 16
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
-
-SHOWN = 3
-"""The number of changed lines of a plan that a message shows."""
 
 IDENTITY = "identity"
 """The name of the query's identity in a bucket's state, and of its mark in the manifest."""
 
+REOPENED = "reopened"
+"""The value of a scope that marks a kernel which has sent only final rows so far, and from now on sends them earlier."""
+
+FINAL, OPEN, EARLY = "final", "changelog", "early"
+"""The forms in which kernels send rows: once they are final, when the watermark reaches them, or at once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleCode:
+    """A user's module as an operator with state calls it.
+
+    code: a text that differs for other code; compatible_with: the version whose state goes on with this code, None: only that of
+    equal code does.
+    """
+
+    name: str
+    version: int
+    code: str
+    compatible_with: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorState:
+    """The state of an operator: ``name`` is that of its scope, a digest of what it computes from its sources.
+
+    stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
+    reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
+    rows that a level of consistency holds back before it have other columns. opens: it may send rows earlier than so far;
+    closes: it may send only final rows from now on.
+    """
+
+    name: str
+    stage: int
+    title: str
+    form: str
+    parts: tuple[str, ...] = ()
+    modules: tuple[ModuleCode, ...] = ()
+    held: str = ""
+    opens: bool = False
+    closes: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResultState:
+    """A result: the form of its output, whether it has CTIs, and the names of all operators with state that it depends on."""
+
+    output: str
+    ctis: bool
+    operators: tuple[str, ...]
+
+    @property
+    def is_final(self) -> bool:
+        """True if only final rows are written."""
+        return self.output == FINAL
+
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """The properties in which two runs must agree so that one can continue from the other's state.
+    """What two runs must know of each other so that one can go on from the other's state.
 
-    ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``outputs`` and ``ctis`` have an entry a
-    result; ``folders``, those that rows are written into, and ``clock``, whether there is one among the sources that Spark
-    reads, are in the identity of a checkpoint, not in the mark of a state.
+    ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``operators`` are those with state,
+    ``results`` has an entry a result. ``stages`` and ``sources``, in their order, are what Spark keeps of them. ``blocks``: the
+    level of consistency holds rows back. ``folders``, those that rows are written into, each with the form of its rows, and
+    ``clock``, whether there is one among the sources that Spark reads, are in the identity of a checkpoint, not in the mark of a
+    state.
     """
 
     version: int = STATE_VERSION
     query: str
-    outputs: tuple[str, ...]
+    operators: tuple[OperatorState, ...]
+    results: tuple[ResultState, ...]
+    stages: int
+    sources: tuple[str, ...]
     buckets: int
     late_sink: bool
-    ctis: tuple[bool, ...]
     early: bool
     plan: tuple[str, ...]
-    folders: tuple[str, ...] = ()
+    blocks: bool = False
+    folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
 
     @property
     def mark(self) -> str:
         """A short text that is equal for two identities if they agree in all but folders, clock and the lines of the plan."""
-        outputs = ",".join(f"{o}{'+ctis' if ctis else ''}" for o, ctis in zip(self.outputs, self.ctis, strict=True))
-        return f"{self.version}/{self.query}/{outputs}/{self.buckets}/{int(self.late_sink)}/{int(self.early)}"
+        results = ",".join(f"{r.output}{'+ctis' if r.ctis else ''}" for r in self.results)
+        places = ",".join(str(operator.stage) for operator in self.operators)
+        flags = f"{int(self.late_sink)}{int(self.early)}{int(self.blocks)}"
+        return f"{self.version}/{self.query}/{results}/{places}/{self.stages}/{self.buckets}/{flags}"
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names of the operators with state."""
+        return frozenset(operator.name for operator in self.operators)
 
     def to_json(self) -> str:
         """Return the identity as one line of JSON, which :func:`read_identity` reads."""
@@ -61,80 +124,21 @@ class OtherLayout:
 
 def read_identity(text: str | bytes) -> Identity | OtherLayout:
     """Return the identity in a JSON text; if another version of the layout wrote it, only that version."""
-    fields: dict[str, Any] = json.loads(text)
+    return identity_from(json.loads(text))
+
+
+def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
+    """Return the identity with these fields, as :func:`read_identity` does."""
     if fields.get("version") != STATE_VERSION:
         return OtherLayout(fields.get("version"))
     listed = {name: tuple(value) for name, value in fields.items() if isinstance(value, list)}
-    return Identity(**{**fields, **listed})
+    operators = tuple(_operator_from(one) for one in fields["operators"])
+    folders = tuple((name, form) for name, form in fields["folders"])
+    results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
+    return Identity(**{**fields, **listed, "operators": operators, "results": results, "folders": folders})
 
 
-def check_state(baskets: Baskets, own: Identity) -> None:
-    """Mark a new bucket's state as this query's; raise CheckpointError for another query's state.
-
-    The checkpoint of a user's own ``writeStream`` has no other mark.
-    """
-    if not baskets.values:
-        baskets.values[IDENTITY] = own.mark
-        baskets.store.put(IDENTITY, own.to_json().encode())
-    elif baskets.values.get(IDENTITY) != own.mark:
-        stored = baskets.store.get(IDENTITY)
-        refuse_other(OtherLayout() if stored is None else read_identity(stored), own, "query")
-
-
-def refuse_other(stored: Identity | OtherLayout, own: Identity, verb: str) -> None:
-    """Raise CheckpointError, in the name of ``verb``, if the identity of a checkpoint is not that of the query now."""
-    differences = identity_differences(stored, own)
-    if not differences:
-        return
-    hint = "Use a new checkpoint and a new sink, or the query that made this one."
-    if isinstance(stored, Identity) and len(differences) == 1 and stored.buckets != own.buckets:
-        hint = f"Give buckets={stored.buckets}."
-    raise CheckpointError(
-        sentence(verb, "the checkpoint is another query's", f"changed: {', '.join(differences)}", hint)
-    )
-
-
-def identity_differences(stored: Identity | OtherLayout, own: Identity) -> list[str]:
-    """Return, in words, the differences between a stored identity and that of the query now; none if they agree.
-
-    If the layout of state differs, it is the only one.
-    """
-    if isinstance(stored, OtherLayout) or stored.version != own.version:
-        older = "an older version" if stored.version is None else f"version {stored.version}"
-        return [f"the layout of state ({older}, now {own.version})"]
-    differences = []
-    if stored.query != own.query:
-        differences.append(f"the query ({_plan_change(stored.plan, own.plan)})")
-    shown = (
-        ("output", _join_values(stored.outputs), _join_values(own.outputs)),
-        ("buckets", str(stored.buckets), str(own.buckets)),
-        ("late_sink", "given" if stored.late_sink else "none", "given" if own.late_sink else "none"),
-        ("ctis", _join_values(stored.ctis), _join_values(own.ctis)),
-        ("early", str(stored.early), str(own.early)),
-        ("a clock that sources follow", "there" if stored.clock else "none", "there" if own.clock else "none"),
-        ("the folders written into", _listed(stored.folders), _listed(own.folders)),
-    )
-    return differences + [f"{what} ({before}, now {now})" for what, before, now in shown if before != now]
-
-
-def _join_values(of_results: Sequence[object]) -> str:
-    """Return values, one per result, as text."""
-    return ", ".join(repr(value) for value in of_results)
-
-
-def _listed(folders: Sequence[str]) -> str:
-    """Return folders as text; ``no folder`` if there are none."""
-    return " and ".join(folders) or "no folder"
-
-
-def _plan_change(before: Sequence[str], now: Sequence[str]) -> str:
-    """Return the lines that only the plan before has, and those that only the plan now has: ``a; b, now c``."""
-    lines = list(difflib.ndiff(before, now))
-    gone, new = ([line[2:].strip() for line in lines if line.startswith(sign)] for sign in "-+")
-    return f"{_first_lines(gone)}, now {_first_lines(new)}" if gone or new else "in what its plan does not show"
-
-
-def _first_lines(lines: Sequence[str]) -> str:
-    """Return the first lines, ``; `` between them, and the number of the others; ``nothing`` for no lines."""
-    more = [f"{len(lines) - SHOWN} more"] if len(lines) > SHOWN else []
-    return "; ".join([*lines[:SHOWN], *more]) or "nothing"
+def _operator_from(fields: dict[str, Any]) -> OperatorState:
+    """Return the state of an operator from its fields in JSON."""
+    modules = tuple(ModuleCode(**one) for one in fields["modules"])
+    return OperatorState(**{**fields, "parts": tuple(fields["parts"]), "modules": modules})

@@ -17,12 +17,13 @@ import pyarrow as pa
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
-from streamq.runtime.identity import Identity, check_state
+from streamq.runtime.identity import Identity
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.shipping import packed
 from streamq.runtime.stage import Stage
+from streamq.runtime.state_fit import check_state
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -105,7 +106,7 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
 
 
 def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark on one bucket's envelopes; another query's state raises CheckpointError."""
+    """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state."""
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing."""

@@ -27,6 +27,9 @@ class LevelProgress:
         return max(self.c, self.promised)
 
 
+CLOCKS = "clocks"
+"""The name under which a bucket's state has the clocks of relations."""
+
 NOTES_ONLY = -1
 """The sender of a message that carries only notes, and no c or W."""
 

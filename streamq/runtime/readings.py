@@ -23,10 +23,13 @@ OBSERVED = "streamq_readings"
 """The name under which Spark's reports have the readings, in ``observedMetrics``."""
 
 LATEST = "latest_readings"
-"""The name, before the stage's number, under which a bucket's state has its latest readings."""
+"""The name under which a bucket's state has its latest readings."""
 
 TALLIES = "tallies"
-"""The name, before the stage's number, under which a bucket's state has the running totals of sources and kernels."""
+"""The name under which a bucket's state has the running totals of sources and kernels, by relation."""
+
+LATE_COUNTS = "totals"
+"""The name under which a bucket's state has its counts of late, invalid and repeated items, by ``source|reason``."""
 
 Reading = int | str
 

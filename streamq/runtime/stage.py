@@ -20,12 +20,13 @@ from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_lev
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
+from streamq.runtime.identity import REOPENED
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
 from streamq.runtime.lateness import weighted_events
-from streamq.runtime.progress import LevelProgress, Message, RelationClock, decode_messages, encode_messages
+from streamq.runtime.progress import CLOCKS, LevelProgress, Message, RelationClock, decode_messages, encode_messages
 from streamq.runtime.progress_map import map_progress
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.readings import LATEST, TALLIES, Reading, kernel_columns, source_columns
+from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
 
@@ -141,7 +142,7 @@ class Stage:
             out.append((bucket, TOTALS, json.dumps(run.totals).encode()))
         readings = self._readings(run, wall)
         # a restarted run reads them here before its first micro-batch
-        baskets.values[f"{LATEST}{self.number}"] = readings
+        baskets.values[LATEST] = readings
         out.append((bucket, READINGS, json.dumps(readings, separators=(",", ":")).encode()))
         baskets.flush()
         return out
@@ -159,10 +160,10 @@ class Stage:
         # a source's progress at a level can depend on the other sources
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
-        state = baskets.values.setdefault(f"clocks{self.number}", {})
+        state = baskets.values.setdefault(CLOCKS, {})
         clocks = {r: RelationClock(state, r, self.buckets, self.sources.get(r)) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
-        totals: dict[str, int] = baskets.values.setdefault(f"totals{self.number}", {})
+        totals: dict[str, int] = baskets.values.setdefault(LATE_COUNTS, {})
         run = _BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
             if message.relation not in clocks:
@@ -205,7 +206,11 @@ class Stage:
             for endpoints in run.notes.get(channel.number, ())
         ]
         clock = _clock(hosted, run, tuple(notes))
-        output = hosted.kernel.advance(run.baskets.scoped(hosted.name), arrivals, clock)
+        state = run.baskets.scoped(hosted.name)
+        if state.values.pop(REOPENED, False):
+            # an earlier run sent only final rows: what the watermark had reached since c is sent now
+            clock = replace(clock, m_before=clock.c_before)
+        output = hosted.kernel.advance(state, arrivals, clock)
         w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
@@ -266,7 +271,7 @@ class Stage:
         The tallies in the bucket's state are updated.
         """
         # every bucket gets the same messages of sources, so one bucket reports them
-        tallies: dict[str, dict[str, int]] = run.baskets.values.setdefault(f"{TALLIES}{self.number}", {})
+        tallies: dict[str, dict[str, int]] = run.baskets.values.setdefault(TALLIES, {})
         columns: dict[str, Reading] = {}
         for source in sorted(self.inputs.intersection(self.sources)) if run.bucket == 0 else ():
             messages = [message for message in run.messages if message.relation == source]

@@ -40,8 +40,9 @@ class UserModule(CallableModule, ABC):
 
     returns: the type of the results, a struct for the rows of an operator; options: the keyword arguments, plain values, of
     each call; properties: the names of its declared properties; time_limit: the seconds that a call may take, None: any number;
-    checked: each call is made twice; on_error: the policy for events of failing calls; registered_in: the Python module that
-    called the decorator.
+    checked: each call is made twice; on_error: the policy for events of failing calls; version: the number of the code's version;
+    compatible_with: the version whose state this one continues, None: only equal code does; registered_in: the Python module
+    that called the decorator.
     """
 
     kind: ClassVar[str]
@@ -55,6 +56,8 @@ class UserModule(CallableModule, ABC):
     time_limit: float | None = None
     checked: bool = False
     on_error: ErrorPolicy = ErrorPolicy.FAIL
+    version: int = 1
+    compatible_with: int | None = None
     registered_in: str = field(default_factory=lambda: users_line().module)
     memory: dict[str, str] = field(default_factory=dict)
     """The code's fingerprint, once computed; shared by the module and its copies with other options."""
@@ -118,6 +121,20 @@ class UserModule(CallableModule, ABC):
     @abstractmethod
     def identity(self) -> str:
         """A text that differs for every other module, code or options; the same in every run of a program."""
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        """The texts beside name, result and options that distinguish modules whose states differ in form."""
+        return ()
+
+    @property
+    def state_identity(self) -> str:
+        return f"{self.kind} {self.name}:{':'.join([self.returns.json(), self.options_text, *self.layout])}"
+
+    @property
+    def code_text(self) -> str:
+        """A text that differs for other code: a checkpoint goes on with equal code, or with a version that is compatible."""
+        return ":".join([self.fingerprint, *map(text_of, self.held)])
 
     @property
     def options_text(self) -> str:
@@ -241,6 +258,25 @@ def guards_of(verb: str, *, time_limit: Any, checked: bool, on_error: Any) -> di
     }
 
 
+def versions_of(verb: str, *, version: Any, compatible_with: Any) -> dict[str, Any]:
+    """Return the versions of a decorator as fields of its module, by name; raises PlanError, in the name of ``verb``.
+
+    ``version`` is a whole number of at least 1, ``compatible_with`` an earlier one or None.
+    """
+    if not _is_version(version):
+        raise PlanError(sentence(verb, "version is a whole number of at least 1", f"found {version!r}"))
+    if compatible_with is not None and not (_is_version(compatible_with) and compatible_with < version):
+        wrong = "compatible_with is an earlier version"
+        hint = "Say version=2, compatible_with=1: the state of version 1 goes on with this code."
+        raise PlanError(sentence(verb, wrong, f"found {compatible_with!r}, version={version}", hint))
+    return {"version": version, "compatible_with": compatible_with}
+
+
+def _is_version(value: Any) -> bool:
+    """True if a value is a whole number of at least 1."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+
+
 def name_of(code: Any, name: str | None) -> str:
     """Return the name of a module: the one given to its decorator, or its code's own."""
     return name or str(getattr(code, "__name__", type(code).__name__))
@@ -350,4 +386,5 @@ __all__ = [
     "rows_returned",
     "time_bound",
     "type_returned",
+    "versions_of",
 ]

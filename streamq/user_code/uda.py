@@ -16,7 +16,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
-from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned
+from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned, versions_of
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 
@@ -32,6 +32,8 @@ def uda(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    version: int = 1,
+    compatible_with: int | None = None,
 ) -> Callable[[Any], UserAggregate]:
     """Make Python code an aggregate of a window's members, used in ``select`` like the built-in ones.
 
@@ -48,6 +50,9 @@ def uda(
     the seconds that a call for one window may take. ``checked``: every call is made twice, and fails if the results differ.
     ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no value, all its members go to
     the quarantine, and the query goes on.
+
+    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
+    code, which must read the states of the other (docs/operations.md, "A query that changes").
 
     Called with columns, names of columns or expressions, it returns an aggregate; keyword arguments are plain values, passed to
     the function, or to the class when it is made. A time-sensitive function is ``f(events, window)``, where ``events`` is a
@@ -71,6 +76,7 @@ def uda(
     """
     fields = window_fields("uda", columns, properties, time_sensitive=time_sensitive)
     guards = guards_of("uda", time_limit=time_limit, checked=checked, on_error=on_error)
+    guards |= versions_of("uda", version=version, compatible_with=compatible_with)
     return partial(
         decorate, UserAggregate, returns=type_returned("uda", returns, "value"), name=name, **fields, **guards
     )

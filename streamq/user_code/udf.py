@@ -32,7 +32,7 @@ from streamq.runtime.user_code.code_values import (
     series,
     short_text,
 )
-from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned
+from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned, versions_of
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import QueryCall
 
@@ -49,6 +49,8 @@ def udf(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    version: int = 1,
+    compatible_with: int | None = None,
 ) -> Callable[[Callable[..., Any]], UserFunction]:
     """Make a Python function one that expressions can call: in filters, columns, keys and the conditions of joins.
 
@@ -59,6 +61,9 @@ def udf(
     the results differ, or if it changes its arguments. ``on_error``: "fail", or "quarantine", which sets aside an event for
     which the function fails: the event has no row, and the query goes on. Quarantine works in ``select``, ``with_columns``
     and ``where``.
+
+    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
+    code, which must read the states of the other (docs/operations.md, "A query that changes").
 
     Called with columns, names of columns or literals, it returns an expression; keyword arguments are plain values, passed to
     each call. The function must be deterministic, and depend on nothing but its arguments. If it raises for an event, or
@@ -79,6 +84,7 @@ def udf(
       12  large  12.36931687685298  large      2    5
     """
     guards = guards_of("udf", time_limit=time_limit, checked=checked, on_error=on_error)
+    guards |= versions_of("udf", version=version, compatible_with=compatible_with)
     to, how = type_returned("udf", returns, "results"), choose_word(ArgumentForm, takes, "takes", "udf")
 
     return partial(decorate, UserFunction, returns=to, name=name, takes=how, **guards)
@@ -102,6 +108,10 @@ class UserFunction(UserModule, Function):
             hint = 'Write @sq.udf("double") above a def.'
             raise PlanError(sentence("udf", "not a function", f"found {self.code!r}", hint))
         super().check()
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        return (str(self.takes),)
 
     @property
     def identity(self) -> str:

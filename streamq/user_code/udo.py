@@ -17,7 +17,14 @@ from streamq.plan.expr import Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.module import check_decorator, guards_of, one_output_per_group, rows_returned, time_bound
+from streamq.user_code.module import (
+    check_decorator,
+    guards_of,
+    one_output_per_group,
+    rows_returned,
+    time_bound,
+    versions_of,
+)
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 
@@ -36,6 +43,8 @@ def udo(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    version: int = 1,
+    compatible_with: int | None = None,
 ) -> Callable[[Any], UserOperator]:
     """Make Python code an operator that returns zero or more rows for a window's members, used in a window's ``select``.
 
@@ -55,6 +64,9 @@ def udo(
     ``on_error``: "fail", or "quarantine", which sets aside a window whose call fails: it has no rows, all its members go to
     the quarantine, and the query goes on.
 
+    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
+    code, which must read the states of the other (docs/operations.md, "A query that changes").
+
     Raises PlanError, TypeMismatch. (docs/modules.md; Ali et al., The Extensibility Framework in Microsoft StreamInsight,
     sections III and V)
 
@@ -72,6 +84,7 @@ def udo(
     """
     fields = window_fields("udo", columns, properties, time_sensitive=time_sensitive)
     guards = guards_of("udo", time_limit=time_limit, checked=checked, on_error=on_error)
+    guards |= versions_of("udo", version=version, compatible_with=compatible_with)
     return partial(decorate, UserOperator, returns=rows_returned("udo", returns), name=name, **fields, **guards)
 
 

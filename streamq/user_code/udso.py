@@ -19,7 +19,14 @@ from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
-from streamq.user_code.module import UserModule, check_decorator, check_properties, guards_of, rows_returned
+from streamq.user_code.module import (
+    UserModule,
+    check_decorator,
+    check_properties,
+    guards_of,
+    rows_returned,
+    versions_of,
+)
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import (
     QueryCall,
@@ -41,6 +48,8 @@ def udso(
     time_limit: float | None = None,
     checked: bool = False,
     on_error: str = "fail",
+    version: int = 1,
+    compatible_with: int | None = None,
 ) -> Callable[[Any], StatefulOperator]:
     """Make Python code an operator that goes from event to event with a state, for ``scan``.
 
@@ -55,6 +64,9 @@ def udso(
     ``properties`` are promises; none applies to these operators yet. ``time_limit``: the seconds that one step may take.
     ``checked``: every step is made twice, each time on a copy of the state, and fails if the results differ. ``on_error``:
     "fail", or "quarantine", which sets aside an event whose step fails: the state stays as it was before the event.
+
+    ``version`` numbers the code; with ``compatible_with``, an earlier version, a checkpoint of that version goes on with this
+    code, which must read the states of the other (docs/operations.md, "A query that changes").
 
     Called with columns, names of columns or expressions, it returns the argument of ``scan``; keyword arguments are plain values,
     passed to the class when it is made, or to the function; ``where`` is a filter. The code must be deterministic. Raises
@@ -75,6 +87,7 @@ def udso(
     """
     row = rows_returned("udso", returns)
     guards = guards_of("udso", time_limit=time_limit, checked=checked, on_error=on_error)
+    guards |= versions_of("udso", version=version, compatible_with=compatible_with)
     if promises := check_properties(properties, "udso"):
         shown = ", ".join(map(str, promises))
         raise PlanError(sentence("udso", "a property that does not apply to stateful operators", f"found {shown}"))
@@ -143,6 +156,10 @@ class StatefulOperator(UserModule, EventOperator):
     @property
     def held(self) -> tuple[Any, ...]:
         return (self.initial,) if self._is_function else ()
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        return (str(self.time_sensitive),)
 
     @property
     def identity(self) -> str:

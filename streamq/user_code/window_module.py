@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import pyarrow as pa
@@ -75,13 +75,18 @@ class WindowModule(UserModule, AggregateFunction):
     @lazy
     def module(self) -> ModuleStates:
         """The code as hosts call it, made once, a class with the options; raises PlanError if it cannot be made."""
-        return self.form.states(self.options, order_insensitive=str(order_insensitive) in self.properties)
+        states = self.form.states(self.options, order_insensitive=str(order_insensitive) in self.properties)
+        return replace(states, version=self.version, compatible_with=self.compatible_with)
 
     @property
     def identity(self) -> str:
         parts = [self.returns.json(), self.fingerprint, self.options_text, str(self.time_sensitive)]
         parts += [",".join(self.columns), ",".join(self.properties), str(self.time_limit), str(self.checked)]
         return f"{self.kind} {self.name}:{':'.join([*parts, self.on_error])}"
+
+    @property
+    def layout(self) -> tuple[str, ...]:
+        return str(self.time_sensitive), ",".join(self.columns), ",".join(self.properties)
 
     def shown_options(self, options: Options) -> Options:
         """Return no options: they are a stamp and names of arguments."""

@@ -1,56 +1,58 @@
-"""State says whose it is: another query's is refused, bucket by bucket, with what has changed."""
+"""The identity of a query is read back from its JSON; what another version wrote is known by its version alone."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from typing import Any
 
-import pytest
+from streamq.runtime.identity import (
+    STATE_VERSION,
+    Identity,
+    ModuleCode,
+    OperatorState,
+    OtherLayout,
+    ResultState,
+    read_identity,
+)
 
-from streamq.errors import CheckpointError
-from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.identity import STATE_VERSION, Identity, check_state
-
+WINDOW = OperatorState(
+    name="window:a1",
+    stage=0,
+    title="hopping size=10",
+    form="final",
+    parts=("reads k string",),
+    modules=(ModuleCode(name="size", version=2, code="c1", compatible_with=1),),
+)
 MINE = Identity(
     query="a1",
-    outputs=("final",),
+    operators=(WINDOW,),
+    results=(ResultState(output="final", ctis=False, operators=("window:a1",)),),
+    stages=1,
+    sources=("s",),
     buckets=8,
     late_sink=False,
-    ctis=(False,),
     early=False,
     plan=("where v > 1", "points s"),
+    folders=(("out", "final rows"),),
 )
 
 
-def stored(identity: Identity) -> DictStore:
-    """State that a query of that identity has left."""
-    store = DictStore()
-    baskets = Baskets(store)
-    check_state(baskets, identity)
-    baskets.flush()
-    return store
+def test_an_identity_is_read_back() -> None:
+    assert read_identity(MINE.to_json()) == MINE
+    assert read_identity(json.dumps({"version": 8, "query": "a1"})) == OtherLayout(8)
+    assert read_identity("{}") == OtherLayout()
+    assert STATE_VERSION not in (8, None)
 
 
-def test_a_querys_own_state_is_taken() -> None:
-    check_state(Baskets(stored(MINE)), replace(MINE))
-
-
-@pytest.mark.parametrize(
-    ("before", "message"),
-    [
-        ({"query": "a2", "plan": ("points s",)}, r"changed: the query \(nothing, now where v > 1\). Use"),
-        ({"outputs": ("changelog",)}, r"changed: output \('changelog', now 'final'\). Use a new checkpoint"),
-        ({"buckets": 4}, r"changed: buckets \(4, now 8\). Give buckets=4."),
-        ({"version": 8}, rf"changed: the layout of state \(version 8, now {STATE_VERSION}\). Use a new checkpoint"),
-    ],
-)  # fmt: skip
-def test_anothers_state_is_refused(before: dict[str, Any], message: str) -> None:
-    with pytest.raises(CheckpointError, match=f"query: the checkpoint is another query's; {message}"):
-        check_state(Baskets(stored(replace(MINE, **before))), MINE)
-
-
-def test_state_that_does_not_say_whose_it_is_is_refused() -> None:
-    baskets = Baskets(DictStore())
-    baskets.values["clocks0"] = {}
-    with pytest.raises(CheckpointError, match=rf"the layout of state \(an older version, now {STATE_VERSION}\)"):
-        check_state(baskets, MINE)
+def test_the_mark_differs_where_the_state_does() -> None:
+    """Not for other folders, or another clock: state knows neither."""
+    others = (
+        replace(MINE, query="a2"),
+        replace(MINE, stages=2),
+        replace(MINE, buckets=4),
+        replace(MINE, blocks=True),
+        replace(MINE, operators=(replace(WINDOW, stage=1),)),
+        replace(MINE, results=(ResultState(output="changelog", ctis=True, operators=("window:a1",)),)),
+    )
+    assert len({one.mark for one in (MINE, *others)}) == 1 + len(others)
+    assert replace(MINE, folders=(), clock=True).mark == MINE.mark

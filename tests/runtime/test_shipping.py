@@ -31,7 +31,6 @@ from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.hosted_kernel import Channel
-from streamq.runtime.identity import Identity
 from streamq.runtime.kernels import inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
@@ -39,6 +38,7 @@ from streamq.runtime.progress_map import ProgressShift
 from streamq.runtime.shipping import KEPT, WORKER_MEMORY, packed
 from streamq.runtime.stage import Stage
 from streamq.windows import KINDS, Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot, Window
+from tests.runtime.test_identity import MINE
 
 READ = """
 import pickle, sys
@@ -131,8 +131,7 @@ def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
-    identity = Identity(query="a1", outputs=("final",), buckets=1, late_sink=False, ctis=(False,), early=False, plan=())
-    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), {}, frozenset(), 1), identity)
+    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), {}, frozenset(), 1), MINE)
     (tmp_path / "shipped").write_bytes(cloudpickle.dumps(processor))
     ask = """
 class Handle:

@@ -91,8 +91,7 @@ def test_a_changelog_is_read_back(spark: SparkSession, tmp_path: Path) -> None:
     again = sq.physical(written, name="again", progress=sq.explicit(), late="fail")
     ended(again, checkpoint=str(tmp_path / "again-cp"), sink=str(tmp_path / "again"), buckets=1)
     assert_same_history(spark.read.parquet(str(tmp_path / "again")).toArrow(), expected)
-    told = r"changed: output \('changelog', now 'final'\), ctis \(True, now False\)"
-    with pytest.raises(CheckpointError, match=told):
+    with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
         live.run(**where)
     with pytest.raises(
         PlanError, match="to_stream: a payload column called 'kind'; output='changelog' has a column of that"
@@ -208,7 +207,7 @@ def test_an_end_that_failed_is_made_up_for(spark: SparkSession, plain: None, tmp
         CheckpointError, match="the sink has micro-batches of another checkpoint; found .*out/streamq_batch="
     ):
         windows.run(checkpoint=str(tmp_path / "cp3"), **late)
-    with pytest.raises(CheckpointError, match=r"changed: the folders written into \(.*out and .*late, now .*else and "):
+    with pytest.raises(CheckpointError, match="the checkpoint's stream has ended"):
         windows.run(checkpoint=str(tmp_path / "cp2"), **late | {"sink": str(tmp_path / "else")})
     # state is committed whether or not a function reads its rows
     ended(windows, checkpoint=str(tmp_path / "cp5"), sink=lambda rows, number: None, buckets=2)

@@ -19,7 +19,7 @@ import pyarrow as pa
 from streamq.choices import Stamp
 from streamq.errors import ModuleFailed, sentence
 from streamq.plan.fingerprint import fingerprint
-from streamq.plan.named_object import NamedObject
+from streamq.plan.named_object import NamedObject, VersionedCode
 from streamq.plan.own_names import show_argument, shown_group
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.code_values import (
@@ -64,7 +64,7 @@ class States:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ModuleStates(States, NamedObject):
+class ModuleStates(States, VersionedCode):
     """A user's ``code`` with its ``options``; ``read`` converts arguments by name to the events that ``add`` takes.
 
     sensitive: the code reads lifetimes and the window. Its events are then a pandas DataFrame: the arguments by name, ``start``
@@ -74,6 +74,8 @@ class ModuleStates(States, NamedObject):
     code: Any
     options: Mapping[str, Any] = field(default_factory=dict)
     sensitive: bool = False
+    version: int = 1
+    compatible_with: int | None = None
     read: Callable[[Mapping[str, pa.Array]], Any]
 
     @property
@@ -81,6 +83,14 @@ class ModuleStates(States, NamedObject):
         """The name, with a text that distinguishes code and options from others of that name."""
         options = f":{sorted(self.options.items())!r}" if self.options else ""
         return f"{self.name}:{fingerprint(self.code)}{options}:{self.sensitive}"
+
+    @property
+    def state_identity(self) -> str:
+        return f"{self.name}:{sorted(self.options.items())!r}:{self.sensitive}"
+
+    @property
+    def code_text(self) -> str:
+        return fingerprint(self.code)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, ModuleStates) and self.identity == other.identity
@@ -168,6 +178,10 @@ class WindowCall(ModuleCall, NamedObject):
     @property
     def identity(self) -> str:
         return f"{self.module.identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
+
+    @property
+    def state_identity(self) -> str:
+        return f"{self.module.state_identity}:{self.to}:{self.rows}:{self.stamp}:{self.names}"
 
     def value(self, result: Any, window: tuple[int, int]) -> Any:
         """Return a result for the ``window`` as a value (NULL for NaN), or as the list of its rows; ReturnError if not valid."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +20,9 @@ from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
 from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
+
+if TYPE_CHECKING:
+    from streamq.plan.named_object import VersionedCode
 
 NOTHING = b""
 """The state over no events, for which the module is not called; None may be a state of the module."""
@@ -99,6 +102,10 @@ class PickledState(Partial):
     @property
     def value_columns(self) -> tuple[str, ...]:
         return self._value_names
+
+    @property
+    def modules(self) -> tuple[VersionedCode, ...]:
+        return (self.calling.module,)
 
     def note(self, shared_by: int) -> str:
         shared = f"a basic window is computed once, and shared by {shared_by} windows"

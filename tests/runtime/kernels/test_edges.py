@@ -124,7 +124,8 @@ def test_an_edge_that_comes_again_once_it_is_forgotten_is_late() -> None:
 
 
 def scopes(live: LocalRun) -> list[Any]:
-    return [Baskets(DictStore(store)).scoped("ingress:e") for store in live.stores.values()]
+    (name,) = [state.name for state in live.program.states]
+    return [Baskets(DictStore(store)).scoped(name) for store in live.stores.values()]
 
 
 def test_edges_of_one_key_and_instant_that_differ() -> None:

@@ -235,7 +235,8 @@ def test_what_comes_again_once_it_is_forgotten_is_late() -> None:
 
 def held(live: LocalRun) -> dict[str, int]:
     """Rows of each basket."""
-    scope = Baskets(DictStore(live.stores[(0, 0)])).scoped("ingress:p")
+    (name,) = [state.name for state in live.program.states]
+    scope = Baskets(DictStore(live.stores[(0, 0)])).scoped(name)
     tables = {name: scope.read_all(name) for name in ("live", "waiting", "applied")}
     return {name: table.num_rows for name, table in tables.items() if table is not None}
 

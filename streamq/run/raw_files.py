@@ -1,0 +1,68 @@
+"""Files of a checkpoint as Spark lays them out, read and written without Spark: each has a name that Spark looks for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any
+
+from pyarrow import fs
+
+from streamq.errors import CheckpointError, sentence
+from streamq.run.sinks.sink import folder_name
+
+Edit = Callable[[bytes], bytes]
+"""A function of the content of a file that returns what a copy of it holds."""
+
+
+@dataclass(frozen=True)
+class RawFolder:
+    """A folder in a file system that this program can reach; ``path`` is its name there."""
+
+    system: Any
+    path: str
+
+    @staticmethod
+    def at(path: str, verb: str) -> RawFolder:
+        """Return the folder that a user names; raise CheckpointError, in the name of ``verb``, if it cannot be reached."""
+        try:
+            return RawFolder(*fs.FileSystem.from_uri(folder_name(path)))
+        except Exception as error:
+            wrong, hint = "this program cannot reach the files", "Run it where it can, with a path that Arrow knows."
+            raise CheckpointError(sentence(verb, wrong, f"found {path}: {error}", hint)) from error
+
+    def __truediv__(self, name: str) -> RawFolder:
+        return RawFolder(self.system, f"{self.path}/{name}")
+
+    def files(self) -> list[str]:
+        """Return the names of all files below, relative to the folder, without hidden ones; none if it does not exist."""
+        selector = fs.FileSelector(self.path, allow_not_found=True, recursive=True)
+        names = [i.path.removeprefix(f"{self.path}/") for i in self.system.get_file_info(selector) if i.is_file]
+        # Spark keeps check sums beside its files, in hidden ones
+        return sorted(name for name in names if not PurePosixPath(name).name.startswith("."))
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file."""
+        with self.system.open_input_stream(f"{self.path}/{name}") as stream:
+            return bytes(stream.read())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file, replacing its content; folders above it are created."""
+        path = PurePosixPath(self.path) / name
+        self.system.create_dir(str(path.parent), recursive=True)
+        with self.system.open_output_stream(str(path)) as stream:
+            stream.write(content)
+
+    def copy_to(self, target: RawFolder, edit: Edit = bytes) -> None:
+        """Copy all files to another folder, with the content that ``edit`` makes of theirs."""
+        for name in self.files():
+            target.write(name, edit(self.read(name)))
+
+    def delete(self) -> None:
+        """Delete the folder with all that is in it, if it exists."""
+        if self.system.get_file_info(self.path).type != fs.FileType.NotFound:
+            self.system.delete_dir(self.path)
+
+
+__all__ = ["RawFolder"]

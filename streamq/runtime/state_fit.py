@@ -1,0 +1,213 @@
+"""Decide whether a query can go on from a state that another query has left: what is there, what is missing, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from streamq.errors import CheckpointError, sentence
+from streamq.runtime.basket import Baskets
+from streamq.runtime.hosted_kernel import scope_owner
+from streamq.runtime.identity import (
+    FINAL,
+    IDENTITY,
+    OPEN,
+    REOPENED,
+    Identity,
+    ModuleCode,
+    OperatorState,
+    OtherLayout,
+    ResultState,
+    read_identity,
+)
+from streamq.runtime.progress import CLOCKS
+from streamq.runtime.readings import TALLIES
+
+MIGRATE = "sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to where this one stands"
+"""The way on for a query that does not fit."""
+
+SOURCE = "source:"
+"""The prefix of the names of sources' relations, before the table."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """How a query fits a stored state: ``misfits`` are the reasons, in words, why it cannot go on; none if it can.
+
+    ``hint`` is the advice on them. ``new_results``: the numbers of results that begin where the checkpoint stands.
+    """
+
+    misfits: tuple[str, ...] = ()
+    hint: str = ""
+    new_results: tuple[int, ...] = ()
+
+    def check(self, verb: str) -> None:
+        """Raise CheckpointError, in the name of ``verb``, if the query does not fit."""
+        if self.misfits:
+            wrong = "the checkpoint cannot go on with this query"
+            raise CheckpointError(sentence(verb, wrong, "; ".join(self.misfits), self.hint))
+
+
+def check_state(baskets: Baskets, own: Identity) -> None:
+    """Mark a new bucket's state as this query's; let another query's state go on with it, or raise CheckpointError.
+
+    The state of operators that the query does not have is dropped. The checkpoint of a user's own ``writeStream`` has no other
+    mark.
+    """
+    mark = baskets.values.get(IDENTITY)
+    if mark == own.mark:
+        return
+    if baskets.values:
+        body = baskets.store.get(IDENTITY) if mark is not None else None
+        stored = OtherLayout() if body is None else read_identity(body)
+        fit_to_state(stored, own).check("query")
+        assert isinstance(stored, Identity)
+        _adopt(baskets, stored, own)
+    baskets.values[IDENTITY] = own.mark
+    baskets.store.put(IDENTITY, own.to_json().encode())
+
+
+def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
+    """Drop the state of operators that only one of two queries has, and mark kernels that send rows earlier from now on."""
+    kept = stored.names & own.names
+    for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in kept]:
+        baskets.drop_scope(scope)
+    for part in (CLOCKS, TALLIES):
+        of_relations = baskets.values.get(part, {})
+        for name in [name for name in of_relations if name not in kept and not name.startswith(SOURCE)]:
+            del of_relations[name]
+    before = {operator.name: operator for operator in stored.operators}
+    for operator in own.operators:
+        if operator.name in baskets.scopes and (before[operator.name].form, operator.form) == (FINAL, OPEN):
+            baskets.scopes[operator.name][REOPENED] = True
+
+
+def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
+    """Return how a query fits the state that another one has left."""
+    if isinstance(stored, OtherLayout):
+        older = "an older version" if stored.version is None else f"version {stored.version}"
+        return Fit(
+            (f"its state has another layout ({older}, now {own.version})",), "Use a new checkpoint and a new sink."
+        )
+    if stored.buckets != own.buckets:
+        hint = f"Give buckets={stored.buckets}; {MIGRATE}, in any number of buckets."
+        return Fit((f"its groups are in {stored.buckets} buckets, now {own.buckets}",), hint)
+    misfits = [*_source_misfits(stored, own), *_stage_misfits(stored, own), *_operator_misfits(stored, own)]
+    if misfits:
+        return Fit(tuple(misfits), f"{MIGRATE}.")
+    return Fit(new_results=_beginning(stored.results, own.results))
+
+
+def _source_misfits(stored: Identity, own: Identity) -> list[str]:
+    """Return the reasons why Spark cannot go on reading the sources: it knows them by their number and order."""
+    misfits = []
+    if stored.sources != own.sources:
+        misfits.append(f"Spark reads the sources {_listed(stored.sources)} there, now {_listed(own.sources)}")
+    if stored.clock != own.clock:
+        before, now = ("a clock" if there else "no clock" for there in (stored.clock, own.clock))
+        misfits.append(f"Spark reads {before} beside the sources there, now {now}")
+    return misfits
+
+
+def _stage_misfits(stored: Identity, own: Identity) -> list[str]:
+    """Return the reason why the query does not fit into the stages of a checkpoint, of which Spark has fixed the number."""
+    if own.stages <= stored.stages:
+        return []
+    above = [operator.title for operator in own.operators if operator.stage >= stored.stages]
+    return [f"Spark has fixed {stored.stages} stage(s), and {_listed(above)} would need {own.stages}"]
+
+
+def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
+    """Return the reasons why operators do not find their state, or cannot go on from it."""
+    before = {operator.name: operator for operator in stored.operators}
+    gone = [operator for operator in stored.operators if operator.name not in own.names]
+    misfits = []
+    if not _goes_on(stored, own):
+        misfits += [_missing(o, gone) for o in own.operators if o.name not in before]
+        misfits += [] if misfits else [f"the state of {_listed([o.title for o in gone])} has no reader"]
+    for operator in own.operators:
+        if (old := before.get(operator.name)) is not None:
+            misfits += _changes(old, operator, stored.blocks or own.blocks)
+    return misfits
+
+
+def _goes_on(stored: Identity, own: Identity) -> bool:
+    """Return True if every result goes on, or if results only end or only begin.
+
+    A result that ends where another begins may be that one, changed; then both must have the same operators.
+    """
+    if stored.names == own.names:
+        return True
+    ending = _beginning(own.results, stored.results)
+    beginning = _beginning(stored.results, own.results)
+    return not ending or not beginning
+
+
+def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:
+    """Return the numbers of the results of ``now`` that are not among those before, each of which continues as one."""
+    left = [result.operators for result in before]
+    new = []
+    for number, result in enumerate(now):
+        if result.operators in left:
+            left.remove(result.operators)
+        else:
+            new.append(number)
+    return tuple(new)
+
+
+def _missing(operator: OperatorState, gone: Sequence[OperatorState]) -> str:
+    """Return the reason why an operator finds no state: a change in what the most similar one of those gone reads."""
+    kind = operator.name.partition(":")[0]
+    alike = [other for other in gone if other.name.partition(":")[0] == kind]
+    if not alike:
+        return f"{operator.title} has no state there: it is new, and has not seen the rows so far"
+    nearest = max(alike, key=lambda other: len({*other.parts} & {*operator.parts}))
+    was, now = (_only(a.parts, b.parts) for a, b in ((nearest, operator), (operator, nearest)))
+    changed = f"{was or 'nothing more'}, now {now or 'nothing more'}" if was or now else "its input has changed"
+    return f"{operator.title} has no state there: {changed}"
+
+
+def _only(parts: Sequence[str], others: Sequence[str]) -> str:
+    """Return the parts that others lack, as text; empty if there are none."""
+    return ", ".join(part for part in parts if part not in others)
+
+
+def _changes(old: OperatorState, now: OperatorState, blocks: bool) -> list[str]:
+    """Return the reasons why an operator cannot go on from its own state; ``blocks``: rows may be held back in it."""
+    reasons = [_module_change(now, module, old.modules) for module in _changed(old.modules, now.modules)]
+    if old.form != now.form and not _may_change_form(old, now):
+        reasons.append(f"{now.title} has sent rows as {_FORMS[old.form]}, and would send them as {_FORMS[now.form]}")
+    if blocks and old.held != now.held:
+        reasons.append(f"{now.title} holds rows back, with other columns than now")
+    if old.stage != now.stage:
+        reasons.append(f"{now.title} has its state in stage {old.stage + 1}, and would be in stage {now.stage + 1}")
+    return reasons
+
+
+_FORMS = {FINAL: "final rows", OPEN: "the watermark reaches them", "early": "they come"}
+"""The forms of rows, in words."""
+
+
+def _may_change_form(old: OperatorState, now: OperatorState) -> bool:
+    """Return True if an operator can send rows in another form: final ones alone, or also others than those."""
+    return now.closes if now.form == FINAL else now.opens and (old.form, now.form) == (FINAL, OPEN)
+
+
+def _changed(before: Iterable[ModuleCode], now: Iterable[ModuleCode]) -> list[ModuleCode]:
+    """Return the modules whose code is neither among those before, nor compatible with one of them."""
+    codes = {(module.name, module.code) for module in before}
+    versions = {(module.name, module.version) for module in before}
+    return [m for m in now if (m.name, m.code) not in codes and (m.name, m.compatible_with) not in versions]
+
+
+def _module_change(operator: OperatorState, module: ModuleCode, before: Iterable[ModuleCode]) -> str:
+    """Return the reason why an operator cannot go on with a module's code, and how to vouch for it."""
+    versions = [other.version for other in before if other.name == module.name]
+    last = max(versions, default=1)
+    vouch = f"version={max(module.version, last + 1)}, compatible_with={last}"
+    return f"the code of module {module.name} in {operator.title} has changed (with {vouch} you vouch for it)"
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return names as text; ``nothing`` if there are none."""
+    return ", ".join(names) or "nothing"

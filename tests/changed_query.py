@@ -1,0 +1,77 @@
+"""Queries that change in-process: a run of some queries, and others that go on from its state."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Self
+
+import pyarrow as pa
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.egress import choose_egress
+from streamq.compiler.local import LocalRun
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results, rewritten
+from streamq.compiler.stages import compile_stages
+from streamq.plan.node import number_sources
+from streamq.run.checkpoint import identity_of
+from streamq.run.fitting import compile_to_fit
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.identity import Identity
+from streamq.runtime.state_fit import Fit, fit_to_state
+
+
+class ChangingRun:
+    """A run in-process, of queries that may be replaced by others between two micro-batches."""
+
+    def __init__(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any):
+        written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
+        program = compile_stages(rewritten(number_sources(written)[0]), settings)
+        self.run = LocalRun(program, identity=identity_of(written, program))
+
+    def changed(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Self:
+        """Let other queries go on; raise CheckpointError, in the name of ``run``, if they do not fit."""
+        fit, program, identity = self._fit(queries, output, ctis, options)
+        fit.check("run")
+        self.run = replace(self.run.restart(), program=program, identity=identity)
+        return self
+
+    def fit(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Fit:
+        """Return how other queries fit the state."""
+        return self._fit(queries, output, ctis, options)[0]
+
+    def _fit(self, queries: Sequence[sq.Stream], output: str, ctis: bool, options: dict[str, Any]) -> Any:
+        written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
+        stored = self.identity
+        program, identity = compile_to_fit(written, number_sources(written)[0], settings, stored)
+        return fit_to_state(stored, identity), program, identity
+
+    @property
+    def identity(self) -> Identity:
+        """The identity whose state it is."""
+        assert self.run.identity is not None
+        return self.run.identity
+
+    @property
+    def scopes(self) -> set[str]:
+        """The names of all scopes in the state."""
+        return {name for store in self.run.stores.values() for name in Baskets(DictStore(store)).scopes}
+
+    def batch(self, rows: dict[str, pa.Table], **how: Any) -> list[pa.Table]:
+        """Run a micro-batch; return the deltas of each result."""
+        self.run.batch(rows, **how)
+        return self.run.deltas
+
+    def finish(self) -> list[pa.Table]:
+        """End the input; return the deltas of each result."""
+        self.run.finish()
+        return self.run.deltas
+
+
+def _settings(queries: Sequence[sq.Stream], output: str, ctis: bool, options: dict[str, Any]) -> Any:
+    """Return the queries under one root, and the options of their run."""
+    plans = [query.plan for query in queries]
+    egresses = tuple(choose_egress(plan, OutputForm(output), ctis=ctis, verb="run") for plan in plans)
+    return Results.from_plans(plans), Options(egresses=egresses, **options)

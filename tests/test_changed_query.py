@@ -1,0 +1,307 @@
+"""A query that changes goes on from its checkpoint where its operators find their state; else it says which does not, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.errors import CheckpointError, PlanError
+from streamq.policies import Level
+from streamq.testing.deltas import net
+from streamq.testing.difference import same_history
+from tests.changed_query import ChangingRun
+
+COLUMNS = ["start", "end", "k", "v", "w"]
+ROWS = [
+    (1, 3, "x", 1, 7), (4, 6, "y", 5, 8), (8, 11, "x", 2, 9), (9, 12, "y", 7, 7), (14, 15, "x", 3, 6), (17, 22, "y", 4, 5),
+    (26, 30, "x", 6, 4), (27, 29, "y", 2, 3), (36, 38, "x", 9, 2), (41, 42, "y", 8, 1),
+]  # fmt: skip
+Query = Callable[[sq.Stream], sq.Stream]
+
+
+def rows(first: int, end: int, *leave_out: str) -> pa.Table:
+    """Some rows as a table, without some columns."""
+    columns = dict(zip(COLUMNS, zip(*ROWS, strict=True), strict=True))
+    return pa.table({n: list(values) for n, values in columns.items() if n not in leave_out}).slice(first, end - first)
+
+
+def source(name: str = "s", *leave_out: str, **policy: Any) -> sq.Stream:
+    policy = {"progress": sq.generate(3), **policy}
+    return sq.intervals(rows(0, 0, *leave_out), "start", "end", name=name, **policy)
+
+
+S = source()
+
+
+def counted(s: sq.Stream, size: int = 10) -> sq.Stream:
+    return s.group_by("k").tumbling_window(size).select(n=sq.count(), most=sq.max("v"))
+
+
+def sessions(s: sq.Stream) -> sq.Stream:
+    return s.group_by("k").session_window(4).select(n=sq.sum("v"))
+
+
+def join(s: sq.Stream) -> sq.Stream:
+    return s.join(s.shift(2).where(sq.col("v") > 1), on="k", suffixes=("", "_r")).select("k", "v", "v_r")
+
+
+STATEFUL: dict[str, Query] = {
+    "windows": counted,
+    "sessions": sessions,
+    "join": join,
+    "snapshot over windows": lambda s: counted(s, 4).snapshot_window().select(n=sq.sum("n"), most=sq.max("most")),
+    "median": lambda s: s.group_by("k").tumbling_window(6).select(n=sq.median("v")),
+    "union": lambda s: counted(s).select("n").union(sessions(s).select("n")),
+}
+ABOVE: dict[str, Query] = {
+    "a filter": lambda q: q.where(sq.col(q.columns[-1]) > 1),
+    "a select": lambda q: q.select(*q.columns, x=sq.col(q.columns[-1]) * 2),
+    "a column": lambda q: q.with_columns(more=sq.lit(1)),
+    "a function": lambda q: q.select(*q.columns, x=sq.functions.sqrt(q.columns[-1])),
+    "a change of lifetimes": lambda q: q.shift(5),
+}
+
+
+def deltas_after_change(before: list[sq.Stream], now: list[sq.Stream], **how: Any) -> list[list[pa.Table]]:
+    """Run queries that change, and the later ones from the start; return what both send after the change."""
+    changing, steady = ChangingRun(*before, **how), ChangingRun(*now, **how)
+    for at in (0, 2):
+        changing.batch({"s": rows(at, at + 2)})
+        steady.batch({"s": rows(at, at + 2)})
+    changing.changed(*now, **how)
+    sent: list[list[pa.Table]] = []
+    for run in (changing, steady):
+        parts = [run.batch({"s": rows(at, at + 2)}) for at in (4, 6, 8)]
+        sent.append([net(list(tables)) for tables in zip(*parts, run.finish(), strict=True)])
+    return sent
+
+
+@pytest.mark.parametrize("output", ["final", "changelog"])
+@pytest.mark.parametrize("above", ABOVE)
+@pytest.mark.parametrize("stateful", STATEFUL)
+def test_what_stands_above_the_last_operator_with_state_may_change(stateful: str, above: str, output: str) -> None:
+    """Also back again. What is sent from then on is what the later query would have sent."""
+    plain = STATEFUL[stateful](S)
+    changed = ABOVE[above](plain)
+    for before, now in ((plain, changed), (changed, plain)):
+        if output == "changelog":
+            ChangingRun(before, output=output).changed(now, output=output)
+            continue
+        after, steady = deltas_after_change([before], [now], output=output)
+        assert [same_history(a, b) for a, b in zip(after, steady, strict=True)] == [None]
+
+
+def test_a_filter_on_keys_stays_above_windows_that_have_seen_all() -> None:
+    for query in (counted, STATEFUL["median"]):
+        points = S.to_points()
+        filtered = query(points).where(sq.col("k") == "x")
+        after, steady = deltas_after_change([query(points)], [filtered])
+        assert same_history(after[0], steady[0]) is None and after[0].num_rows
+        with pytest.raises(CheckpointError, match="has no state there: behind where k == 'x', now nothing more"):
+            ChangingRun(filtered).changed(query(points))
+
+
+def test_an_aggregate_less_stays_in_the_state() -> None:
+    after, steady = deltas_after_change([counted(S)], [counted(S).select("k", "n")])
+    assert same_history(after[0], steady[0]) is None
+
+
+@pytest.mark.parametrize("query", [counted, sessions, STATEFUL["snapshot over windows"]])
+def test_a_column_more_that_no_state_reads(query: Query) -> None:
+    """Of the source, with lateness judged in a stage of its own or not, and before the operator."""
+    less = source("s", "w")
+    changing, steady = ChangingRun(query(less)), ChangingRun(query(S))
+    changing.batch({"s": rows(0, 5, "w")})
+    steady.batch({"s": rows(0, 5)})
+    changing.changed(query(S.with_columns(more=sq.col("w") + 1)))
+    sent = [net([run.batch({"s": rows(5, 10)})[0], run.finish()[0]]) for run in (changing, steady)]
+    assert same_history(*sent) is None and sent[0].num_rows
+
+
+def test_a_column_that_state_reads_is_named() -> None:
+    with pytest.raises(
+        CheckpointError, match=r"run: the checkpoint cannot go on with this query; .*join .* has no state"
+    ):
+        ChangingRun(join(S)).changed(S.join(S.shift(2), on="k", suffixes=("", "_r")).select("k", "v", "w_r"))
+
+
+def test_results_begin_and_end() -> None:
+    """One more over what is there; one less, whose state is dropped; the stages stay as many."""
+    both = [counted(S).snapshot_window().select(n=sq.sum("n")), sessions(S)]
+    more = [*both, sessions(S).where(sq.col("n") > 2)]
+    after, steady = deltas_after_change(both, more)
+    assert [same_history(a, b) for a, b in zip(after, steady, strict=True)] == [None] * 3
+    after, steady = deltas_after_change(both, both[1:])
+    assert same_history(after[0], steady[0]) is None
+    run = ChangingRun(*both)
+    assert run.fit(*both[::-1]).new_results == () and run.fit(*more).new_results == (2,)
+    run.batch({"s": rows(0, 4)})
+    assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "window", "snapshot", "session"}
+    run.changed(sessions(S)).batch({"s": rows(4, 6)})
+    assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "session"}
+    assert run.identity.stages == 3 and [len(stage.hosted) for stage in run.run.program.stages] == [1, 1, 0]
+
+
+def test_a_result_that_begins_has_the_rows_from_then_on() -> None:
+    first = [counted(S), sessions(S)]
+    run = ChangingRun(*first)
+    run.batch({"s": rows(0, 4)})
+    assert run.fit(*first, counted(S, 5)).new_results == (2,)
+    run.changed(*first, counted(S, 5))
+    sent = net([run.batch({"s": rows(4, 10)})[2], run.finish()[2]])
+    late = ChangingRun(counted(S, 5))
+    assert same_history(sent, net([late.batch({"s": rows(4, 10)})[0], late.finish()[0]])) is None
+
+
+def test_an_operator_that_ended_and_begins_again_has_nothing_of_before() -> None:
+    run = ChangingRun(counted(S), sessions(S))
+    run.batch({"s": rows(0, 4)})
+    run.changed(counted(S)).batch({"s": rows(4, 6)})
+    run.changed(counted(S), sessions(S))
+    sent = net([run.batch({"s": rows(6, 10)})[1], run.finish()[1]])
+    late = ChangingRun(sessions(S))
+    assert same_history(sent, net([late.batch({"s": rows(6, 10)})[0], late.finish()[0]])) is None
+
+
+def test_the_order_of_sources_is_that_of_the_checkpoint() -> None:
+    a, b = source("a"), source("b")
+    run = ChangingRun(sessions(a.union(b)))
+    changed = run.changed(sessions(a.union(b)).where(sq.col("n") > 1))
+    assert changed.identity.sources == ("a", "b")
+    other = b.select("k", "v").snapshot_window().select(n=sq.count())
+    both = ChangingRun(sessions(a), other)
+    assert both.changed(other, sessions(a)).identity.sources == ("a", "b")
+
+
+@pytest.mark.parametrize("stateful", ["windows", "sessions", "median"])
+def test_final_rows_become_a_changelog(stateful: str) -> None:
+    """What the watermark had reached, and was not final, comes first: nothing is missing, nothing twice."""
+    query = STATEFUL[stateful](S)
+    run = ChangingRun(query)
+    sent = [run.batch({"s": rows(0, 3)})[0], run.batch({"s": rows(3, 6)})[0]]
+    run.changed(query, output="changelog")
+    sent += [run.batch({"s": rows(6, 8)})[0], run.batch({"s": rows(8, 10)})[0], run.finish()[0]]
+    whole = ChangingRun(query)
+    assert same_history(net(sent), net([whole.batch({"s": rows(0, 10)})[0], whole.finish()[0]])) is None
+
+
+def test_a_changelog_of_windows_becomes_final_rows() -> None:
+    run, final = ChangingRun(counted(S), output="changelog"), ChangingRun(counted(S))
+    for part in (rows(0, 3), rows(3, 6)):
+        run.batch({"s": part})
+        final.batch({"s": part})
+    run.changed(counted(S))
+    sent = [net([one.batch({"s": rows(6, 10)})[0], one.finish()[0]]) for one in (run, final)]
+    assert same_history(*sent) is None
+    with pytest.raises(
+        CheckpointError, match="session gap=4 .* has sent rows as the watermark reaches them, and would send"
+    ):
+        ChangingRun(sessions(S), output="changelog").changed(sessions(S))
+
+
+def test_levels_policies_and_late_rows_may_change() -> None:
+    """A late output needs a stage of its own for judging; once it is there, it stays."""
+    for level in (Level(None), Level(3), Level(0, 5)):
+        run = ChangingRun(counted(S), output="changelog")
+        run.batch({"s": rows(0, 4)})
+        run.changed(counted(source(progress=sq.generate(1), late="adjust")), output="changelog", level=level)
+        run.batch({"s": rows(4, 6)})
+    late = ChangingRun(counted(S), late_output=True)
+    late.batch({"s": rows(0, 4)})
+    assert late.changed(counted(S)).identity.stages == 2
+    wrong = r"Spark has fixed 1 stage\(s\), and hopping size=10, hop=10 .* would need 2"
+    with pytest.raises(CheckpointError, match=wrong):
+        ChangingRun(counted(S)).changed(counted(S), late_output=True)
+
+
+def test_rows_held_back_with_other_columns_do_not_go_on() -> None:
+    query = STATEFUL["union"]
+    held = ChangingRun(query(source("s", "w")), output="changelog", level=Level(5))
+    with pytest.raises(CheckpointError, match="holds rows back, with other columns than now"):
+        held.changed(query(S), output="changelog")
+
+
+@pytest.mark.parametrize(
+    ("now", "wrong"),
+    [
+        (counted(S, 20), r"hopping size=20, .* has no state there: hopping size=10, .*, now hopping size=20"),
+        (counted(S.where(sq.col("v") > 1)), "has no state there: nothing more, now behind where v > 1"),
+        (counted(S.with_columns(v=sq.col("v") * 2)), r"has no state there: .*, now .*behind select"),
+        (counted(S.with_columns(k=sq.col("w"))), "reads k string, .*, now reads k bigint"),
+        (S.group_by("k").count_window(2).select(n=sq.count()), "count .* has no state there: it is new, and has not seen"),
+        (counted(source("other")), r"Spark reads the sources s there, now other"),
+        (counted(S).snapshot_window().select(n=sq.count()), r"Spark has fixed 1 stage\(s\), and snapshot.* would need 2"),
+        (S.where(sq.col("v") > 1), "ingress of s: judge lateness has no state there: it is new"),
+    ],
+)  # fmt: skip
+def test_what_does_not_fit_is_named_with_the_reason(now: sq.Stream, wrong: str) -> None:
+    with pytest.raises(CheckpointError, match=wrong) as refused:
+        ChangingRun(counted(S)).changed(now)
+    assert str(refused.value).startswith("run: the checkpoint cannot go on with this query; ")
+    assert str(refused.value).endswith("sq.migrate(query, checkpoint, to=...) computes its state anew from the sources, up to "
+                                       "where this one stands.")  # fmt: skip
+
+
+def test_other_buckets_do_not_fit() -> None:
+    with pytest.raises(
+        CheckpointError, match="its groups are in 2 buckets, now 4. Give buckets=2; sq.migrate.* any number"
+    ):
+        ChangingRun(counted(S)).changed(counted(S), buckets=4)
+
+
+def modules(code: Any, **version: Any) -> list[sq.Stream]:
+    """A query per kind of module, whose state is of the module, or behind it."""
+    points = S.to_points()
+    total = sq.uda("bigint", name="total", **version)(lambda values: code(int(values.sum())))
+    rises = sq.udo("n bigint", name="rises", **version)(lambda values: [code(int(values.max()))])
+    run = sq.udso("n bigint", initial=0, name="run", **version)(lambda state, v: (state + v, [code(state)]))
+    mapped = sq.udf("bigint", name="mapped", **version)(lambda v: code(v))
+    return [
+        S.group_by("k").tumbling_window(10).select(n=total("v")),
+        S.group_by("k").tumbling_window(10).select(rises("v")),
+        points.group_by("k").scan(run("v")),
+        S.with_columns(v=mapped("v")).group_by("k").tumbling_window(10).select(n=sq.sum("v")),
+    ]
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_changed_module_goes_on_if_its_author_vouches_for_it(number: int) -> None:
+    before, now = modules(lambda value: value)[number], modules(lambda value: value + 1)[number]
+    with pytest.raises(
+        CheckpointError, match=r"the code of module \w+ in .* has changed \(with version=2, compatible_with=1"
+    ):
+        ChangingRun(before).changed(now)
+    vouched = modules(lambda value: value + 1, version=2, compatible_with=1)[number]
+    run = ChangingRun(before)
+    run.batch({"s": rows(0, 4)})
+    run.changed(vouched)
+    run.batch({"s": rows(4, 10)})
+    third = modules(lambda value: value + 2, version=3, compatible_with=1)[number]
+    with pytest.raises(CheckpointError, match=r"has changed \(with version=3, compatible_with=2"):
+        run.changed(third)
+    assert run.fit(modules(lambda value: value + 2, version=3, compatible_with=2)[number]).misfits == ()
+
+
+def test_a_module_above_all_state_may_change() -> None:
+    def query(code: Any) -> sq.Stream:
+        return counted(S).select(n=sq.udf("bigint", name="shown")(code)("n"))
+
+    assert ChangingRun(query(lambda n: n)).fit(query(lambda n: n + 1)).misfits == ()
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ({"version": 0}, "uda: version is a whole number of at least 1; found 0"),
+        ({"version": True}, "uda: version is a whole number of at least 1; found True"),
+        ({"compatible_with": 1}, "uda: compatible_with is an earlier version; found 1, version=1. Say version=2"),
+        ({"version": 3, "compatible_with": "1"}, "uda: compatible_with is an earlier version; found '1', version=3"),
+    ],
+)
+def test_versions_are_whole_numbers(version: dict[str, Any], message: str) -> None:
+    with pytest.raises(PlanError, match=message):
+        sq.uda("double", **version)
