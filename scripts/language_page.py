@@ -22,7 +22,7 @@ from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
 from streamq.plan.node import STATED, Node, statements_in_case
-from streamq.run import run_all
+from streamq.run import migrate, run_all
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
 from streamq.stream import Stream
@@ -110,7 +110,7 @@ def sections() -> dict[str, list[Entry]]:
             *values("stream", Stream),
             Entry("sq.from_json", sq.from_json),
             *methods("stream", RunVerbs),
-            *(Entry(f"sq.{name}", function) for name, function in public(run_all)),
+            *(Entry(f"sq.{name}", function) for room in (run_all, migrate) for name, function in public(room)),
         ],
         "A running query": [*methods("run", Run), *values("run", Run)],
     }

@@ -236,7 +236,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
-            lines += [f"    {line}" for line in rest]
+            lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
     return Section("physical", "stages", lines, lines)
 
 

@@ -79,7 +79,7 @@ def free_name(program: StagedPlan, name: str) -> str:
 def path_text(program: StagedPlan, path: Path) -> Any:
     """Return, as JSON, what makes a path: its relation, and the steps that change rows, with the types of what they read."""
     source = program.relations[path.relation].source
-    relation = path.relation if source is None else source_text(source)
+    relation = path.relation if source is None else text_of_source(source)
     steps = [_step_text(step) for step in path.steps if _counts(step)]
     return [relation, steps, path.retracts, path.moves]
 
@@ -89,7 +89,7 @@ def path_key(program: StagedPlan, path: Path) -> str:
     return _hash(path_text(program, path))[:8]
 
 
-def source_text(source: Source) -> Any:
+def text_of_source(source: Source) -> Any:
     """Return, as JSON, what makes a source: all but its policy, and columns that nobody may read."""
     values = {n: v for n, v in identity_values(source).items() if n not in ("policy", "columns")}
     return [type(source).__name__, source.schema.axis, {n: state_text(v) for n, v in values.items()}]
@@ -98,7 +98,7 @@ def source_text(source: Source) -> Any:
 def ingress_name(source: Source) -> str:
     """Return the name of the kernel that makes events of a source's items; of its columns only if its state holds rows."""
     holds_rows = bool(source.ids) or not source.insert_only
-    return f"{INGRESS}{source.table}:{_hash([source_text(source), columns_text(source) if holds_rows else ''])}"
+    return f"{INGRESS}{source.table}:{_hash([text_of_source(source), columns_text(source) if holds_rows else ''])}"
 
 
 def columns_text(source: Source) -> str:
@@ -184,4 +184,4 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
 
 
-__all__ = ["StateName", "columns_text", "free_name", "ingress_name", "path_key", "source_text", "state_name"]
+__all__ = ["StateName", "columns_text", "free_name", "ingress_name", "path_key", "text_of_source", "state_name"]

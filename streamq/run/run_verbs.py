@@ -36,9 +36,9 @@ class RunVerbs(Verbs):
         string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
         was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists; the
         default depends on ``spark.sql.shuffle.partitions``. The query may be started on its checkpoint again, by this program
-        or another, with a new ``to_stream``. Another query fails there in its first micro-batch with rows, with a message on
-        what has changed, because the state holds the query's identity. (A changelog of a query without stateful operators has
-        no state, so a changed query continues there.) Late and invalid rows are dropped without being counted; ``run`` counts
+        or another, with a new ``to_stream``. A changed query goes on there if every operator with state is in the stage that
+        has its state; else it fails in its first micro-batch with rows, with a message on which operator lacks its state and
+        why. Late and invalid rows are dropped without being counted; ``run`` counts
         them. Raises PlanError if a source is not a streaming DataFrame, or is literal without ``control``; SessionError if the
         session or its workers lack what a stream needs.
 
@@ -100,7 +100,8 @@ class RunVerbs(Verbs):
         sink: a path (Parquet), ``{"format": ..., option: ...}``, "memory" (a table with the name ``name``), "console", a function
         of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
         checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its
-        micro-batches. trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or
+        micro-batches. A changed query goes on from it if its operators with state find theirs there; the error names the one
+        that does not, and why, and :func:`migrate` is then the way (docs/operations.md, "A query that changes"). trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or
         "available_now": process the available input and return. With ``finish=True`` the stream then ends: its last windows are
         flushed, and the checkpoint cannot be continued (the memory sink needs ``run.finish()`` instead); without it the next run
         on the checkpoint continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid
@@ -111,7 +112,7 @@ class RunVerbs(Verbs):
         a column of that name, which every source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
-        micro-batch. The default is that of the checkpoint; for a new one four times ``spark.sql.shuffle.partitions``, at most 32.
+        micro-batch. A checkpoint fixes it. The default is that of the checkpoint; for a new one four times ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.

@@ -1,4 +1,4 @@
-"""A query that changes goes on from its checkpoint on Spark, or is migrated, into more stages and other buckets, despite kills."""
+"""A query that changes goes on from its checkpoint on Spark, or is migrated, into more stages and other buckets; also if killed."""
 
 from __future__ import annotations
 
