@@ -101,18 +101,20 @@ class RunVerbs(Verbs):
         of (DataFrame, batch id), whose rows are computed once, or "noop", the default: results are computed and not written.
         checkpoint: required for a sink that outlasts the process; a sink's folder belongs to one checkpoint, which numbers its
         micro-batches. A changed query goes on from it if its operators with state find theirs there; the error names the one
-        that does not, and why, and :func:`migrate` is then the way (docs/operations.md, "A query that changes"). trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or
-        "available_now": process the available input and return. With ``finish=True`` the stream then ends: its last windows are
-        flushed, and the checkpoint cannot be continued (the memory sink needs ``run.finish()`` instead); without it the next run
-        on the checkpoint continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid
-        (source, reason, start and end in ticks, late_by in ticks before the CTI, NULL for rows that are not late, payload as
-        JSON; of a source that may retract also kind and new_end, so that its rows can be replayed), and for events that modules
-        with ``on_error="quarantine"`` failed for (source is the module; window_start, window_end, group as JSON), which
-        :meth:`quarantine` reads. Results and late rows are then in folders ``streamq_batch=N``, each written once; Spark reads
-        a column of that name, which every source of streamq leaves out.
+        that does not, and why, and :func:`migrate` is then the way (docs/operations.md, "A query that changes").
+        trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or "available_now":
+        process the available input and return. With ``finish=True`` the stream then ends: its last windows are flushed, and the
+        checkpoint cannot be continued (the memory sink needs ``run.finish()`` instead); without it the next run on the checkpoint
+        continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid (source, reason, start and end in
+        ticks, late_by in ticks before the CTI, NULL for rows that are not late, payload as JSON; of a source that may retract
+        also kind and new_end, so that its rows can be replayed), and for events that modules with ``on_error="quarantine"``
+        failed for (source is the module; window_start, window_end, group as JSON), which :meth:`quarantine` reads. Results and
+        late rows are then in folders ``streamq_batch=N``, each written once; Spark reads a column of that name, which every
+        source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
-        micro-batch. A checkpoint fixes it. The default is that of the checkpoint; for a new one four times ``spark.sql.shuffle.partitions``, at most 32.
+        micro-batch. A checkpoint fixes it. The default is that of the checkpoint; for a new one four times
+        ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
