@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-import pyarrow as pa
-from pyspark.sql import types as t
-
 from streamq.choices import OutputForm
+from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels
 from streamq.compiler.results import Result, Results, without_policies
@@ -22,23 +20,17 @@ from streamq.compiler.state_names import StateName, columns_text, free_name, ing
 from streamq.compiler.strategy import JudgePlace
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
-from streamq.operators.evaluation import Evaluation, PortColumns, all_columns
-from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import ExecutionMethod, KernelSite
+from streamq.operators.evaluation import PortColumns, all_columns
+from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.operator import Operator, PassThrough
-from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.select import Select
 from streamq.operators.source import Ingress, Source
 from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.step import Step
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
-from streamq.plan.inference import infer
-from streamq.plan.node import Node, Traits, nodes, statements_of
-from streamq.plan.partial import Partial
-from streamq.plan.passes import reads_end
-from streamq.plan.schema import POINT, Field, Schema
-from streamq.runtime.arrow_types import arrow_type
+from streamq.plan.node import Node, nodes, statements_of
+from streamq.plan.schema import POINT, Schema
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OPEN
@@ -150,7 +142,7 @@ class _Compiler:
         ports = []
         for columns, child, paths in zip(evaluation.inputs, node.children, inputs, strict=True):
             waits = evaluation.waiting is not None
-            paths = [self._settle_before_open_end(p) if not waits or _moves_members(p, columns) else p for p in paths]
+            paths = [self._settle_before_open_end(p) if not waits or moves_members(p, columns) else p for p in paths]
             moving = [p for p in paths if p.moves]
             reads_ends = evaluation.reads_ends or columns.reads_ends or any(p.open_end is not None for p in paths)
             if moving and reads_ends:
@@ -168,7 +160,7 @@ class _Compiler:
         state = state_name(self.program, own, node.line, ports, [node])
         name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
-        site = _site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
+        site = kernel_site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         lines = (
@@ -195,7 +187,7 @@ class _Compiler:
         )
         path = self._host(port, retracts=retracts, moves=moves)
         return (
-            path.then(Select(_Placeholder.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
+            path.then(Select(SchemaLeaf.with_schema(path.schema), evaluation.outputs)) if evaluation.outputs else path
         )
 
     def _host(self, port: Port, *, retracts: bool, moves: bool = False) -> Path:
@@ -292,13 +284,13 @@ class _Compiler:
         final = node.digest not in self.unsettled
         columns = (*((key, Col(key)) for key in windows.keys), *windows.arguments)
         port = PortColumns(columns, windows.keys)
-        paths = [self._settle_before_open_end(p) if _moves_members(p, port) else p for p in paths]
+        paths = [self._settle_before_open_end(p) if moves_members(p, port) else p for p in paths]
         retracts = any(p.retracts for p in paths)
         kernel = windows.kernel(
             points=all(p.points for p in paths),
             retracts=retracts,
             # where the end of a point would move, the point does: it is another event
-            ends_move=any(p.moves and not p.points for p in paths) and _reads_end(windows, paths),
+            ends_move=any(p.moves and not p.points for p in paths) and reads_moving_end(windows, paths),
             final=final,
             early=self.options.early,
         )
@@ -308,7 +300,7 @@ class _Compiler:
         schema = node.schema
         if not windows.combined:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
-            schema = node.schema.with_fields([*keys, *_partial_fields(windows.partials)])
+            schema = node.schema.with_fields([*keys, *merged_fields(windows.partials)])
         lines = window_lines(node, windows, kernel)
         events = PortInput(paths, port, lifetimes)
         own = [windows.window, windows.keys, windows.partials, kernel.merges, kernel.infinite, kernel.reads_end]
@@ -326,7 +318,7 @@ class _Compiler:
             closes=not kernel.reads_end,
         )
         path = self._host(hosted, retracts=not final)
-        return path if windows.combined else path.then(Select(_Placeholder.with_schema(schema), windows.outputs))
+        return path if windows.combined else path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))
 
     def _host_settle(self, paths: list[Path], schema: Schema, name: str) -> Path:
         """Host a kernel that holds the rows of ``paths`` until they are settled; return the path of its rows.
@@ -349,56 +341,6 @@ class _Compiler:
         port = Port(name=named, kernel=kernel, inputs=[rows], schema=schema, lines=lines, state=state)
         path = self.settled[name] = self._host(port, retracts=False)
         return path
-
-
-class _Placeholder(Node):
-    """A leaf that stands for the input of a select that the compiler adds; its schema is there to check columns against."""
-
-    @staticmethod
-    def with_schema(schema: Schema) -> Node:
-        """Return a leaf with this schema, and traits as of events that all end and are never retracted."""
-        placeholder = _Placeholder()
-        placeholder.schema, placeholder.traits, placeholder.digest = schema, Traits(), f"given:{schema.names}"
-        placeholder.children = ()
-        return placeholder
-
-    def _schema(self) -> Schema:
-        return self.schema
-
-
-def _site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, options: Options) -> KernelSite:
-    """Return the site of an operator's kernel; ``ends_move``: ends of the first input's events may still move."""
-    schemas = tuple(
-        pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
-        for columns, child in zip(evaluation.inputs, node.children, strict=True)
-    )
-    return KernelSite(
-        inputs=schemas,
-        result=evaluation.schema.names,
-        early=options.early,
-        late_output=options.late_output,
-        ends_move=ends_move,
-    )
-
-
-def _moves_members(path: Path, port: PortColumns) -> bool:
-    """Return True if a moving end may make a row pass a filter or not, or change its group or its place among others.
-
-    The window of another group, which the row would then be in, may be final already.
-    """
-    return path.filters_open_end or not path.moving.isdisjoint((*port.hashed, *port.ordered))
-
-
-def _reads_end(windows: GridAggregation, paths: list[Path]) -> bool:
-    """Return True if an argument of the windows' aggregates, or a step before the windows, reads ends of events."""
-    # a step that changes lifetimes has waited until the ends that it reads are settled
-    steps = [step for p in paths for step in p.steps if step.progress_map is None]
-    return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
-
-
-def _partial_fields(partials: tuple[Partial, ...]) -> list[Field]:
-    """Return the columns of partial results, after the column that counts a window's events."""
-    return [Field("__n", t.LongType()), *partial_fields(partials)]
 
 
 def _read_unsettled(program: StagedPlan) -> frozenset[str]:

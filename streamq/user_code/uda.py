@@ -16,7 +16,8 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.partial_states import PickledState
-from streamq.user_code.module import OF_OPERATORS, check_decorator, guards_of, type_returned, versions_of
+from streamq.user_code.guards import guards_of, versions_of
+from streamq.user_code.module import OF_OPERATORS, check_decorator, type_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 

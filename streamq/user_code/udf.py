@@ -32,7 +32,8 @@ from streamq.runtime.user_code.code_values import (
     series,
     short_text,
 )
-from streamq.user_code.module import UserModule, check_decorator, guards_of, type_returned, versions_of
+from streamq.user_code.guards import guards_of, versions_of
+from streamq.user_code.module import UserModule, check_decorator, type_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import QueryCall
 

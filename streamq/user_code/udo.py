@@ -17,14 +17,8 @@ from streamq.plan.expr import Expr
 from streamq.plan.reduction import ReducedColumn
 from streamq.runtime.user_code.calls import WindowCall
 from streamq.runtime.user_code.code_values import LASTS, START, RowShape
-from streamq.user_code.module import (
-    check_decorator,
-    guards_of,
-    one_output_per_group,
-    rows_returned,
-    time_bound,
-    versions_of,
-)
+from streamq.user_code.guards import guards_of, versions_of
+from streamq.user_code.module import check_decorator, one_output_per_group, rows_returned, time_bound
 from streamq.user_code.repository import decorate
 from streamq.user_code.window_module import WindowModule, window_fields
 

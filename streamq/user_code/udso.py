@@ -19,14 +19,8 @@ from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
-from streamq.user_code.module import (
-    UserModule,
-    check_decorator,
-    check_properties,
-    guards_of,
-    rows_returned,
-    versions_of,
-)
+from streamq.user_code.guards import guards_of, versions_of
+from streamq.user_code.module import UserModule, check_decorator, check_properties, rows_returned
 from streamq.user_code.repository import decorate
 from streamq.user_code.signature import (
     QueryCall,
