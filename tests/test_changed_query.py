@@ -13,6 +13,7 @@ from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
 from streamq.testing.deltas import net
 from streamq.testing.difference import same_history
+from tests.algebra import QUERIES, SCHEMA, SIZES
 from tests.changed_query import ChangingRun
 
 COLUMNS = ["start", "end", "k", "v", "w"]
@@ -144,6 +145,28 @@ def test_results_begin_and_end() -> None:
     run.changed(sessions(S)).batch({"s": rows(4, 6)})
     assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "session"}
     assert run.identity.stages == 3 and [len(stage.hosted) for stage in run.run.program.stages] == [1, 1, 0]
+
+
+def test_an_operator_less_on_top_leaves_those_below_as_they_are() -> None:
+    """Rows of the window come out from then on, as of a result that begins."""
+    run = ChangingRun(counted(S).snapshot_window().select(n=sq.sum("n"), most=sq.max("most")))
+    run.batch({"s": rows(0, 4)})
+    assert run.fit(counted(S)).new_results == (0,)
+    steady = ChangingRun(counted(S))
+    steady.batch({"s": rows(0, 4)})
+    run.changed(counted(S))
+    sent = [net([one.batch({"s": rows(4, 10)})[0], one.finish()[0]]) for one in (run, steady)]
+    assert same_history(*sent) is None
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_every_operator_finds_its_state_below_something_else(name: str) -> None:
+    """With all its rules, and whatever its code: nothing that is above an operator is in the name of its state."""
+    query = QUERIES[name](*(sq.intervals(SCHEMA.empty_table(), "from", "to", name=n) for n in "st"), SIZES)
+    for output in ("final", "changelog"):
+        run = ChangingRun(query, output=output)
+        above = query.with_columns(more=sq.lit(1)).where(sq.col("more") > 0)
+        assert run.fit(above, output=output) == run.fit(query, output=output)
 
 
 def test_a_result_that_begins_has_the_rows_from_then_on() -> None:

@@ -118,29 +118,20 @@ def _stage_misfits(stored: Identity, own: Identity) -> list[str]:
 
 
 def _operator_misfits(stored: Identity, own: Identity) -> list[str]:
-    """Return the reasons why operators do not find their state, or cannot go on from it."""
+    """Return the reasons why operators do not find their state, or cannot go on from it.
+
+    Operators of a result that begins may begin with it. But if another result ends, that one may be the same result, changed:
+    then its new operators would lack the rows so far.
+    """
     before = {operator.name: operator for operator in stored.operators}
     gone = [operator for operator in stored.operators if operator.name not in own.names]
     misfits = []
-    if not _goes_on(stored, own):
+    if _beginning(own.results, stored.results):
         misfits += [_missing(o, gone) for o in own.operators if o.name not in before]
-        misfits += [] if misfits else [f"the state of {_listed([o.title for o in gone])} has no reader"]
     for operator in own.operators:
         if (old := before.get(operator.name)) is not None:
             misfits += _changes(old, operator, stored.blocks or own.blocks)
     return misfits
-
-
-def _goes_on(stored: Identity, own: Identity) -> bool:
-    """Return True if every result goes on, or if results only end or only begin.
-
-    A result that ends where another begins may be that one, changed; then both must have the same operators.
-    """
-    if stored.names == own.names:
-        return True
-    ending = _beginning(own.results, stored.results)
-    beginning = _beginning(stored.results, own.results)
-    return not ending or not beginning
 
 
 def _beginning(before: Sequence[ResultState], now: Sequence[ResultState]) -> tuple[int, ...]:
