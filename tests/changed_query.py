@@ -29,7 +29,7 @@ class ChangingRun:
     def __init__(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any):
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
         program = compile_stages(rewritten(number_sources(written)[0]), settings)
-        self.run = LocalRun(program, identity=identity_of(written, program))
+        self.run = LocalRun(program, identity=identity_of(program))
 
     def changed(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Self:
         """Let other queries go on; raise CheckpointError, in the name of ``run``, if they do not fit."""
@@ -45,7 +45,7 @@ class ChangingRun:
     def _fit(self, queries: Sequence[sq.Stream], output: str, ctis: bool, options: dict[str, Any]) -> Any:
         written, settings = _settings(queries, output, ctis, {"buckets": 2, **options})
         stored = self.identity
-        program, identity = compile_to_fit(written, number_sources(written)[0], settings, stored)
+        program, identity = compile_to_fit(number_sources(written)[0], settings, stored)
         return fit_to_state(stored, identity), program, identity
 
     @property

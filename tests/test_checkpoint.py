@@ -8,7 +8,6 @@ import pytest
 
 import streamq as sq
 from streamq import testing
-from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.errors import PlanError
 from streamq.operators import Union
@@ -29,7 +28,7 @@ def counted(stream: sq.Stream, size: int = 10) -> sq.Stream:
 
 def identity(query: sq.Stream, **options: Any) -> Identity:
     program = compiled(rewrite(query.plan).plan, **options)
-    return identity_of(Results((query.plan,)), program)
+    return identity_of(program)
 
 
 def test_the_identity_names_what_state_depends_on() -> None:

@@ -8,19 +8,16 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
-from streamq.plan.node import Node
 from streamq.plan.schema import MICRO_BATCH
 from streamq.run.control import ControlFolder
 from streamq.run.files import last_number, path_exists, read_line, write_line
 from streamq.runtime.identity import STATE_VERSION, Identity, OtherLayout, ResultState, identity_from
 from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.state_fit import fit_to_state
-from streamq.user_code.repository import called_modules
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
 
 
@@ -49,11 +46,8 @@ class EarlierRuns:
     readings: Readings = NO_READINGS
 
 
-def identity_of(plan: Results, program: StagedPlan) -> Identity:
-    """Return the identity of queries; ``plan`` holds them as they were written, ``program`` as they were compiled."""
-    from streamq.compiler.explain import explain_sections
-
-    (part,) = explain_sections(plan, ("logical",))
+def identity_of(program: StagedPlan) -> Identity:
+    """Return the identity of compiled queries."""
     options = program.options
     results = [
         ResultState(output=result.egress.output, ctis=result.egress.ctis, operators=program.operators_under(result))
@@ -68,15 +62,9 @@ def identity_of(plan: Results, program: StagedPlan) -> Identity:
         buckets=options.buckets,
         late_sink=options.late_output,
         early=options.early,
-        plan=(*part.lines, *_module_lines(plan)),
         blocks=options.level.block != 0,
         clock=bool(program.clock_policies),
     )
-
-
-def _module_lines(plan: Node) -> list[str]:
-    """Return a line for each user module in a plan, with its name and the fingerprint of its code."""
-    return [f"module {module.name}: code {module.fingerprint}" for module in called_modules(plan)]
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ BELOW_STATE = ("push_where_below_window", "push_where_below_udo", "prune_aggrega
 """The rules that change what an operator with state keeps, by what stands above it."""
 
 
-def compile_to_fit(written: Results, plan: Results, options: Options, stored: Identity) -> tuple[StagedPlan, Identity]:
+def compile_to_fit(plan: Results, options: Options, stored: Identity) -> tuple[StagedPlan, Identity]:
     """Compile queries so that they go on from a stored state; return the program and its identity.
 
-    ``plan`` is ``written`` with its sources numbered. Operators stay in the stages that have their state. A rule that moves work
-    below an operator with state changes what that keeps, so some of these rules are left out if the queries fit only without
-    them. If they fit in no way, all rules are applied.
+    ``plan`` holds them as they were written, with their sources numbered. Operators stay in the stages that have their state. A
+    rule that moves work below an operator with state changes what that keeps, so some of these rules are left out if the queries
+    fit only without them. If they fit in no way, all rules are applied.
     """
     from streamq.compiler.options import Placement
     from streamq.compiler.results import rewritten
@@ -37,7 +37,7 @@ def compile_to_fit(written: Results, plan: Results, options: Options, stored: Id
     for left_out in (subset for n in range(len(BELOW_STATE) + 1) for subset in combinations(BELOW_STATE, n)):
         rules = [rule for rule in RULES if rule.name not in left_out]
         program = compile_stages(rewritten(plan, rules), replace(options, placement=placement), plan)
-        programs.append((program, identity_of(written, program)))
+        programs.append((program, identity_of(program)))
         if not fit_to_state(stored, programs[-1][1]).misfits:
             return programs[-1]
     return programs[0]

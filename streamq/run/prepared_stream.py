@@ -134,14 +134,14 @@ def prepare(request: StreamRequest) -> PreparedStream:
         early=request.early,
     )
     program = compile_stages(rewritten(plan), options, plan)
-    identity = identity_of(written, program)
+    identity = identity_of(program)
     if (
         checkpoint is not None
         and isinstance(stored, Identity)
         and stored.mark != identity.mark
         and checkpoint.has_begun()
     ):
-        program, identity = compile_to_fit(written, plan, options, stored)
+        program, identity = compile_to_fit(plan, options, stored)
     _warn_of_quarantine(program, verb)
     tables = {names[name]: table for name, table in bound.items() if name in names}
     return PreparedStream(

@@ -76,11 +76,10 @@ class ResultState:
 class Identity:
     """What two runs must know of each other so that one can go on from the other's state.
 
-    ``query`` is the digest of the rewritten plans and ``plan`` the lines that show them; ``operators`` are those with state,
-    ``results`` has an entry a result. ``stages`` and ``sources``, in their order, are what Spark keeps of them. ``blocks``: the
-    level of consistency holds rows back. ``folders``, those that rows are written into, each with the form of its rows, and
-    ``clock``, whether there is one among the sources that Spark reads, are in the identity of a checkpoint, not in the mark of a
-    state.
+    ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
+    ``stages`` and ``sources``, in their order, are what Spark keeps of them. ``blocks``: the level of consistency holds rows
+    back. ``folders``, those that rows are written into, each with the form of its rows, and ``clock``, whether there is one among
+    the sources that Spark reads, are in the identity of a checkpoint, not in the mark of a state.
     """
 
     version: int = STATE_VERSION
@@ -92,14 +91,13 @@ class Identity:
     buckets: int
     late_sink: bool
     early: bool
-    plan: tuple[str, ...]
     blocks: bool = False
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
 
     @property
     def mark(self) -> str:
-        """A short text that is equal for two identities if they agree in all but folders, clock and the lines of the plan."""
+        """A short text that is equal for two identities if they agree in all but folders and clock."""
         results = ",".join(f"{r.output}{'+ctis' if r.ctis else ''}" for r in self.results)
         places = ",".join(str(operator.stage) for operator in self.operators)
         flags = f"{int(self.late_sink)}{int(self.early)}{int(self.blocks)}"

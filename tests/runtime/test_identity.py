@@ -32,7 +32,6 @@ MINE = Identity(
     buckets=8,
     late_sink=False,
     early=False,
-    plan=("where v > 1", "points s"),
     folders=(("out", "final rows"),),
 )
 

@@ -11,7 +11,6 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 import streamq as sq
-from streamq.compiler.results import Results
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.spark_paths import StreamLowering
 from streamq.compiler.streaming import build_frame
@@ -300,7 +299,7 @@ def test_an_observer_sees_the_frames_of_every_node_of_a_stream(spark: SparkSessi
     query = sq.intervals(frame, "a", "b", name="s").where(sq.col("v") > 0).to_signal("v").shift(3)
     plan, _ = number_sources(query.plan)
     program = compiled(rewrite(plan).plan)
-    identity = identity_of(Results((query.plan,)), program)
+    identity = identity_of(program)
     assert build_frame(StreamLowering(program, {"s": frame}, Columns()), identity).isStreaming
     assert set(columns) == {
         "intervals", "into where", "where", "into to_signal", "to_signal", "into alter_lifetime", "alter_lifetime",
