@@ -100,6 +100,8 @@ def _operator_metrics(hosted: HostedKernel, program: StagedPlan, history: RunHis
         **instant_fields("cti_out", readings.output_cti, axis),
         "inserted": readings.inserted or 0,
         "retracted": readings.retracted or 0,
+        "evaluated": readings.evaluated or 0,
+        "bins_read": readings.bins_read or 0,
         "held_rows": readings.held_rows or 0,
         "state_rows": readings.state_rows or 0,
         "state_bytes": readings.state_bytes or 0,

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode_small, encode_small
+from streamq.runtime.columnar import concat, decode_small, encode_small, ints
+from streamq.runtime.event import WEIGHT
 
 COMPACT_AT = 8
 """The number of chunks above which reading a bin rewrites it; bins of full chunks may have more (``crowded``)."""
@@ -22,9 +23,18 @@ CHUNK_BYTES = 1 << 20
 """The size above which a chunk is cut into several, because huge state values are slow to move."""
 
 
+AGENDA = "agenda"
+"""The basket in which a kernel notes what its groups wait for."""
+
+
 def grain(least: int, most: int, bins: int) -> int:
     """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
     return int(np.log2(max(1.0, (most - least) / bins)))
+
+
+def live_rows(table: pa.Table) -> int:
+    """Return the number of rows of a table, by weight if they have weights."""
+    return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
 
 
 class Store(Protocol):
@@ -60,11 +70,23 @@ class DictStore:
 
 @dataclass(eq=False, repr=False)
 class Bin:
-    """The counts of a bin, kept as its chunks are written: chunks, rows and bytes."""
+    """The counts of a bin, kept as its chunks are written: chunks, live rows, rows stored and bytes.
+
+    A row with a weight counts by its weight, so that rows that later chunks take back are not live.
+    """
 
     chunks: int = 0
     rows: int = 0
+    stored: int = 0
     bytes: int = 0
+
+
+@dataclass(eq=False, repr=False)
+class Work:
+    """The bins, and the rows of them, that have been read."""
+
+    bins: int = 0
+    rows: int = 0
 
 
 class Baskets:
@@ -77,7 +99,7 @@ class Baskets:
 
     def __init__(self, store: Store):
         """Read values, and counts of bins, from the manifest in ``store``; without one there are none."""
-        self.store = store
+        self.store, self.work = store, Work()
         # Spark logs a warning when a missing value is read
         body = store.get(self.MANIFEST) if self.MANIFEST in store else None
         manifest = json.loads(body) if body else {"values": {}, "scopes": {}, "bins": {}}
@@ -113,26 +135,36 @@ class Baskets:
             self.store.put(f"{basket}/{bin}/{filled.chunks}", body)
             filled.chunks += 1
             filled.bytes += len(body)
-        filled.rows += table.num_rows
+        filled.stored += table.num_rows
+        filled.rows += live_rows(table)
 
-    def chunks(self, basket: str, bin: str) -> int:
-        """Return the number of chunks of a bin."""
-        return self._bins.get(basket, {}).get(bin, Bin()).chunks
+    def filled(self, basket: str, bin: str) -> Bin:
+        """Return the counts of a bin."""
+        return self._bins.get(basket, {}).get(bin, Bin())
+
+    def names(self, prefix: str) -> list[str]:
+        """Return the baskets with this prefix that are not empty."""
+        return [name for name in self._bins if name.startswith(prefix)]
 
     def size(self, prefix: str) -> tuple[int, int]:
-        """Return rows and bytes of the baskets with this prefix, as counted when written; no chunk is read."""
+        """Return live rows and bytes of the baskets with this prefix, as counted when written; no chunk is read."""
         every = [b for name, bins in self._bins.items() if name.startswith(prefix) for b in bins.values()]
         return sum(b.rows for b in every), sum(b.bytes for b in every)
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
         """Return the rows of a bin; None if it is empty. Raises RuntimeError if the store lacks a chunk."""
         chunks = []
-        for seq in range(self.chunks(basket, bin)):
+        for seq in range(self.filled(basket, bin).chunks):
             body = self.store.get(f"{basket}/{bin}/{seq}")
             if body is None:
                 raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
             chunks.append(decode_small(body))
-        return concat(chunks) if chunks else None
+        if not chunks:
+            return None
+        table = concat(chunks)
+        self.work.bins += 1
+        self.work.rows += table.num_rows
+        return table
 
     def drop(self, basket: str, bin: str) -> None:
         """Remove a bin with its chunks, if it exists."""
@@ -162,8 +194,12 @@ class KernelBaskets:
         self.values: dict[str, Any] = baskets.scopes.setdefault(prefix, {})
 
     def size(self, basket: str = "") -> tuple[int, int]:
-        """Return rows and bytes of the baskets whose names begin with ``basket``; by default of all."""
-        return self.baskets.size(f"{self.prefix}.{basket}")
+        """Return live rows and bytes of the baskets whose names begin with ``basket``; by default of all.
+
+        The rows of the agenda, in which a kernel notes what its groups wait for, do not count.
+        """
+        rows, size = self.baskets.size(f"{self.prefix}.{basket}")
+        return (rows, size) if basket else (rows - self.baskets.size(f"{self.prefix}.{AGENDA}")[0], size)
 
     def bins(self, basket: str) -> list[str]:
         """Return the bins of a basket."""
@@ -190,9 +226,27 @@ class KernelBaskets:
             self.baskets.replace(name, bin, table)
         return table
 
+    def filled(self, basket: str, bin: str) -> Bin:
+        """Return the counts of a bin."""
+        return self.baskets.filled(f"{self.prefix}.{basket}", bin)
+
     def chunks(self, basket: str, bin: str) -> int:
         """Return the number of chunks of a bin."""
-        return self.baskets.chunks(f"{self.prefix}.{basket}", bin)
+        return self.filled(basket, bin).chunks
+
+    def names(self) -> list[str]:
+        """Return the kernel's baskets that are not empty."""
+        return [name.removeprefix(f"{self.prefix}.") for name in self.baskets.names(f"{self.prefix}.")]
+
+    def needs_rewrite(self, basket: str, bin: str, added: pa.Table, most: int, small: int) -> bool:
+        """Return True if a bin is to be rewritten together with rows to add, as it would have too many chunks or dead rows.
+
+        These are more than ``most`` chunks, or more dead rows than live ones. So is a bin of at most ``small`` bytes, because
+        that costs less than reading several chunks later.
+        """
+        filled = self.filled(basket, bin)
+        is_dead = filled.stored + added.num_rows > 2 * (filled.rows + live_rows(added))
+        return is_dead or filled.bytes <= small or self.chunks(basket, bin) >= most + 3 * (filled.bytes // CHUNK_BYTES)
 
     def crowded(self, basket: str, bin: str, table: pa.Table, most: int) -> bool:
         """Return True if a bin has more than ``most`` chunks, and enough more than its rows need for rewriting to pay.

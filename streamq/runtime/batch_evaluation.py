@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import number_groups
 from streamq.runtime.lateness import LATE_SCHEMA, QuarantineRows
 from streamq.time import MINUS_INFINITY
 
@@ -44,6 +45,7 @@ class BatchEvaluation:
         Events set aside follow as rows in which only ``__aside`` is not NULL.
         """
         histories = [self._history(events, number) for number in range(len(self.inputs))]
+        histories = number_groups(histories, self.evaluator.group_columns)
         until = events.column(UNTIL)[0].as_py()
         if not self.sets_aside:
             rows = self.evaluator.rows(histories, MINUS_INFINITY, until)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
+from streamq.runtime.groups import Holds
 from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 class Evaluator(Protocol):
     """An operator over histories.
 
-    Histories are bags: tables with ``__le`` and ``__re`` (int64 ticks, INFINITY while open) and payload, in no order. An empty
-    history still has its columns.
+    Histories are bags: tables with ``__le`` and ``__re`` (int64 ticks, INFINITY while open), payload, and the number of each
+    event's group (``groups.GROUP_NUMBER``), in no order. An empty history still has its columns.
 
-    A result has ``__le``, ``__re`` and the result's payload; its other columns that begin with two underscores are for the
-    evaluator alone and are not passed on.
+    A result has ``__le``, ``__re``, the number of each row's group and the result's payload; its other columns that begin with
+    two underscores are for the evaluator alone and are not passed on.
     """
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
@@ -52,8 +53,20 @@ class Evaluator(Protocol):
         ``RE < c`` may be wrong or missing, because nobody reads them.
         """
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return the output CTI for the inputs' CTIs ``progress``: no row before it is still to come or to change."""
+    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
+        """Return the instants by which the groups of these histories hold back the output CTI at CTI ``c``, if none holds any."""
+
+    def cti(self, progress: Sequence[int], held: int) -> int:
+        """Return the output CTI for the inputs' CTIs ``progress``: no row before it is still to come or to change.
+
+        ``held`` is the least instant by which a group holds it back; INFINITY if none does.
+        """
+
+    def next_start(self, t: int) -> int:
+        """Return a bound on the start of the next window (or piece) after ``t`` of an endless lifetime: none starts before it.
+
+        It is greater than ``t``; INFINITY if windows do not depend on the progress of the input.
+        """
 
     @property
     def progress_rule(self) -> ProgressRule:

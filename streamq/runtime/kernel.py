@@ -134,6 +134,9 @@ class Output:
 
     INFINITY: only the end of the input does; None: no row waits. It is shown to users, no kernel reads it."""
 
+    evaluated: int | None = None
+    """The rows that the kernel has computed with; None: those that came, and those that it has read from its state."""
+
 
 class Kernel(Protocol):
     """An incremental operator over deltas. It keeps nothing on ``self`` but parameters; state lives in baskets."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from streamq.runtime.basket import Work
 from streamq.runtime.columnar import ints
 from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -104,6 +105,10 @@ class KernelReadings:
     """Rows it has inserted in this micro-batch."""
     retracted: int | None = _reading(CombineRule.SUM)
     """Rows it has retracted."""
+    evaluated: int | None = _reading(CombineRule.SUM)
+    """Rows it has computed with: those that came, and those of its state."""
+    bins_read: int | None = _reading(CombineRule.SUM)
+    """Bins of its state that it has read."""
     state_rows: int | None = _reading(CombineRule.SUM)
     state_bytes: int | None = _reading(CombineRule.SUM)
     held_rows: int | None = _reading(CombineRule.SUM)
@@ -261,13 +266,14 @@ def kernel_columns(
     tally: dict[str, int],
     arrivals: Iterable[Arrival],
     output: Output,
+    work: Work,
     *,
     sizes: Sequence[tuple[int, int]],
     backlogs: Sequence[tuple[int, int]],
 ) -> dict[str, int]:
     """Return the readings of a kernel after a micro-batch as columns; ``tally`` keeps its totals from one to the next.
 
-    The rows of this micro-batch are added to it: those arrived at each port, inserted and retracted.
+    The rows of this micro-batch are added to it: those arrived at each port, inserted, retracted and evaluated, and the bins read.
     ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
     rows held back, each with their least start (INFINITY: there are none).
     ``held_from`` is the least of these, INFINITY if no row is held back. Left out are only ``due``, if the output has none, and
@@ -275,7 +281,9 @@ def kernel_columns(
     """
     inserted, retracted = count_weights(output.table)
     new = [(f"{ARRIVED} {arrival.port}", arrival.table.num_rows) for arrival in arrivals]
-    for name, rows in (*new, ("inserted", inserted), ("retracted", retracted)):
+    evaluated = work.rows + sum(rows for _, rows in new) if output.evaluated is None else output.evaluated
+    counts = {"inserted": inserted, "retracted": retracted, "evaluated": evaluated, "bins_read": work.bins}
+    for name, rows in (*new, *counts.items()):
         tally[name] = tally.get(name, 0) + rows
     readings = {
         "output_cti": output.c,

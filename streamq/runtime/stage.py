@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, KernelBaskets
+from streamq.runtime.basket import Baskets, KernelBaskets, Work
 from streamq.runtime.columnar import concat, decode, encode
 from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_level
 from streamq.runtime.deltas import unit_weights
@@ -58,8 +58,8 @@ class _BucketRun:
     notes: dict[int, list[Any]] = field(default_factory=dict)
     """The endpoints that the map side announced, by channel number."""
 
-    outputs: list[tuple[HostedKernel, list[Arrival], Output]] = field(default_factory=list)
-    """The kernels that have advanced, each with what it read and wrote."""
+    outputs: list[tuple[HostedKernel, list[Arrival], Output, Work]] = field(default_factory=list)
+    """The kernels that have advanced, each with what came, what it sent, and what it read of its state."""
 
     late: list[pa.Table] = field(default_factory=list)
     """Rows for the late output."""
@@ -198,7 +198,8 @@ class Stage:
         Its output and counts are added to ``run``. If the level of consistency holds rows back behind this kernel, only the due
         ones are returned.
         """
-        totals = Totals()
+        totals, work = Totals(), Work()
+        run.baskets.work = work
         arrivals = [a for channel in hosted.channels if (a := self._arrival(hosted, channel, run, totals)) is not None]
         notes = [
             Announcement(channel.judge, *_progress_along(channel, run.before[channel.relation]), endpoints)
@@ -216,7 +217,7 @@ class Stage:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
             scope = run.baskets.scoped(held_scope)
             output.table = self._hold_back(scope, output.table, (clock.c, w), hosted.aligns, key)
-        run.outputs.append((hosted, arrivals, output))
+        run.outputs.append((hosted, arrivals, output, work))
         run.count(totals)
         run.count(output.totals)
         out: list[Envelope] = []
@@ -286,13 +287,13 @@ class Stage:
                 now=wall,
                 of_parts=self.sources[source].readings(run.clocks[source].held.get("parts", {})),
             )
-        for hosted, arrivals, output in run.outputs:
+        for hosted, arrivals, output, work in run.outputs:
             scopes = [run.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
             sizes = [s.size() for s in scopes]
             moved = (0, *hosted.held_scopes.values())
             backlogs = [backlog(s, by) for s, by in zip(scopes, moved, strict=True)]
             tally = tallies.setdefault(hosted.name, {})
-            columns |= kernel_columns(hosted.name, tally, arrivals, output, sizes=sizes, backlogs=backlogs)
+            columns |= kernel_columns(hosted.name, tally, arrivals, output, work, sizes=sizes, backlogs=backlogs)
         return columns
 
 

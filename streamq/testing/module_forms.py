@@ -26,6 +26,7 @@ from streamq.runtime.columnar import concat, ints, with_column
 from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import grid_lifetimes
+from streamq.runtime.groups import number_groups
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
@@ -240,7 +241,7 @@ def aggregate_forms(select: Select) -> list[Checked]:
     name = ", ".join(name for name, _ in select.plan.aggregates)
 
     def at_once(table: pa.Table) -> dict[str, Any]:
-        return select.results(select.evaluator.rows([table], MINUS_INFINITY, INFINITY))
+        return select.results(select.evaluator.rows(number_groups([table], select.evaluator.group_columns), MINUS_INFINITY, INFINITY))
 
     # raises NeedsSpark for expressions that only Spark evaluates
     at_once(select.events(()))

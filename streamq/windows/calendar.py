@@ -216,8 +216,15 @@ class CalendarAssigner(Assigner):
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         return ints(table, RE) > min(c - 1, self._window_of(c - 2))
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+    def latest_cti(self, c: int) -> int:
         return self._window_of(c)
+
+    def next_start(self, t: int) -> int:
+        if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
+            return t + 1
+        number = self._number(np.array([t])) + 1
+        # a skipped day is a window of no length, at the start of the next one
+        return max(t + 1, int(self._starts(number)[0]))
 
     def _window_of(self, t: int) -> int:
         """Return the start of the window that contains an instant; an infinite instant itself."""

@@ -16,6 +16,8 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place, group_bounds
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import Holds, no_holds
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
@@ -171,18 +173,24 @@ class CountAssigner(Assigner):
         _, last = group_bounds(group, g)
         return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the (n-1)-th greatest instant before c of a group, or its first if it has fewer: the least of any group.
+    def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
+        """Return the (n-1)-th greatest instant before c of each group, or its first if it has fewer, until the next instant is past.
 
-        It is at most c, and c if n is 1 or no instant lies before c.
+        None if n is 1.
         """
+        if self.n == 1:
+            return no_holds()
         mine = self._instants(table)
         past = mine < c
-        if self.n == 1 or not past.any():
-            return c
         group, at = distinct_pairs(g[past], mine[past])
         first, last = group_bounds(group, g[past])
-        return min(c, int(at[np.maximum(last - (self.n - 2), first)].min()))
+        held = at[np.maximum(last - (self.n - 2), first)] if len(at) else at
+        to_come = np.full(int((~past).sum()), INFINITY)
+        return Holds(
+            np.concatenate([g[past], g[~past]]),
+            np.concatenate([held, to_come]),
+            np.concatenate([np.full(len(held), INFINITY), saturating(mine[~past], 1)]),
+        )
 
 
 __all__ = ["Count"]

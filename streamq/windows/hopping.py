@@ -163,8 +163,11 @@ class HoppingAssigner(Assigner):
         least = self.on.start(self.on.first_ending_after(c - 2))
         return ints(table, RE) > min(c - 1, least)
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+    def latest_cti(self, c: int) -> int:
         return self.on.start(self.on.first_ending_after(c))
+
+    def next_start(self, t: int) -> int:
+        return self.on.next_start(t)
 
 
 __all__ = ["Hopping"]

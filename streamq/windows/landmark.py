@@ -222,9 +222,17 @@ class LandmarkAssigner(Assigner):
         mark = self._mark(c - 2)
         return ints(table, RE) > (min(c - 1, mark) if mark is not None else MINUS_INFINITY)
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
+    def latest_cti(self, c: int) -> int:
         mark = self._mark(c)
         return c if mark is None or c in (INFINITY, MINUS_INFINITY) else min(c, mark)
+
+    def next_start(self, t: int) -> int:
+        """Return the start of the next hop after ``t``, which ends a window, or of the next landmark."""
+        mark = self._mark(t)
+        if mark is None:
+            return max(t + 1, self.start)
+        hop = mark + ((t - mark) // self.hop + 1) * self.hop
+        return hop if self.period is None else min(hop, mark + self.period)
 
 
 __all__ = ["Landmark"]

@@ -16,7 +16,10 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import first_place, group_bounds
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import Holds, no_holds
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
@@ -196,15 +199,13 @@ class RowsAssigner(Assigner):
         is_needed[order] = number >= np.minimum(earliest, settled // self.step * self.step)
         return is_needed
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the least start of the first row of a group's earliest incomplete window; at most c.
-
-        Groups where no event has come for that window do not count.
-        """
+    def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
+        """Return the first row of each group's earliest incomplete window, if it has come, until the group's next row is past."""
         order, _ = self._ordered(g, table)
         if not len(order):
-            return c
-        first, _ = group_bounds(g[order], g[order])
+            return no_holds()
+        g = g[order]
+        first, _ = group_bounds(g, g)
         le = ints(table, LE)[order]
         past = np.zeros(len(order), np.int64)
         np.add.at(past, first, (le < c).astype(np.int64))
@@ -212,7 +213,12 @@ class RowsAssigner(Assigner):
         # the first window without its last row, and its first row, if that has come
         j = np.maximum(-((self.n - 1 - past[heads]) // self.step), 0)
         begun = j * self.step < past[heads]
-        return min(c, int(le[(heads + j * self.step)[begun]].min(initial=c)))
+        to_come = le >= c
+        return Holds(
+            np.concatenate([g[heads[begun]], g[to_come]]),
+            np.concatenate([le[(heads + j * self.step)[begun]], np.full(int(to_come.sum()), INFINITY)]),
+            np.concatenate([np.full(int(begun.sum()), INFINITY), saturating(le[to_come], 1)]),
+        )
 
 
 __all__ = ["Rows"]

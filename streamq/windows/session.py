@@ -14,6 +14,7 @@ from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import Holds
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, Duration, show_duration, ticks
@@ -149,10 +150,13 @@ class SessionAssigner(Assigner):
         is_needed[order] = end[number] >= c - 1
         return is_needed
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the least start of a session that ends after c; at most c."""
-        _, _, start, end = self._sessions(g, table)
-        return min(c, int(start[end > c].min(initial=c)))
+    def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
+        """Return the starts of the sessions that end after c, each until its end."""
+        order, number, start, end = self._sessions(g, table)
+        is_open = end > c
+        of = np.zeros(len(start), np.int64)
+        of[number] = g[order]
+        return Holds(of[is_open], start[is_open], end[is_open])
 
 
 __all__ = ["Session"]

@@ -14,6 +14,8 @@ from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import GROUP_NUMBER, Holds
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged, same_keys
@@ -115,8 +117,10 @@ class SnapshotAssigner(Assigner):
         alive[g[(le < c) & (re >= c)]] = True
         return re >= np.where(alive, least, c)[g]
 
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        return int(ints(rows, LE)[ints(rows, RE) >= c].min(initial=c))
+    def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
+        """Return the starts of the windows that end at or after c, each until a tick past its end."""
+        opened = rows.filter(pa.array(ints(rows, RE) >= c))
+        return Holds(ints(opened, GROUP_NUMBER), ints(opened, LE), saturating(ints(opened, RE), 1))
 
 
 def snapshot_windows(df: DataFrame, keys: list[str]) -> DataFrame:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from streamq.grid import Grid
+from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.values import Ints, Mask
 
 if TYPE_CHECKING:
@@ -72,9 +73,20 @@ class Assigner(ABC):
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the events in windows that end at or after c - 1."""
 
-    @abstractmethod
-    def least_open_start(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> int:
-        """Return the least start of a window that is not final at c, among those in ``rows`` and those to come; c without any."""
+    def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
+        """Return the starts of windows that are not final at c, among those in ``rows`` and those to come, by group.
+
+        None if these are known from c alone.
+        """
+        return no_holds()
+
+    def latest_cti(self, c: int) -> int:
+        """Return the CTI to send at c if no group holds it back."""
+        return c
+
+    def next_start(self, t: int) -> int:
+        """Return a bound on the start of the next window after ``t`` of an endless lifetime; by default the next instant."""
+        return t + 1
 
 
 __all__ = ["Assigner", "Ranges"]

@@ -15,6 +15,7 @@ from streamq.plan.expr import Expr
 from streamq.plan.operand import Fault
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt, lifetime_part
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.user_code.calls import NOBODY_TAKES
 from streamq.runtime.values import Mask
@@ -28,7 +29,7 @@ MODULE, REASON = "__module", "__reason"
 
 
 @dataclass(frozen=True)
-class AttemptEvaluator:
+class AttemptEvaluator(SettledProgress):
     """Adds ``columns`` to each event; ``schema`` types the payload that they read; axis: the type of instants."""
 
     schema: Schema
@@ -37,8 +38,8 @@ class AttemptEvaluator:
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The start: each event is evaluated by itself, so any grouping will do."""
-        return ((LE,),)
+        """No columns: each event is evaluated by itself, so any grouping will do."""
+        return ((),)
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -50,10 +51,6 @@ class AttemptEvaluator:
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Return no event."""
         return [np.zeros(inputs[0].num_rows, bool)]
-
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return c."""
-        return min(progress)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
         """Return the events with their columns; ``aside`` takes those whose module fails. Without it, they raise ModuleFailed.

@@ -16,9 +16,8 @@ from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
+from streamq.runtime.groups import GROUP_NUMBER, Holds, least_by_group, matching_groups, no_holds
 from streamq.runtime.overlap import (
-    grouped_codes,
-    matched_codes,
     next_after,
     overlapping_pairs,
     remaining_pieces,
@@ -62,17 +61,21 @@ class JoinEvaluator(SettledProgress):
             return SETTLED
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
+        """Return the starts of the left events that live beyond c, each until its end; none for an inner join."""
+        if self.how == JoinKind.INNER:
+            return no_holds()
+        left = inputs[0].filter(pa.array(ints(inputs[0], RE) > c))
+        return Holds(ints(left, GROUP_NUMBER), ints(left, LE), ints(left, RE))
+
+    def cti(self, progress: Sequence[int], held: int) -> int:
         """Return c, the least CTI of the inputs, for an inner join, whose rows settle with both sides.
 
         Else return the least instant from c on at which a left event is alive that lives beyond c, at most the left input's
         CTI, and that if there is no such event: all rows lie within left events.
         """
         c, ours = min(progress), progress[0]
-        if self.how == JoinKind.INNER:
-            return c
-        left = inputs[0]
-        return min(ours, int(np.maximum(ints(left, LE)[ints(left, RE) > c], c).min(initial=ours)))
+        return c if self.how == JoinKind.INNER else min(ours, max(held, c))
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return pairs (inner, left), and parts of left lifetimes with a partner (semi) or without one (left, anti).
@@ -90,6 +93,7 @@ class JoinEvaluator(SettledProgress):
         if self.how != JoinKind.SEMI:
             owner, begin, until = remaining_pieces(le, re, owner, begin, until)
         part = left.select(list(self.left)).take(pa.array(owner)).rename_columns(list(self.kept))
+        part = with_column(part, GROUP_NUMBER, ints(left, GROUP_NUMBER)[owner])
         part = with_column(with_column(part, LE, begin), RE, until)
         if self.how != JoinKind.LEFT:
             return part
@@ -99,16 +103,22 @@ class JoinEvaluator(SettledProgress):
 
     def pairs(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
         """Return the pairs that overlap, have equal keys and satisfy ``where``: row numbers on the left and on the right."""
-        ours, theirs = matched_codes(left, right, self.on)
+        ours, theirs = self._matching(left, right)
         at, of = overlapping_pairs(ours, ints(left, LE), ints(left, RE), theirs, ints(right, LE), ints(right, RE))
         if self.where is not None:
             agree = self.where.holds(pair_rows(left, right, self.left, self.right, at, of))
             at, of = at[agree], of[agree]
         return at, of
 
+    def _matching(self, left: pa.Table, right: pa.Table) -> tuple[Ints, Ints]:
+        """Return the group numbers of both sides, -1 where a key is NULL."""
+        ours, theirs = self.group_columns
+        return matching_groups(left, ours), matching_groups(right, theirs)
+
     def paired(self, left: pa.Table, right: pa.Table, at: Ints, of: Ints) -> pa.Table:
         """Return the rows of pairs: ``[max(starts), min(ends))``, the columns of both."""
         pairs = pair_rows(left, right, self.left, self.right, at, of)
+        pairs = with_column(pairs, GROUP_NUMBER, ints(left, GROUP_NUMBER)[at])
         start = np.maximum(ints(left, LE)[at], ints(right, LE)[of])
         end = np.minimum(ints(left, RE)[at], ints(right, RE)[of])
         return with_column(with_column(pairs, LE, start), RE, end)
@@ -122,7 +132,7 @@ class JoinEvaluator(SettledProgress):
         left, right = inputs
         ours, theirs = ints(left, RE) >= c, ints(right, RE) >= c
         if self.how != JoinKind.INNER:
-            mine, others = matched_codes(left, right, self.on)
+            mine, others = self._matching(left, right)
             open_now = np.flatnonzero(ours)
             _, of = overlapping_pairs(
                 mine[open_now],
@@ -165,7 +175,7 @@ class WindowedJoinEvaluator:
         Members are copied into their windows, then paired by window and keys; those with a NULL key have no pair. Endless ones
         have none if ``upto`` is INFINITY.
         """
-        codes = matched_codes(inputs[0], inputs[1], self.on)
+        codes = [matching_groups(table, keys) for table, keys in zip(inputs, self.group_columns, strict=True)]
         sides: list[tuple[Ints, Ints, Ints]] = []
         for table, code in zip(inputs, codes, strict=True):
             low, high = grid_range(self.window, table, since, upto)
@@ -186,6 +196,7 @@ class WindowedJoinEvaluator:
                 agree = self.where.holds(pair_rows(inputs[0], inputs[1], self.left, self.right, at, of))
                 at, of, index = at[agree], of[agree], index[agree]
         pairs = pair_rows(inputs[0], inputs[1], self.left, self.right, at, of)
+        pairs = with_column(pairs, GROUP_NUMBER, ints(inputs[0], GROUP_NUMBER)[at])
         start, end = grid_lifetimes(self.window, index)
         return with_column(with_column(pairs, LE, start), RE, end)
 
@@ -208,7 +219,15 @@ class WindowedJoinEvaluator:
         least = self.window.start(self.window.first_ending_after(c - 1))
         return [ints(table, RE) > min(c - 1, least) for table in inputs]
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
+        """Return no holds: the CTI depends on the grid alone."""
+        return no_holds()
+
+    def next_start(self, t: int) -> int:
+        """Return the start of the first window that starts after ``t``."""
+        return self.window.next_start(t)
+
+    def cti(self, progress: Sequence[int], held: int) -> int:
         """Return the start of the earliest window that is not final, with members or not; at the end of the input INFINITY."""
         c = min(progress)
         return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
@@ -235,13 +254,12 @@ class ExceptEvaluator(SettledProgress):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return a row for each unit of a payload and each of its intervals; ``since`` and ``upto`` leave nothing out.
 
-        The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level. If
-        there is no payload column, a technical one keeps the number of rows.
+        The endpoints of each payload are swept: the level is ``max(0, l - r)``, and a unit lives while it is below the level.
         """
-        both = concat([t.select([*self.names, LE, RE]) for t in inputs])
+        both = concat([t.select([*self.names, GROUP_NUMBER, LE, RE]) for t in inputs])
         n = both.num_rows
         sign = np.where(np.arange(n) < inputs[0].num_rows, 1, -1)
-        group = grouped_codes(both, self.names)
+        group = ints(both, GROUP_NUMBER)
         at = np.concatenate([ints(both, LE), ints(both, RE)])
         change, whose = np.concatenate([sign, -sign]), np.concatenate([group, group])
         first = np.concatenate([np.arange(n), np.arange(n)])
@@ -259,19 +277,16 @@ class ExceptEvaluator(SettledProgress):
         ups = np.lexsort((at[rises[0]], rises[1], whose[rises[0]]))
         downs = np.lexsort((at[falls[0]], falls[1], whose[falls[0]]))
         # per payload and unit rises and falls alternate
-        units = both.select(list(self.names)).take(pa.array(first[rises[0]][ups]))
-        units = units if units.num_columns else pa.table({"__rows": rises[0][ups]})
+        units = both.select([*self.names, GROUP_NUMBER]).take(pa.array(first[rises[0]][ups]))
         return with_column(with_column(units, LE, at[rises[0]][ups]), RE, at[falls[0]][downs])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark, per payload, the events that end at or after the least of c and the starts of rows that end at or after c."""
-        open_rows = rows.filter(pa.array(ints(rows, RE) >= c)).select([*self.names, LE])
-        every = concat([*(t.select([*self.names, LE]) for t in inputs), open_rows])
-        group = grouped_codes(every, self.names)
-        least = np.full(int(group.max(initial=0)) + 1, c)
-        a, b = inputs[0].num_rows, inputs[0].num_rows + inputs[1].num_rows
-        np.minimum.at(least, group[b:], ints(open_rows, LE))
-        return [ints(t, RE) >= least[g] for t, g in zip(inputs, (group[:a], group[a:b]), strict=True)]
+        is_open = ints(rows, RE) >= c
+        groups = [ints(t, GROUP_NUMBER) for t in inputs]
+        count = 1 + max(int(g.max(initial=0)) for g in groups)
+        least = least_by_group(count, (ints(rows, GROUP_NUMBER)[is_open], ints(rows, LE)[is_open]), otherwise=c)
+        return [ints(t, RE) >= least[g] for t, g in zip(inputs, groups, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -304,7 +319,7 @@ class ClipEvaluator(SettledProgress):
         An event that ends before that, or has no such start, or a NULL key, is unchanged. Ends of the other side do not count.
         """
         left, by = inputs
-        ours, theirs = matched_codes(left, by, self.on)
+        ours, theirs = (matching_groups(t, keys) for t, keys in zip(inputs, self.group_columns, strict=True))
         has_key = theirs >= 0
         cut = next_after(ours, ints(left, LE), theirs[has_key], ints(by, LE)[has_key])
         return with_column(left, RE, np.minimum(ints(left, RE), cut))
@@ -316,7 +331,7 @@ class ClipEvaluator(SettledProgress):
         left events.
         """
         left, by = inputs
-        ours, theirs = matched_codes(left, by, self.on)
+        ours, theirs = (matching_groups(t, keys) for t, keys in zip(inputs, self.group_columns, strict=True))
         open_now = ints(left if self.ends_move else rows, RE) >= c
         at = ints(by, LE)
         least = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, INFINITY)

@@ -18,13 +18,14 @@ from streamq.choices import ClipInput, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.columnar import expand_ranges, ints, is_matching, with_column
+from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
 from streamq.runtime.evaluators.numbering import find_places, is_new_pair
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import GROUP_NUMBER, Holds
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
-from streamq.runtime.overlap import grouped_codes
 from streamq.runtime.range_partials import INDEX, merge_by_window, row_windows
 from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, column_ranks
@@ -73,7 +74,7 @@ class _MemberEvaluator:
         """
         # a point at the end lives one tick longer than its window
         since = since - 1 if self.stamp == Stamp.POINT_AT_END and since > MINUS_INFINITY else since
-        return self.assigner.ranges(grouped_codes(table, self.keys), table, since, upto).some()
+        return self.assigner.ranges(ints(table, GROUP_NUMBER), table, since, upto).some()
 
     def _members(self, ranges: Ranges) -> Membership:
         """Return every event in each of its windows that is reported."""
@@ -158,17 +159,27 @@ class _MemberEvaluator:
         on are marked.
         """
         table = inputs[0]
-        group = grouped_codes(table, self.keys)
+        group = ints(table, GROUP_NUMBER)
         is_needed = self.assigner.needed(group, table, c)
         is_waiting = waits_for_members(rows, c)
         if is_waiting.any():
             least_end = min(c, int(ints(rows, RE)[is_waiting].min()))
-            waiting = rows.filter(pa.array(is_waiting))
-            in_waiting_group = is_matching(table, waiting, list(self.keys)) if self.keys else True
+            in_waiting_group = np.isin(group, ints(rows, GROUP_NUMBER)[is_waiting])
             is_needed |= in_waiting_group & self.assigner.needed(group, table, least_end)
         return [is_needed]
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
+        """Return the starts of waiting rows, each until its last member is settled, and those of open windows if c is not sent on."""
+        waiting = rows.filter(pa.array(waits_for_members(rows, c)))
+        until = saturating(ints(waiting, LAST_END), 1) if self.waits_for_members else np.zeros(0, np.int64)
+        waits = Holds(ints(waiting, GROUP_NUMBER), ints(waiting, LE), until)
+        if self._sends_c:
+            return waits
+        opened = self.assigner.holds(ints(inputs[0], GROUP_NUMBER), inputs[0], rows, c)
+        pairs = zip(vars(waits).values(), vars(opened).values(), strict=True)
+        return Holds(*(np.concatenate(pair) for pair in pairs))
+
+    def cti(self, progress: Sequence[int], held: int) -> int:
         """Return the CTI of the output: the least of c and the starts of waiting rows, or of open windows if c is not sent on.
 
         An infinite c is returned as it is, whatever waits.
@@ -176,12 +187,11 @@ class _MemberEvaluator:
         (c,) = progress
         if c in (INFINITY, MINUS_INFINITY):
             return c
-        start = ints(rows, LE)
-        least_waiting = int(start[waits_for_members(rows, c)].min(initial=INFINITY))
-        if self._sends_c:
-            return min(c, least_waiting)
-        table = inputs[0]
-        return min(least_waiting, self.assigner.least_open_start(grouped_codes(table, self.keys), table, rows, c))
+        return min(held, c if self._sends_c else self.assigner.latest_cti(c))
+
+    def next_start(self, t: int) -> int:
+        """Return the bound that the kind of windows gives."""
+        return self.assigner.next_start(t)
 
 
 @dataclass(frozen=True)
@@ -241,7 +251,7 @@ class WindowEvaluator(_MemberEvaluator):
         windows = merge_by_window(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
-        columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in self.keys}
+        columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in (*self.keys, GROUP_NUMBER)}
         names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
         names += [LAST_END] * self.waits_for_members
         columns_of_result |= {name: windows.column(name) for name in names}
@@ -349,7 +359,7 @@ class TopKEvaluator(_MemberEvaluator):
             last_ends = np.maximum.reduceat(ints(table, RE)[members.event[order]], of_window)
             last_end = np.repeat(last_ends, np.diff(np.append(of_window, len(order))))[is_best]
         order, rank, number = order[is_best], rank[is_best], number[is_best]
-        rows = table.select(list(self.payload)).take(pa.array(members.event[order]))
+        rows = table.select([*self.payload, GROUP_NUMBER]).take(pa.array(members.event[order]))
         rows = rows.append_column(self.rank, pa.array(rank, pa.int32()))
         if self.waits_for_members:
             rows = rows.append_column(LAST_END, pa.array(last_end))

@@ -15,7 +15,9 @@ from streamq.errors import ModuleFailed
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.evaluators.member_reductions import payload_order
+from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.rendering import python_rows, python_values
 from streamq.runtime.user_code.calls import StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
@@ -34,7 +36,7 @@ NEEDED_UNTIL = "__needed_until"
 
 
 @dataclass(frozen=True)
-class ScanEvaluator:
+class ScanEvaluator(SettledProgress):
     """The rows that ``calling`` returns for each event, as points at the event's start.
 
     keys: of the group; args: the columns of the values it is called with; where: the column that is true for events it is
@@ -74,10 +76,6 @@ class ScanEvaluator:
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Keep the events from c on; the kernel keeps the states before them."""
         return [ints(inputs[0], LE) >= c]
-
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
-        """Return c: all events that start before it are known."""
-        return min(progress)
 
     def passing(self, events: pa.Table) -> pa.Table:
         """Return the events that the module is called for."""
@@ -213,22 +211,22 @@ class _ScanWalk:
             self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
-        """Return the rows of all groups, as points at the starts of their events, with the keys and the module's columns."""
+        """Return the rows of all groups, as points at the starts of their events, with the groups' keys and numbers and the module's columns."""
         source = np.asarray(self.source, np.int64)
         shape, at = self.scan.calling.rows, pa.array(self.order[source])
-        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
+        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in (*self.scan.keys, GROUP_NUMBER)}
         for name, kind in zip(shape.names, shape.types, strict=True):
             columns[name] = pa.array([row[name] for row in self.rows], kind)
         start = self.start[source]
         return with_column(pa.table({**columns, LE: start}), RE, start + 1)
 
     def states(self) -> pa.Table:
-        """Return the collected states, pickled, with the keys of their groups.
+        """Return the collected states, pickled, with the keys and the numbers of their groups.
 
         If the module says until when a state is needed, that instant is a column, too.
         """
         at = pa.array(self.order[np.asarray(self.heads, np.int64)])
-        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in self.scan.keys}
+        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in (*self.scan.keys, GROUP_NUMBER)}
         columns[STATE] = pa.array(self.bodies, pa.binary())
         if self.scan.calling.needed_until is not None:
             columns[NEEDED_UNTIL] = pa.array(self.needed_until, pa.int64())

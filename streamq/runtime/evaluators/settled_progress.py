@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from streamq.runtime.groups import Holds, no_holds
+from streamq.time import INFINITY
+
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
@@ -21,6 +24,14 @@ class SettledProgress:
 
         return SETTLED
 
-    def cti(self, inputs: Sequence[pa.Table], rows: pa.Table, progress: Sequence[int]) -> int:
+    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
+        """Return no holds."""
+        return no_holds()
+
+    def cti(self, progress: Sequence[int], held: int) -> int:
         """Return c: all that starts or changes before it is known."""
         return min(progress)
+
+    def next_start(self, t: int) -> int:
+        """Return INFINITY: the rows of an event do not depend on how far the input has come."""
+        return INFINITY

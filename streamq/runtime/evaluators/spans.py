@@ -14,7 +14,8 @@ from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.overlap import grouped_codes, next_after
+from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.overlap import next_after
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import MINUS_INFINITY
 
@@ -43,13 +44,13 @@ class SignalEvaluator(SettledProgress):
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return all events, each ended by the next later start of its keys; INFINITY if there is none. Old ends are ignored."""
         table = inputs[0]
-        group, le = grouped_codes(table, self.keys), ints(table, LE)
+        group, le = ints(table, GROUP_NUMBER), ints(table, LE)
         return with_column(table, RE, next_after(group, le, group, le))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Keep each key's last samples before c, all that start then, and those from c on; ends do not count."""
         table = inputs[0]
-        group, le = grouped_codes(table, self.keys), ints(table, LE)
+        group, le = ints(table, GROUP_NUMBER), ints(table, LE)
         least = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)
         before = le < c
         np.maximum.at(least, group[before], le[before])
@@ -87,6 +88,10 @@ class ChopEvaluator(SettledProgress):
         """Keep unsettled events."""
         return [ints(inputs[0], RE) >= c]
 
+    def next_start(self, t: int) -> int:
+        """Return the start of the first cell that starts after ``t``."""
+        return self.cells.next_start(t)
+
 
 @dataclass(frozen=True)
 class DistinctIdsEvaluator(SettledProgress):
@@ -110,7 +115,7 @@ class DistinctIdsEvaluator(SettledProgress):
         table = inputs[0]
         if not table.num_rows:
             return table
-        group, le, re = grouped_codes(table, self.ids), ints(table, LE), ints(table, RE)
+        group, le, re = ints(table, GROUP_NUMBER), ints(table, LE), ints(table, RE)
         order = np.lexsort((*reversed(column_ranks(table, self.names)), re, le, group))
         group, le = group[order], le[order]
         same = np.zeros(len(order), bool)
@@ -121,7 +126,7 @@ class DistinctIdsEvaluator(SettledProgress):
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Keep unsettled events, and events within reach of those or of events to come."""
         table = inputs[0]
-        group, le = grouped_codes(table, self.ids), ints(table, LE)
+        group, le = ints(table, GROUP_NUMBER), ints(table, LE)
         least = np.full(int(group.max(initial=0)) + 1, c)
         unsettled = ints(table, RE) >= c
         np.minimum.at(least, group[unsettled], le[unsettled])

@@ -17,17 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed, sentence
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.columnar import ints, net_deltas, with_column
 from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals
-from streamq.runtime.kernels.recompute import BIN, RecomputeKernel, open_since
+from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.kernel import Clock, Totals
+from streamq.runtime.kernels.recompute import RecomputeKernel, open_since
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
 from streamq.runtime.user_code.code_values import LASTS, START
-from streamq.runtime.user_code.member_changes import CallMemory
+from streamq.runtime.user_code.member_changes import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY
 
 CALLS = "calls"
@@ -44,18 +44,11 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     time_bound_by: str = ""
     """The name of the user's time_bound operator, whose rows are final by their own lifetimes, not by windows; "": none."""
 
-    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
-        """Advance as ``recompute`` does; at the end of the input also drop the remembered calls."""
-        output = super().advance(state, arrivals, clock)
-        if clock.c == INFINITY:
-            state.drop(CALLS, BIN)
-        return output
-
     def _evaluated(
         self,
-        state: KernelBaskets,
+        bins: GroupBins,
         histories: Sequence[pa.Table],
-        fresh: Sequence[Sequence[pa.Table]],
+        fresh: Sequence[pa.Table],
         clock: Clock,
         *,
         upto: int,
@@ -63,23 +56,28 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     ) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
 
-        The calls of now replace those remembered in ``state``. The row of a window that fails has NULL as its result; once it is
+        The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result; once it is
         final, the window is set aside and counted in ``totals``. If failures are not set aside, they raise ModuleFailed.
         """
-        deltas = net_deltas(concat(fresh[0])) if fresh[0] else None
-        memory = CallMemory.from_table(state.read(CALLS, BIN), deltas)
+        deltas = net_deltas(fresh[0]) if fresh[0].num_rows else None
+        memory = CallMemory.from_table(bins.read(CALLS), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
-        rows = self.evaluator.rows(histories, open_since(clock, state), upto, memory, is_asked, aside)
-        if memory.now != memory.before:
-            state.replace(CALLS, BIN, memory.table)
+        rows = self.evaluator.rows(histories, open_since(clock, bins), upto, memory, is_asked, aside)
+        if clock.c != INFINITY:
+            bins.append(CALLS, memory.changes, latest_calls)
         if aside is not None:
             aside.count(totals)
         return rows
 
-    def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
+    @property
+    def _looks_at_final_rows(self) -> bool:
+        """True if windows whose calls have failed are set aside once they are final."""
+        return self.sets_aside
+
+    def _difference(self, before: pa.Table | None, sent: pa.Table, c_before: int) -> pa.Table:
         """Return the difference that ``recompute`` sends; raise ModuleFailed if a time_bound operator breaks its promise."""
-        delta = super()._difference(state, reported, c_before)
+        delta = super()._difference(before, sent, c_before)
         if self.time_bound_by and c_before != MINUS_INFINITY:
             self._check_promise(delta, c_before)
         return delta

@@ -17,6 +17,7 @@ from streamq.runtime.bins import bin_reach, forget, hold
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.groups import number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.time import INFINITY
@@ -78,6 +79,7 @@ class InnerJoinKernel(UncombinedKernel):
 
         A pair's weight is the product of its events' weights.
         """
+        left, right = number_groups([left, right], self.evaluator.group_columns)
         at, of = self.evaluator.pairs(left, right)
         if not len(at):
             return []

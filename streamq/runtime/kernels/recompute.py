@@ -1,33 +1,37 @@
 """Kernel that runs any evaluator: it recomputes the rows that may still change, and sends the difference to those sent before.
 
-State: the events that the evaluator still needs, with weights, and the sent rows that are not settled. A micro-batch appends a
-chunk of new rows to both; unneeded rows are removed when a basket has many chunks, or when most of its rows are unneeded.
+State: the events that the evaluator still needs, with weights, and the sent rows that may still change, in bins by group. A
+micro-batch appends its changes to both.
 
-Cost: a micro-batch evaluates all events in the state of a bucket.
+Cost: a micro-batch evaluates the events of the groups that its rows touch, and of those in which something is due: a row goes, or
+another instant holds back the CTI. It reads the bins of these groups. Once most events of a bin are settled, all its groups are
+evaluated, to forget the events that they no longer need.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net_deltas
+from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
 from streamq.runtime.deltas import as_points, cancelling_deltas, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import HASH, GroupBins, with_hashes
+from streamq.runtime.groups import GROUP_NUMBER, least_by_group, no_holds, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
 from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.values import Mask
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -35,8 +39,30 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound=Evaluator)
 
-BIN = "0"
-"""The only bin of each basket: the state is read as a whole."""
+REPORTED = "reported"
+"""The basket of the rows sent that may still change."""
+
+SPLIT_ABOVE = 8_192
+"""The number of live events above which a bin is split."""
+
+
+def input_basket(port: int) -> str:
+    """Return the name of the basket of an input's events."""
+    return f"in{port}"
+
+
+@dataclass(frozen=True, eq=False)
+class Waits:
+    """The progress that groups wait for, as arrays of the same length: the group's number, and the instant."""
+
+    c: tuple[Ints, Ints]
+    """The CTI at which a row goes."""
+
+    m: tuple[Ints, Ints]
+    """The watermark at which a row goes early."""
+
+    due: tuple[Ints, Ints]
+    """The one of the two that sends the row, as users are shown it."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +86,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     """The ports whose events the evaluator sees as points at their starts."""
 
     compact_at: int = COMPACT_AT
-    """The number of chunks above which state is compacted."""
+    """The number of chunks above which a bin of a basket is rewritten."""
 
-    compact_above: int = 1_000
-    """The number of events of an input above which it is compacted, too, once it has more than doubled and over half of them
-    are settled."""
+    split_above: int = SPLIT_ABOVE
+    """The number of live events of an input above which a bin is split."""
 
     final_release: Release | None = field(init=False)
     """The CTI that makes a row final, relative to its lifetime; None: the CTI never sends a row."""
@@ -114,70 +139,166 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """Add deltas to the state and evaluate it.
 
         The output inserts the rows that are new, and retracts those sent before that are no longer in the result. Its CTI never
-        falls. If no deltas have come and neither progress nor the bound of rows sent at once has moved, nothing is evaluated,
-        and the CTI and due instant are those sent last. Late events are counted; at the end of the stream the state is emptied.
+        falls. Only groups with new deltas, or with something due, are evaluated. Late events are counted; at the end of the
+        stream the state is emptied.
         """
         totals = Totals()
+        fresh = self._fresh(arrivals, totals)
+        upto = self._upto(state, clock)
+        is_further = self._sends_at_once and state.values.get("upto") != upto
+        if self._sends_at_once:
+            state.values["upto"] = upto
+        bins = GroupBins(state, split_above=self.split_above, compact_at=self.compact_at)
+        touched = [table.column(HASH).to_numpy() for table in fresh]
+        bins.open(np.unique(np.concatenate(touched)), clock.c, clock.m, is_further=is_further)
+        change, evaluated = None, 0
+        if len(bins.active):
+            histories = self._histories(bins, fresh)
+            evaluated = sum(table.num_rows for table in histories)
+            change = self._advance_groups(bins, histories, fresh, clock, upto=upto, totals=totals)
+        progress = clock.by_port or (clock.c,) * len(self.inputs)
+        cti = self.evaluator.cti(progress, bins.least("held")) if clock.c != MINUS_INFINITY else MINUS_INFINITY
+        cti = state.values["cti"] = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
+        if clock.c == INFINITY:
+            bins.drop(state.names())
+        elif bins.opened:
+            bins.close([input_basket(port) for port in range(len(self.inputs))], clock.c)
+        due = None if clock.c == INFINITY else bins.due
+        return Output(change, cti, totals, due, evaluated=evaluated)
+
+    def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
+        """Return the deltas that have come for each port, with the hashes of their groups; late ones are counted."""
         fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
         for arrival in arrivals:
             table = weighted_events(arrival, totals)
             if arrival.port in self.pointwise:
                 table = as_points(table)
-            if table.num_rows:
-                fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
-        upto = self._upto(state, clock)
-        is_further = self._sends_at_once and state.values.get("upto") != upto
-        if self._sends_at_once:
-            state.values["upto"] = upto
-        if not any(fresh) and not clock.has_moved and not is_further:
-            return Output(None, int(state.values.get("cti", MINUS_INFINITY)), totals, state.values.get("due"))
+            fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
+        empty = [pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in self.inputs]
+        return [
+            with_hashes(concat(tables) if tables else schema.empty_table(), columns)
+            for tables, schema, columns in zip(fresh, empty, self.evaluator.group_columns, strict=True)
+        ]
 
-        histories: list[pa.Table] = []
-        for port, schema in enumerate(self.inputs):
-            held = state.read(f"in{port}", BIN)
-            histories.append(_history([t for t in (held, *fresh[port]) if t is not None], schema))
-        rows = self._evaluated(state, histories, fresh, clock, upto=upto, totals=totals)
-        reported = rows.select(self._reported_columns(rows)).filter(pa.array(self._is_sent(rows, clock)))
-        change = self._difference(state, reported, clock.c_before)
-        delta = net_deltas(change.drop_columns([LAST_END])) if LAST_END in change.column_names else change
+    def _histories(self, bins: GroupBins, fresh: Sequence[pa.Table]) -> list[pa.Table]:
+        """Return the events of the active groups, with the numbers of their groups: those in state, and the deltas of now."""
+        histories = []
+        for port, new in enumerate(fresh):
+            held = bins.read(input_basket(port))
+            histories.append(_history(new if held is None else concat([held, new])))
+        return number_groups(histories, self.evaluator.group_columns)
 
-        progress = clock.by_port or (clock.c,) * len(self.inputs)
-        cti = self.evaluator.cti(histories, rows, progress) if clock.c != MINUS_INFINITY else MINUS_INFINITY
-        cti = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
-        waiting = rows.filter(pa.array(~self._is_reached(rows, clock)))
-        state.values["cti"], state.values["due"] = cti, self._due(waiting, histories, clock)
-        if LAST_END in rows.column_names:
-            # a window may end before c while it waits for members
-            state.values["open"] = int(ints(rows, RE)[self._is_open(rows, clock.c)].min(initial=INFINITY))
-        if clock.c == INFINITY:
-            for basket in (*(f"in{port}" for port in range(len(self.inputs))), "reported"):
-                state.drop(basket, BIN)
-        else:
-            self._keep(state, fresh, histories, rows, change, clock.c)
-        return Output(delta if delta.num_rows else None, cti, totals, state.values["due"])
+    def _advance_groups(
+        self,
+        bins: GroupBins,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[pa.Table],
+        clock: Clock,
+        *,
+        upto: int,
+        totals: Totals,
+    ) -> pa.Table | None:
+        """Evaluate the active groups and write what they keep and wait for; return the change of the rows sent, None without any."""
+        rows = self._evaluated(bins, histories, fresh, clock, upto=upto, totals=totals)
+        hash_of = hashes_of_groups(histories)
+        rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
+        sent = rows.select([*self._reported_columns(rows), HASH]).filter(pa.array(self._is_sent(rows, clock)))
+        before = bins.read(REPORTED)
+        change = self._difference(before, sent, clock.c_before)
+        if clock.c != INFINITY:
+            is_open = self._is_open(sent, clock.c)
+            still = weighted(sent.filter(pa.array(is_open)), 1)
+            bins.append(REPORTED, still if before is None else net_deltas(concat([still, cancelling_deltas(before)])))
+            self._keep(bins, histories, fresh, rows, clock.c)
+            bins.write_agenda(self._agenda(histories, rows, hash_of, clock, upto))
+        delta = change.drop_columns([name for name in (HASH, LAST_END) if name in change.column_names])
+        delta = net_deltas(delta) if LAST_END in change.column_names else delta
+        return delta if delta.num_rows else None
 
     def _evaluated(
         self,
-        state: KernelBaskets,
+        bins: GroupBins,
         histories: Sequence[pa.Table],
-        fresh: Sequence[Sequence[pa.Table]],
+        fresh: Sequence[pa.Table],
         clock: Clock,
         *,
         upto: int,
         totals: Totals,
     ) -> pa.Table:
         """Return the evaluator's rows; kernels with more state override it. ``fresh``: the deltas of this micro-batch."""
-        return self.evaluator.rows(histories, open_since(clock, state), upto)
+        return self.evaluator.rows(histories, open_since(clock, bins), upto)
 
-    def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
-        """Return the least progress that sends one of the rows ``waiting``; None: no row waits, or progress sends none."""
-        release = self.early_release or self.final_release
-        if release is None or not waiting.num_rows:
-            return None
-        dues = release.dues(waiting)
-        if LAST_END in waiting.column_names and self.early_release is None:
-            dues = np.maximum(dues, saturating(ints(waiting, LAST_END), 1))
-        return int(dues.min())
+    # what groups wait for
+
+    def _agenda(
+        self, histories: Sequence[pa.Table], rows: pa.Table, hash_of: Any, clock: Clock, upto: int
+    ) -> pa.Table:
+        """Return what the active groups wait for, a row for each hash; ``hash_of`` has that of each group."""
+        waits = self._waits(rows, histories, clock)
+        holds = self.evaluator.holds(histories, rows, clock.c) if clock.c != MINUS_INFINITY else no_holds()
+        hashes, place = np.unique(hash_of, return_inverse=True)
+
+        def least(*parts: tuple[Ints, Ints]) -> Ints:
+            return least_by_group(len(hashes), *((place[of], at) for of, at in parts), otherwise=INFINITY)
+
+        of_row = ints(rows, GROUP_NUMBER)
+        in_windows_to_come = [self._reaches(table, upto) for table in histories]
+        reaches = np.zeros(len(hashes), bool)
+        for of in in_windows_to_come:
+            reaches[place[of]] = True
+        to_start = [(of, np.full(len(of), self._next_start(clock.m))) for of in in_windows_to_come]
+        may_change = self._is_open(rows, clock.c) if LAST_END in rows.column_names else np.zeros(rows.num_rows, bool)
+        is_waiting = np.zeros(len(hashes), bool)
+        is_waiting[place[waits.due[0]]] = True
+        return pa.table(
+            {
+                HASH: hashes,
+                "c": least(waits.c, (holds.group, holds.until)),
+                "m": least(waits.m, *([] if self._sends_at_once else to_start)),
+                "due": least(waits.due),
+                "held": least((holds.group, holds.at)),
+                "since": least((of_row[may_change], ints(rows, RE)[may_change])),
+                "waits": is_waiting,
+                "reaches": reaches,
+            }
+        )
+
+    def _waits(self, rows: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> Waits:
+        """Return what lets go the rows of the active groups that wait, early or because they are final."""
+        final, early, of = self.final_release, self.early_release, ints(rows, GROUP_NUMBER)
+        nothing = of[:0], of[:0]
+        by_c, by_m = nothing, nothing
+        if final is not None and (early is None or self._looks_at_final_rows):
+            not_final = ~self._is_final(rows, clock.c)
+            by_c = of[not_final], self._final_dues(rows.filter(pa.array(not_final)))
+        waits = ~self._is_reached(rows, clock)
+        waiting = rows.filter(pa.array(waits))
+        if early is not None:
+            by_m = of[waits], early.dues(waiting)
+            return Waits(by_c, by_m, by_m)
+        return Waits(by_c, by_m, nothing if final is None else (of[waits], self._final_dues(waiting)))
+
+    @property
+    def _looks_at_final_rows(self) -> bool:
+        """True if something happens when a row becomes final that has already been sent."""
+        return False
+
+    def _final_dues(self, rows: pa.Table) -> Ints:
+        """Return the CTI that makes each row final."""
+        assert self.final_release is not None
+        dues = self.final_release.dues(rows)
+        return np.maximum(dues, saturating(ints(rows, LAST_END), 1)) if LAST_END in rows.column_names else dues
+
+    def _reaches(self, table: pa.Table, upto: int) -> Ints:
+        """Return the groups of the events that lie in windows, or have pieces, that start at ``upto`` or later."""
+        of = ints(table, GROUP_NUMBER)
+        if self.bound is Bound.NONE:
+            return of[:0]
+        return of if self.bound is Bound.ALWAYS else of[ints(table, RE) > upto]
+
+    def _next_start(self, m: int) -> int:
+        """Return the watermark at which windows to come may have begun; without a watermark so far, the first one."""
+        return MINUS_INFINITY + 1 if m == MINUS_INFINITY else self.evaluator.next_start(m)
 
     def _reported_columns(self, rows: pa.Table) -> list[str]:
         """Return the columns that state keeps of the rows that have been sent."""
@@ -220,67 +341,45 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     # keeping and forgetting
 
-    def _difference(self, state: KernelBaskets, reported: pa.Table, c_before: int) -> pa.Table:
-        """Return the deltas from the rows sent before to ``reported``; if none were, all of these as inserts.
+    def _difference(self, before: pa.Table | None, sent: pa.Table, c_before: int) -> pa.Table:
+        """Return the deltas from the rows sent ``before`` to those of now; if there were none, all of these as inserts.
 
-        Of the rows sent before, those that could no longer change at ``c_before`` are left out, as ``reported`` may lack them.
+        Of the rows sent before, those that could no longer change at ``c_before`` are left out, as ``sent`` may lack them.
         """
-        new = weighted(reported, 1)
-        old = state.read("reported", BIN)
-        if old is None:
+        new = weighted(sent, 1)
+        if before is None:
             return new
-        old = old.filter(pa.array(self._is_open(old, c_before)))
+        old = before.filter(pa.array(self._is_open(before, c_before)))
         return net_deltas(concat([new, cancelling_deltas(old)]))
 
     def _keep(
-        self,
-        state: KernelBaskets,
-        fresh: list[list[pa.Table]],
-        histories: list[pa.Table],
-        rows: pa.Table,
-        change: pa.Table,
-        c: int,
+        self, bins: GroupBins, histories: Sequence[pa.Table], fresh: Sequence[pa.Table], rows: pa.Table, c: int
     ) -> None:
-        """Append the new events, and the change of the rows sent, to the state.
-
-        If an input's basket has too many chunks, or too many settled events, all are rewritten without the rows that no longer
-        matter; the rows sent are rewritten also if only their own basket has too many chunks.
-        """
-        crowded = any(
-            state.crowded(f"in{port}", BIN, histories[port], self.compact_at - len(new))
-            or self._outgrown(state, port, histories[port], c)
-            for port, new in enumerate(fresh)
-        )
-        needed = self.evaluator.needed(histories, rows, c) if crowded and c != MINUS_INFINITY else None
-        for port, new in enumerate(fresh):
-            if needed is None:
-                for table in new:
-                    state.append(f"in{port}", BIN, table)
-                continue
-            needed_events = histories[port].filter(pa.array(needed[port]))
-            state.values[f"kept{port}"] = needed_events.num_rows
-            state.replace(f"in{port}", BIN, net_deltas(weighted(needed_events, 1)))
-        state.append("reported", BIN, change)
-        is_due = needed is not None or state.chunks("reported", BIN) > self.compact_at
-        reported = state.read("reported", BIN) if is_due else None
-        if reported is not None and (needed is not None or state.crowded("reported", BIN, reported, self.compact_at)):
-            still_changes = (ints(reported, RE) >= c) | waits_for_members(reported, c)
-            state.replace("reported", BIN, net_deltas(reported.filter(pa.array(still_changes))))
-
-    def _outgrown(self, state: KernelBaskets, port: int, history: pa.Table, c: int) -> bool:
-        """Return True if a history has more than doubled since it was rewritten, and over half of its events are settled.
-
-        It must have more than ``compact_above`` events.
-        """
-        least = max(self.compact_above, 2 * int(state.values.get(f"kept{port}", 0)))
-        return history.num_rows > least and int((ints(history, RE) < c).sum()) > history.num_rows // 2
+        """Add the deltas to the events in state, and take out the events of active groups that no longer matter."""
+        needed: Sequence[Mask | None] = [None] * len(histories)
+        if any((ints(table, LE) < c).any() for table in histories):
+            needed = self.evaluator.needed(histories, rows, c)
+        for port, (history, new, is_needed) in enumerate(zip(histories, fresh, needed, strict=True)):
+            change = new
+            if is_needed is not None and not is_needed.all():
+                gone = history.filter(pa.array(~is_needed)).select(new.column_names[:-2] + [HASH])
+                change = net_deltas(concat([new, weighted(gone, -1).select(new.column_names)]))
+            bins.append(input_basket(port), change)
 
 
-def open_since(clock: Clock, state: KernelBaskets) -> int:
+def open_since(clock: Clock, bins: GroupBins) -> int:
     """Return an instant such that rows that could change in a micro-batch end after it; an infinite CTI before it as it is."""
     if clock.c_before in (INFINITY, MINUS_INFINITY):
         return clock.c_before
-    return min(clock.c_before, int(state.values.get("open", INFINITY))) - 1
+    return min(clock.c_before, bins.since) - 1
+
+
+def hashes_of_groups(histories: Sequence[pa.Table]) -> Any:
+    """Return the hash of each group, by its number."""
+    hash_of = np.zeros(1 + max(int(ints(t, GROUP_NUMBER).max(initial=-1)) for t in histories), np.uint32)
+    for table in histories:
+        hash_of[ints(table, GROUP_NUMBER)] = table.column(HASH).to_numpy()
+    return hash_of
 
 
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
@@ -288,17 +387,17 @@ def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
     return np.zeros(rows.num_rows, bool) if release is None else release.lets_go(rows, progress)
 
 
-def _history(tables: Sequence[pa.Table], schema: pa.Schema) -> pa.Table:
+def _history(deltas: pa.Table) -> pa.Table:
     """Return deltas added up to a history, without weights: each event occurs in it as often as its weights add up to.
 
     A negative sum counts as 0.
     """
-    whole = pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64())])
-    if not tables:
-        return whole.empty_table()
-    summed = net_deltas(concat(tables))
+    weight = ints(deltas, WEIGHT)
+    if (weight == 1).all():
+        return deltas.drop_columns([WEIGHT])
+    summed = net_deltas(deltas)
     weight = ints(summed, WEIGHT)
-    rows = summed.select(whole.names)
+    rows = summed.drop_columns([WEIGHT])
     if (weight == 1).all():
         return rows
     return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))

@@ -15,18 +15,19 @@ from functools import partial
 
 import pyarrow as pa
 
-from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
+from streamq.runtime.group_bins import HASH, GroupBins
+from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.kernel import Clock, Totals
-from streamq.runtime.kernels.recompute import BIN, RecomputeKernel
+from streamq.runtime.kernels.recompute import RecomputeKernel, Waits, hashes_of_groups
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY
 
-STATES, STATES_AT = "states", "states_at"
-"""The basket of the groups' states, and the name of their instant: they include all events before it."""
+STATES = "states"
+"""The basket of the groups' states, each after all events before the c at which the group was last evaluated."""
 
 
 @dataclass(frozen=True)
@@ -38,9 +39,9 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
 
     def _evaluated(
         self,
-        state: KernelBaskets,
+        bins: GroupBins,
         histories: Sequence[pa.Table],
-        fresh: Sequence[Sequence[pa.Table]],
+        fresh: Sequence[pa.Table],
         clock: Clock,
         *,
         upto: int,
@@ -50,29 +51,32 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
 
         At the end of the stream no states are stored. Events whose step fails are set aside and counted, or raise ModuleFailed.
         """
-        states_at = state.values.get(STATES_AT, MINUS_INFINITY)
-        events = histories[0].filter(pa.array(ints(histories[0], LE) >= states_at))
+        # events that start before the c at which their group was last evaluated have been forgotten
+        events = histories[0]
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
-        latest = partial(self.evaluator.latest, since=states_at)
-        states = state.read(STATES, BIN, latest) if started.num_rows else None
+        latest = partial(self.evaluator.latest, since=clock.c_before)
+        states = bins.read(STATES) if started.num_rows else None
         aside = QuarantineRows() if self.sets_aside else None
-        rows, new_states = self.evaluator.go_on(started, states, clock.c, aside)
+        rows, new_states = self.evaluator.go_on(started, None if states is None else latest(states), clock.c, aside)
         if aside is not None:
             aside.count(totals)
-        if clock.c == INFINITY:
-            state.drop(STATES, BIN)
-        else:
-            state.append(STATES, BIN, new_states)
-        state.values[STATES_AT] = clock.c
+        if clock.c != INFINITY:
+            hash_of = hashes_of_groups(histories)
+            new_states = with_column(new_states, HASH, hash_of[ints(new_states, GROUP_NUMBER)])
+            bins.append(STATES, new_states.drop_columns([GROUP_NUMBER]), latest)
         return rows
 
-    def _due(self, waiting: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> int | None:
-        """Return the progress past the first event that the module has not been called for; None if there is no such event.
+    def _waits(self, rows: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> Waits:
+        """Return the instants past the events of each group that start at c or later, and past those without a call so far.
 
-        Its rows are unknown before the call, so ``waiting`` does not count.
+        The rows of an event are unknown before the call, so ``rows`` do not count.
         """
         events = self.evaluator.passing(histories[0])
-        return Release.PAST_START.due(events.filter(pa.array(ints(events, LE) >= self._reached(clock))))
+        of, dues = ints(events, GROUP_NUMBER), Release.PAST_START.dues(events)
+        is_to_come = ints(events, LE) >= self._reached(clock)
+        to_come, nothing = (of[is_to_come], dues[is_to_come]), (of[:0], dues[:0])
+        all_events = ints(histories[0], GROUP_NUMBER), Release.PAST_START.dues(histories[0])
+        return Waits(all_events, to_come if self.early_release is not None else nothing, to_come)
 
     def _reached(self, clock: Clock) -> int:
         """Return the progress before which the module is called for events."""

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.plan.reduction import Mask, RangedMembers
 from streamq.runtime.bucket import Hashes, combine_hashes, hashes
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import codes, ints
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import BITS, HASH
+from streamq.runtime.groups import group_hashes
 from streamq.runtime.user_code.calls import ModuleStates, pickled
 from streamq.runtime.user_code.code_values import instants_of
 from streamq.runtime.values import Ints, float_bits
@@ -23,11 +26,12 @@ RowNumbers = Ints
 
 @dataclass(frozen=True, eq=False)
 class CallRecord:
-    """A call: the digest and number of the members, its result and the state after it, both as pickles.
+    """A call: the hash of its window's group, the digest and number of the members, its result and the state after it as pickles.
 
     A result of None is NULL, also for a window in quarantine; failure: the reason of that.
     """
 
+    group: int
     digest: int
     count: int
     result: bytes | None
@@ -47,9 +51,11 @@ class CallMemory:
     fresh: pa.Table | None = None
 
     @property
-    def table(self) -> pa.Table:
-        """The calls of now as a table to store."""
-        rows = [{"name": name, "window": window, **vars(call)} for (name, window), call in self.now.items()]
+    def changes(self) -> pa.Table:
+        """The calls that are new, and those no longer needed, with -1 as the number of members, as a table to store."""
+        changed = {key: call for key, call in self.now.items() if self.before.get(key) != call}
+        changed |= {key: replace(call, count=-1) for key, call in self.before.items() if key not in self.now}
+        rows = [{"name": name, "window": window, **_as_stored(call)} for (name, window), call in changed.items()]
         return pa.Table.from_pylist(rows, schema=_STORED)
 
     @staticmethod
@@ -57,7 +63,8 @@ class CallMemory:
         """Return the memory stored in a table, None: an empty one, with this micro-batch's deltas ``fresh``."""
         if table is None:
             return CallMemory(fresh=fresh)
-        before = {(row.pop("name"), row.pop("window")): CallRecord(**row) for row in table.to_pylist()}
+        rows = latest_calls(table).to_pylist()
+        before = {(row.pop("name"), row.pop("window")): _as_call(row) for row in rows}
         return CallMemory(before, fresh=fresh)
 
 
@@ -65,6 +72,7 @@ _STORED = pa.schema(
     [
         ("name", pa.string()),
         ("window", pa.uint64()),
+        (HASH, pa.uint32()),
         ("digest", pa.uint64()),
         ("count", pa.int64()),
         ("result", pa.binary()),
@@ -72,6 +80,24 @@ _STORED = pa.schema(
         ("failure", pa.string()),
     ]
 )
+
+
+def _as_stored(call: CallRecord) -> dict[str, Any]:
+    """Return a call as a row of the table."""
+    return {HASH: call.group, **{name: value for name, value in vars(call).items() if name != "group"}}
+
+
+def _as_call(row: dict[str, Any]) -> CallRecord:
+    """Return the call in a row of the table."""
+    return CallRecord(group=row.pop(HASH), **row)
+
+
+def latest_calls(table: pa.Table) -> pa.Table:
+    """Return the last call of each window, without those no longer needed."""
+    number, _ = codes(table, ["name", "window"])
+    last = np.sort(table.num_rows - 1 - np.unique(number[::-1], return_index=True)[1])
+    latest = table.take(pa.array(last))
+    return latest.filter(pc.greater_equal(latest.column("count"), 0))
 
 
 @dataclass(frozen=True)
@@ -145,13 +171,12 @@ class WindowChanges:
         self.name, self.module, self.members, self.memory = name, module, members, memory
         self.fresh, self.first_fresh = arguments.fresh, members.rows.num_rows
         start, end = members.window
-        self.groups = combine_hashes([np.ones(members.n, np.uint64), *map(hashes, members.groups.columns)])
+        self.groups = group_hashes(members.groups, members.groups.column_names)
         self.windows = combine_hashes([self.groups, start.view(np.uint64), end.view(np.uint64)])
         count = self.first_fresh
         if self.fresh is not None:
             count += self.fresh.num_rows
-            keys = [hashes(self.fresh.column(n)) for n in members.groups.column_names]
-            self.fresh_groups = combine_hashes([np.ones(self.fresh.num_rows, np.uint64), *keys])
+            self.fresh_groups = group_hashes(self.fresh, members.groups.column_names)
         self.content = _value_hashes(arguments.columns, count)
 
     def digests(self, block: WindowBlock) -> Hashes:
@@ -214,7 +239,8 @@ class WindowChanges:
     ) -> None:
         """Remember a call: its result (None: NULL), the pickled state after it, if it is kept, and, if it failed, why."""
         body = None if result is None else pickled(result)
-        self.memory.now[self._key(now)] = CallRecord(digest, len(now.row), body, state, failure)
+        group = int(self.groups[now.window]) >> BITS
+        self.memory.now[self._key(now)] = CallRecord(group, digest, len(now.row), body, state, failure)
 
     def _key(self, now: WindowMembers) -> tuple[str, int]:
         return self.name, int(self.windows[now.window])

@@ -89,11 +89,11 @@ def sessions(s: Stream) -> Stream:
 @pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
 def test_when_state_is_compacted_does_not_show(query: Any) -> None:
     always, never = run(query, compact_at=0), run(query, compact_at=1_000)
-    doubled = run(query, compact_at=1_000, compact_above=0)
+    split = run(query, compact_at=1_000, split_above=2)
     for i in range(30):
         rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
-        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5) == fed(doubled, *rows, c=7 * i - 5)
-    assert always.finish().num_rows == never.finish().num_rows == doubled.finish().num_rows
+        assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5) == fed(split, *rows, c=7 * i - 5)
+    assert always.finish().num_rows == never.finish().num_rows == split.finish().num_rows
 
 
 @pytest.mark.slow

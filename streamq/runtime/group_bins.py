@@ -1,0 +1,331 @@
+"""State binned by group: a micro-batch opens the bins that its rows fall into and those in which something is due, no others.
+
+A bin holds the groups whose hashes begin with the same bits; a bin that has grown is split by one more bit. Every basket of the
+kernel has the same bins. The agenda has, for each group, the least progress at which it must be evaluated without new rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.basket import AGENDA, KernelBaskets
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.groups import group_hashes
+from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY
+
+HASH = "__hash"
+"""The column of the upper 32 bits of the hash of each row's group. Groups that share them are evaluated together."""
+
+BITS = 32
+
+SMALL = 1 << 15
+"""The bytes up to which a basket's bin is rewritten whenever it changes."""
+
+SLACK = 64
+"""The number of settled events that a bin may always hold."""
+
+Compact = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(eq=False, repr=False)
+class Agenda:
+    """What the groups of a bin, or one group, wait for; INFINITY: for nothing.
+
+    c, m: the least CTI and the least watermark at which a group must be evaluated. due: the least progress that sends a row, of
+    those that wait, if ``waits``. held: the least instant that a group holds the CTI back to. since: the least end of a sent row
+    that may still change. reaches: a group has events that lie in windows to come.
+    """
+
+    c: int = INFINITY
+    m: int = INFINITY
+    due: int = INFINITY
+    held: int = INFINITY
+    since: int = INFINITY
+    waits: bool = False
+    reaches: bool = False
+
+    @staticmethod
+    def of_rows(rows: Sequence[pa.Table]) -> Agenda:
+        """Return the agenda of several groups, each a row of the tables."""
+        least = Agenda()
+        for table in rows:
+            if table.num_rows:
+                for name in _INSTANTS:
+                    setattr(least, name, min(getattr(least, name), int(ints(table, name).min())))
+                for name in _FLAGS:
+                    setattr(least, name, getattr(least, name) or bool(pc.any(table.column(name)).as_py()))
+        return least
+
+    def is_due(self, c: int, m: int, is_further: bool) -> bool:
+        """Return True if a group must be evaluated; ``is_further``: the bound on windows to come has moved."""
+        return self.c <= c or self.m <= m or (is_further and self.reaches)
+
+
+_INSTANTS = ("c", "m", "due", "held", "since")
+_FLAGS = ("waits", "reaches")
+_STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
+
+
+@dataclass(eq=False, repr=False)
+class Leaf:
+    """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
+
+    ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
+    ``needed`` is the number of settled events that were still needed when that last happened.
+    """
+
+    start: int
+    depth: int
+    agenda: Agenda
+    clean: int = INFINITY
+    needed: int = 0
+
+    @property
+    def name(self) -> str:
+        """The bin's name in every basket."""
+        return f"{self.depth}.{self.start >> (BITS - self.depth)}"
+
+
+class GroupBins:
+    """The bins of one kernel in one micro-batch, between opening them and writing them."""
+
+    def __init__(self, state: KernelBaskets, *, split_above: int, compact_at: int):
+        """Read the bins and their agendas from the values of ``state``.
+
+        A bin with more than ``split_above`` live events is split, and a basket's bin of more than ``compact_at`` chunks rewritten.
+        """
+        self.state, self.split_above, self.compact_at = state, split_above, compact_at
+        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, *_values_of(Agenda())]])
+        self.leaves = [
+            Leaf(start, depth, Agenda(*agenda), clean, needed) for start, depth, clean, needed, *agenda in stored
+        ]
+        self.opened: list[Leaf] = []
+        self.active = np.zeros(0, np.uint32)
+        self.since = INFINITY
+        self._agendas: dict[str, pa.Table] = {}
+        self._cleaned: set[str] = set()
+        self._read: dict[tuple[str, str], pa.Table | None] = {}
+
+    # opening
+
+    def open(self, touched: np.ndarray[Any, np.dtype[np.uint32]], c: int, m: int, *, is_further: bool) -> None:
+        """Open the bins of the groups that new rows have touched, and those in which something is due at this progress.
+
+        ``active`` are then the hashes of the groups to evaluate, and ``since`` is the least end of a row that these have sent and
+        that may change. ``is_further``: the bound on windows to come has moved.
+        """
+        of_leaf = self._leaf_of(touched)
+        hit = set(of_leaf.tolist())
+        active = [touched]
+        for number, leaf in enumerate(self.leaves):
+            cleans = leaf.clean <= c or c == INFINITY
+            if not (cleans or number in hit or leaf.agenda.is_due(c, m, is_further)):
+                continue
+            self.opened.append(leaf)
+            agenda = self._latest_agenda(leaf)
+            self._agendas[leaf.name] = agenda
+            if cleans:
+                self._cleaned.add(leaf.name)
+                active.append(self._hashes_in(leaf))
+            is_due = (ints(agenda, "c") <= c) | (ints(agenda, "m") <= m)
+            if is_further:
+                is_due |= agenda.column("reaches").to_numpy()
+            active.append(agenda.column(HASH).to_numpy()[is_due])
+        self.active = np.unique(np.concatenate(active))
+        for agenda in self._agendas.values():
+            mine = agenda.filter(pa.array(self._is_active(agenda)))
+            self.since = min(self.since, int(ints(mine, "since").min(initial=INFINITY)))
+
+    def read(self, basket: str, compact: Compact | None = None) -> pa.Table | None:
+        """Return the rows of the active groups in a basket, None if there are none."""
+        tables = []
+        for leaf in self.opened:
+            table = self._whole(basket, leaf)
+            if table is not None:
+                is_active = self._is_active(table)
+                tables.append(table if is_active.all() else table.filter(pa.array(is_active)))
+        return concat(tables) if tables else None
+
+    def least(self, name: str) -> int:
+        """Return the least instant of this name over all agendas."""
+        return min(getattr(leaf.agenda, name) for leaf in self.leaves)
+
+    @property
+    def due(self) -> int | None:
+        """The least progress that sends a waiting row; INFINITY: only the end of the input does; None: no row waits."""
+        return min((leaf.agenda.due for leaf in self.leaves if leaf.agenda.waits), default=None)
+
+    # writing
+
+    def append(self, basket: str, rows: pa.Table, compact: Compact = net_deltas) -> None:
+        """Add rows of active groups to a basket; a bin that is small, or has many chunks or dead rows, is rewritten by ``compact``."""
+        for leaf, mine in self._by_leaf(rows):
+            whole = self._whole(basket, leaf)
+            if mine.num_rows == 0:
+                continue
+            if whole is None:
+                self.state.append(basket, leaf.name, mine)
+                self._read[basket, leaf.name] = mine
+                continue
+            whole = concat([whole, mine])
+            if self.state.needs_rewrite(basket, leaf.name, mine, self.compact_at, SMALL):
+                whole = compact(whole)
+                self.state.replace(basket, leaf.name, whole)
+            else:
+                self.state.append(basket, leaf.name, mine)
+            self._read[basket, leaf.name] = whole
+
+    def write_agenda(self, rows: pa.Table) -> None:
+        """Write the agendas of all active groups, a row each; a group without one waits for nothing."""
+        silent = np.setdiff1d(self.active, rows.column(HASH).to_numpy())
+        rows = concat([rows.cast(_STORED), _nothing_for(silent)])
+        for leaf in self.opened:
+            old = self._agendas[leaf.name]
+            others = old.filter(pa.array(~self._is_active(old)))
+            mine = rows.filter(pa.array(self._is_in(leaf, rows.column(HASH).to_numpy())))
+            leaf.agenda = Agenda.of_rows([others, mine])
+        self.append(AGENDA, rows, _latest)
+
+    def close(self, inputs: Sequence[str], c: int) -> None:
+        """Plan when the opened bins are cleaned, split those that have grown, and store the bins; ``inputs``: baskets of events."""
+        for leaf in list(self.opened):
+            self._plan_cleaning(leaf, inputs, c)
+            self._split(leaf, inputs)
+        self.state.values["leaves"] = [
+            [leaf.start, leaf.depth, leaf.clean, leaf.needed, *_values_of(leaf.agenda)] for leaf in self.leaves
+        ]
+
+    def drop(self, baskets: Iterable[str]) -> None:
+        """Forget all rows of these baskets and the agenda, and all bins."""
+        for basket in (*baskets, AGENDA):
+            for bin in self.state.bins(basket):
+                self.state.drop(basket, bin)
+        self.state.values.pop("leaves", None)
+
+    # inside
+
+    def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
+        """Return all rows of a basket in a bin, read once a micro-batch."""
+        key = basket, leaf.name
+        if key not in self._read:
+            self._read[key] = self.state.read(basket, leaf.name)
+        return self._read[key]
+
+    def _latest_agenda(self, leaf: Leaf) -> pa.Table:
+        """Return the agenda of a bin, a row for each group that waits for something."""
+        whole = self._whole(AGENDA, leaf)
+        return _STORED.empty_table() if whole is None else _latest(whole)
+
+    def _hashes_in(self, leaf: Leaf) -> Any:
+        """Return the hashes of all groups of a bin that have rows in some basket."""
+        tables = (self._whole(basket, leaf) for basket in self.state.names())
+        return np.concatenate([np.zeros(0, np.uint32), *(t.column(HASH).to_numpy() for t in tables if t is not None)])
+
+    def _is_active(self, table: pa.Table) -> Mask:
+        """Mark the rows of active groups."""
+        return _is_among(table.column(HASH).to_numpy(), self.active)
+
+    def _leaf_of(self, hashes: Any) -> Ints:
+        """Return the number of the bin of each hash."""
+        starts = np.array([leaf.start for leaf in self.leaves], np.uint64)
+        return np.searchsorted(starts, hashes.astype(np.uint64), "right") - 1
+
+    def _is_in(self, leaf: Leaf, hashes: Any) -> Mask:
+        """Mark the hashes that belong to a bin."""
+        numbers: Mask = (hashes.astype(np.uint64) >> np.uint64(BITS - leaf.depth)) == leaf.start >> (BITS - leaf.depth)
+        return numbers
+
+    def _by_leaf(self, rows: pa.Table) -> Iterable[tuple[Leaf, pa.Table]]:
+        """Yield the opened bins with their rows."""
+        if len(self.opened) == 1:
+            yield self.opened[0], rows
+            return
+        hashes = rows.column(HASH).to_numpy()
+        for leaf in self.opened:
+            yield leaf, rows.filter(pa.array(self._is_in(leaf, hashes)))
+
+    def _plan_cleaning(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
+        """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed."""
+        tables = [t for basket in inputs if (t := self._whole(basket, leaf)) is not None]
+        re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
+        weight = np.concatenate([np.zeros(0, np.int64), *(ints(t, WEIGHT) for t in tables)])
+        settled = int(weight[re < c].sum())
+        if leaf.name in self._cleaned:
+            leaf.needed = settled
+        to_come = re[(re >= c) & (re < INFINITY) & (weight > 0)]
+        more = max(1, leaf.needed + int(weight.sum()) // 2 + SLACK - settled)
+        leaf.clean = int(np.partition(to_come, more - 1)[more - 1]) + 1 if more <= len(to_come) else INFINITY
+
+    def _split(self, leaf: Leaf, inputs: Sequence[str]) -> None:
+        """Split a bin with many live events in two, and these again if need be; one of a single hash stays."""
+        live = sum(self.state.filled(basket, leaf.name).rows for basket in inputs)
+        if live <= self.split_above or leaf.depth == BITS or len(np.unique(self._hashes_in(leaf))) == 1:
+            return
+        depth, agenda = leaf.depth + 1, self._latest_agenda(leaf)
+        halves = [Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean) for i in (0, 1)]
+        for basket in self.state.names():
+            whole = self._whole(basket, leaf)
+            if whole is None:
+                continue
+            for half in halves:
+                mine = whole.filter(pa.array(self._is_in(half, whole.column(HASH).to_numpy())))
+                if mine.num_rows:
+                    self.state.append(basket, half.name, mine)
+                    self._read[basket, half.name] = mine
+            self.state.drop(basket, leaf.name)
+        at = self.leaves.index(leaf)
+        self.leaves[at : at + 1] = halves
+        for half in halves:
+            half.agenda = Agenda.of_rows([agenda.filter(pa.array(self._is_in(half, agenda.column(HASH).to_numpy())))])
+            self._split(half, inputs)
+
+
+def with_hashes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows with the hashes of their groups, which the columns separate."""
+    upper = (group_hashes(table, columns) >> np.uint64(BITS)).astype(np.uint32)
+    return with_column(table, HASH, upper)
+
+
+def _values_of(agenda: Agenda) -> list[Any]:
+    """Return an agenda's values in the order of its fields."""
+    return [getattr(agenda, f.name) for f in fields(agenda)]
+
+
+def _nothing_for(hashes: Any) -> pa.Table:
+    """Return the agenda of groups that wait for nothing."""
+    n = len(hashes)
+    instants = {name: np.full(n, INFINITY) for name in _INSTANTS}
+    return pa.table({HASH: hashes, **instants, **{name: np.zeros(n, bool) for name in _FLAGS}}, schema=_STORED)
+
+
+def _latest(agenda: pa.Table) -> pa.Table:
+    """Return the last row of each group, without groups that wait for nothing."""
+    hashes = agenda.column(HASH).to_numpy()
+    _, last = np.unique(hashes[::-1], return_index=True)
+    rows = agenda.take(pa.array(len(hashes) - 1 - last))
+    waits = np.zeros(rows.num_rows, bool)
+    for name in _INSTANTS:
+        waits |= ints(rows, name) < INFINITY
+    for name in _FLAGS:
+        waits |= rows.column(name).to_numpy()
+    return rows.filter(pa.array(waits))
+
+
+def _is_among(values: Any, some: Any) -> Mask:
+    """Mark the values that occur among some others, which are sorted."""
+    if not len(some):
+        return np.zeros(len(values), bool)
+    place = np.minimum(np.searchsorted(some, values), len(some) - 1)
+    among: Mask = some[place] == values
+    return among
+
+
+__all__ = ["BITS", "HASH", "Agenda", "GroupBins", "with_hashes"]

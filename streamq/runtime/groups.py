@@ -1,0 +1,75 @@
+"""Groups of events: their numbers within one evaluation, their hashes in state, and the instants by which they hold back a CTI."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from streamq.runtime.bucket import Hashes, combine_hashes, hashes
+from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.values import Ints
+
+GROUP_NUMBER = "__group"
+"""The column of group numbers, from 0 on: the same for equal groups of all inputs; rows of a result have it, too."""
+
+
+def number_groups(inputs: Sequence[pa.Table], columns: Sequence[Sequence[str]]) -> list[pa.Table]:
+    """Return an operator's inputs with the column GROUP_NUMBER; ``columns`` separate the groups of each input, in matching order.
+
+    NULL equals NULL, and NaN NaN; without columns all events are in group 0.
+    """
+    if not columns[0]:
+        return [with_column(table, GROUP_NUMBER, np.zeros(table.num_rows, np.int64)) for table in inputs]
+    names = [f"k{i}" for i in range(len(columns[0]))]
+    keys = [pa.table([t.column(c) for c in by], names=names) for t, by in zip(inputs, columns, strict=True)]
+    number, _ = codes(concat([keys[0], *(k.cast(keys[0].schema) for k in keys[1:])]), names)
+    ends = np.cumsum([table.num_rows for table in inputs])[:-1]
+    return [with_column(t, GROUP_NUMBER, mine) for t, mine in zip(inputs, np.split(number, ends), strict=True)]
+
+
+def matching_groups(table: pa.Table, keys: Sequence[str]) -> Ints:
+    """Return the group number of each row of an input, -1 for a row with NULL in one of its ``keys``, which matches no other."""
+    number = ints(table, GROUP_NUMBER)
+    for key in keys:
+        if table.column(key).null_count:
+            number = np.where(pc.is_null(table.column(key)).to_numpy(), -1, number)
+    return number
+
+
+def group_hashes(table: pa.Table, columns: Sequence[str]) -> Hashes:
+    """Return a number for each row, the same for rows of one group, whatever the other columns."""
+    return combine_hashes([np.ones(table.num_rows, np.uint64), *(hashes(table.column(name)) for name in columns)])
+
+
+@dataclass(frozen=True, eq=False)
+class Holds:
+    """Instants by which groups hold back the CTI of an operator.
+
+    The group of number ``group[i]`` holds it back to ``at[i]``, until the input's CTI reaches ``until[i]``; then it may hold it
+    back to another instant. ``at`` may be INFINITY, which holds back nothing.
+    """
+
+    group: Ints
+    at: Ints
+    until: Ints
+
+
+def no_holds() -> Holds:
+    """Return the holds of an operator whose groups hold back nothing."""
+    nothing = np.zeros(0, np.int64)
+    return Holds(nothing, nothing, nothing)
+
+
+def least_by_group(groups: int, *parts: tuple[Ints, Ints], otherwise: int) -> Ints:
+    """Return the least value of each group among parts ``(group, value)``; ``otherwise`` for a group without one."""
+    least = np.full(groups, otherwise, np.int64)
+    for group, value in parts:
+        np.minimum.at(least, group, value)
+    return least
+
+
+__all__ = ["GROUP_NUMBER", "Holds", "group_hashes", "least_by_group", "matching_groups", "no_holds", "number_groups"]
