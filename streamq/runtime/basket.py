@@ -14,8 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import concat, decode_small, encode_small, ints
-from streamq.runtime.event import WEIGHT
+from streamq.runtime.columnar import concat, decode_small, encode_small
 
 COMPACT_AT = 8
 """The number of chunks above which reading a bin rewrites it; bins of full chunks may have more (``crowded``)."""
@@ -30,11 +29,6 @@ AGENDA = "agenda"
 def grain(least: int, most: int, bins: int) -> int:
     """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
     return int(np.log2(max(1.0, (most - least) / bins)))
-
-
-def live_rows(table: pa.Table) -> int:
-    """Return the number of rows of a table, by weight if they have weights."""
-    return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
 
 
 class Store(Protocol):
@@ -72,7 +66,7 @@ class DictStore:
 class Bin:
     """The counts of a bin, kept as its chunks are written: chunks, live rows, rows stored and bytes.
 
-    A row with a weight counts by its weight, so that rows that later chunks take back are not live.
+    Where later chunks take back rows of earlier ones, live are those that are left.
     """
 
     chunks: int = 0
@@ -124,8 +118,11 @@ class Baskets:
         """Return the bins that are not empty, oldest first."""
         return list(self._bins.get(basket, {}))
 
-    def append(self, basket: str, bin: str, table: pa.Table) -> None:
-        """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none."""
+    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Add rows to a bin, as one chunk, or as several if they are large; an empty table adds none.
+
+        ``live`` is the number of live rows that they add; None: as many as they are.
+        """
         if table.num_rows == 0:
             return
         filled = self._bins.setdefault(basket, {}).setdefault(bin, Bin())
@@ -136,7 +133,7 @@ class Baskets:
             filled.chunks += 1
             filled.bytes += len(body)
         filled.stored += table.num_rows
-        filled.rows += live_rows(table)
+        filled.rows += table.num_rows if live is None else live
 
     def filled(self, basket: str, bin: str) -> Bin:
         """Return the counts of a bin."""
@@ -173,10 +170,10 @@ class Baskets:
         if not self._bins.get(basket, True):
             del self._bins[basket]
 
-    def replace(self, basket: str, bin: str, table: pa.Table) -> None:
-        """Replace the rows of a bin."""
+    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Replace the rows of a bin; ``live`` as in :meth:`append`."""
         self.drop(basket, bin)
-        self.append(basket, bin, table)
+        self.append(basket, bin, table, live)
 
     def flush(self) -> None:
         """Write the manifest, as the last step of a micro-batch."""
@@ -205,17 +202,17 @@ class KernelBaskets:
         """Return the bins of a basket."""
         return self.baskets.bins(f"{self.prefix}.{basket}")
 
-    def append(self, basket: str, bin: str, table: pa.Table) -> None:
-        """Add rows to a bin."""
-        self.baskets.append(f"{self.prefix}.{basket}", bin, table)
+    def append(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Add rows to a bin; ``live`` of them are live, by default all."""
+        self.baskets.append(f"{self.prefix}.{basket}", bin, table, live)
 
     def drop(self, basket: str, bin: str) -> None:
         """Remove a bin."""
         self.baskets.drop(f"{self.prefix}.{basket}", bin)
 
-    def replace(self, basket: str, bin: str, table: pa.Table) -> None:
-        """Replace the rows of a bin."""
-        self.baskets.replace(f"{self.prefix}.{basket}", bin, table)
+    def replace(self, basket: str, bin: str, table: pa.Table, live: int | None = None) -> None:
+        """Replace the rows of a bin; ``live`` of them are live, by default all."""
+        self.baskets.replace(f"{self.prefix}.{basket}", bin, table, live)
 
     def read(self, basket: str, bin: str, compact: Callable[[pa.Table], pa.Table] | None = None) -> pa.Table | None:
         """Return the rows of a bin, None if it is empty; if it has many chunks, rewrite it by ``compact`` and return those."""
@@ -238,14 +235,14 @@ class KernelBaskets:
         """Return the kernel's baskets that are not empty."""
         return [name.removeprefix(f"{self.prefix}.") for name in self.baskets.names(f"{self.prefix}.")]
 
-    def needs_rewrite(self, basket: str, bin: str, added: pa.Table, most: int, small: int) -> bool:
+    def needs_rewrite(self, basket: str, bin: str, rows: int, live: int, *, most: int, small: int) -> bool:
         """Return True if a bin is to be rewritten together with rows to add, as it would have too many chunks or dead rows.
 
         These are more than ``most`` chunks, or more dead rows than live ones. So is a bin of at most ``small`` bytes, because
         that costs less than reading several chunks later.
         """
         filled = self.filled(basket, bin)
-        is_dead = filled.stored + added.num_rows > 2 * (filled.rows + live_rows(added))
+        is_dead = filled.stored + rows > 2 * (filled.rows + live)
         return is_dead or filled.bytes <= small or self.chunks(basket, bin) >= most + 3 * (filled.bytes // CHUNK_BYTES)
 
     def crowded(self, basket: str, bin: str, table: pa.Table, most: int) -> bool:

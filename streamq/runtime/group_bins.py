@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import AGENDA, KernelBaskets
+from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import group_hashes
@@ -33,6 +33,20 @@ SLACK = 64
 """The number of settled events that a bin may always hold."""
 
 Compact = Callable[[pa.Table], pa.Table]
+
+
+@dataclass(frozen=True)
+class BinSizes:
+    """The sizes at which bins are treated otherwise.
+
+    split_above: the number of live events above which a bin is split. whole_upto: the number up to which all groups of an opened
+    bin are evaluated, because that costs less than to tell them apart. compact_at: the number of chunks above which a basket's
+    bin is rewritten.
+    """
+
+    split_above: int = 8_192
+    whole_upto: int = 512
+    compact_at: int = COMPACT_AT
 
 
 @dataclass(eq=False, repr=False)
@@ -79,7 +93,8 @@ class Leaf:
     """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
 
     ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
-    ``needed`` is the number of settled events that were still needed when that last happened.
+    ``needed`` is the number of settled events that were still needed when that last happened. A bin that is evaluated as a
+    ``whole`` has no agendas of single groups.
     """
 
     start: int
@@ -87,6 +102,7 @@ class Leaf:
     agenda: Agenda
     clean: int = INFINITY
     needed: int = 0
+    whole: bool = True
 
     @property
     def name(self) -> str:
@@ -97,21 +113,19 @@ class Leaf:
 class GroupBins:
     """The bins of one kernel in one micro-batch, between opening them and writing them."""
 
-    def __init__(self, state: KernelBaskets, *, split_above: int, compact_at: int):
-        """Read the bins and their agendas from the values of ``state``.
-
-        A bin with more than ``split_above`` live events is split, and a basket's bin of more than ``compact_at`` chunks rewritten.
-        """
-        self.state, self.split_above, self.compact_at = state, split_above, compact_at
-        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, *_values_of(Agenda())]])
+    def __init__(self, state: KernelBaskets, sizes: BinSizes):
+        """Read the bins and what they wait for from the values of ``state``."""
+        self.state, self.sizes = state, sizes
+        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, *_values_of(Agenda())]])
         self.leaves = [
-            Leaf(start, depth, Agenda(*agenda), clean, needed) for start, depth, clean, needed, *agenda in stored
+            Leaf(start, depth, Agenda(*agenda), clean, needed, whole)
+            for start, depth, clean, needed, whole, *agenda in stored
         ]
         self.opened: list[Leaf] = []
         self.active = np.zeros(0, np.uint32)
         self.since = INFINITY
         self._agendas: dict[str, pa.Table] = {}
-        self._cleaned: set[str] = set()
+        self._evaluated_whole: set[str] = set()
         self._read: dict[tuple[str, str], pa.Table | None] = {}
 
     # opening
@@ -130,11 +144,12 @@ class GroupBins:
             if not (cleans or number in hit or leaf.agenda.is_due(c, m, is_further)):
                 continue
             self.opened.append(leaf)
-            agenda = self._latest_agenda(leaf)
-            self._agendas[leaf.name] = agenda
-            if cleans:
-                self._cleaned.add(leaf.name)
+            if cleans or leaf.whole:
+                self._evaluated_whole.add(leaf.name)
                 active.append(self._hashes_in(leaf))
+                self.since = min(self.since, leaf.agenda.since)
+                continue
+            agenda = self._agendas[leaf.name] = self._latest_agenda(leaf)
             is_due = (ints(agenda, "c") <= c) | (ints(agenda, "m") <= m)
             if is_further:
                 is_due |= agenda.column("reaches").to_numpy()
@@ -149,9 +164,10 @@ class GroupBins:
         tables = []
         for leaf in self.opened:
             table = self._whole(basket, leaf)
+            if table is not None and leaf.name not in self._evaluated_whole:
+                table = table.filter(pa.array(self._is_active(table)))
             if table is not None:
-                is_active = self._is_active(table)
-                tables.append(table if is_active.all() else table.filter(pa.array(is_active)))
+                tables.append(table)
         return concat(tables) if tables else None
 
     def least(self, name: str) -> int:
@@ -166,41 +182,46 @@ class GroupBins:
     # writing
 
     def append(self, basket: str, rows: pa.Table, compact: Compact = net_deltas) -> None:
-        """Add rows of active groups to a basket; a bin that is small, or has many chunks or dead rows, is rewritten by ``compact``."""
+        """Add rows of active groups to a basket; a bin that is small, or has many chunks or dead rows, is rewritten."""
         for leaf, mine in self._by_leaf(rows):
-            whole = self._whole(basket, leaf)
-            if mine.num_rows == 0:
-                continue
-            if whole is None:
-                self.state.append(basket, leaf.name, mine)
-                self._read[basket, leaf.name] = mine
-                continue
-            whole = concat([whole, mine])
-            if self.state.needs_rewrite(basket, leaf.name, mine, self.compact_at, SMALL):
-                whole = compact(whole)
-                self.state.replace(basket, leaf.name, whole)
-            else:
-                self.state.append(basket, leaf.name, mine)
-            self._read[basket, leaf.name] = whole
+            if mine.num_rows:
+                self._append(basket, leaf, mine, compact)
 
-    def write_agenda(self, rows: pa.Table) -> None:
-        """Write the agendas of all active groups, a row each; a group without one waits for nothing."""
-        silent = np.setdiff1d(self.active, rows.column(HASH).to_numpy())
-        rows = concat([rows.cast(_STORED), _nothing_for(silent)])
-        for leaf in self.opened:
-            old = self._agendas[leaf.name]
-            others = old.filter(pa.array(~self._is_active(old)))
-            mine = rows.filter(pa.array(self._is_in(leaf, rows.column(HASH).to_numpy())))
-            leaf.agenda = Agenda.of_rows([others, mine])
-        self.append(AGENDA, rows, _latest)
+    def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
+        """Write the agendas of all active groups, a row each; a group without one waits for nothing.
+
+        Bins with few events in the baskets ``inputs`` keep only what their groups wait for together.
+        """
+        rows = rows.cast(_STORED)
+        for leaf, mine in self._by_leaf(rows):
+            leaf.whole = sum(self.state.filled(basket, leaf.name).rows for basket in inputs) <= self.sizes.whole_upto
+            if leaf.whole:
+                self.state.drop(AGENDA, leaf.name)
+                leaf.agenda = Agenda.of_rows([mine])
+                continue
+            others = []
+            if (old := self._agendas.get(leaf.name)) is not None:
+                others = [old.filter(pa.array(~self._is_active(old)))]
+                silent = np.setdiff1d(self.active[self._is_in(leaf, self.active)], mine.column(HASH).to_numpy())
+                mine = concat([mine, _nothing_for(silent)])
+            leaf.agenda = Agenda.of_rows([*others, mine])
+            if others:
+                self._append(AGENDA, leaf, mine, _latest)
+            else:
+                self.state.replace(AGENDA, leaf.name, mine)
+                self._read[AGENDA, leaf.name] = mine
 
     def close(self, inputs: Sequence[str], c: int) -> None:
-        """Plan when the opened bins are cleaned, split those that have grown, and store the bins; ``inputs``: baskets of events."""
+        """Plan when the opened bins are cleaned, split those that have grown, and store what bins wait for.
+
+        ``inputs`` are the baskets of events.
+        """
         for leaf in list(self.opened):
             self._plan_cleaning(leaf, inputs, c)
             self._split(leaf, inputs)
         self.state.values["leaves"] = [
-            [leaf.start, leaf.depth, leaf.clean, leaf.needed, *_values_of(leaf.agenda)] for leaf in self.leaves
+            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *_values_of(leaf.agenda)]
+            for leaf in self.leaves
         ]
 
     def drop(self, baskets: Iterable[str]) -> None:
@@ -211,6 +232,22 @@ class GroupBins:
         self.state.values.pop("leaves", None)
 
     # inside
+
+    def _append(self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact) -> None:
+        """Add rows to a basket's bin, or rewrite it by ``compact``."""
+        whole = self._whole(basket, leaf)
+        live = _live(rows)
+        if whole is None:
+            self.state.append(basket, leaf.name, rows, live)
+            self._read[basket, leaf.name] = rows
+            return
+        whole = concat([whole, rows])
+        if self.state.needs_rewrite(basket, leaf.name, rows.num_rows, live, most=self.sizes.compact_at, small=SMALL):
+            whole = compact(whole)
+            self.state.replace(basket, leaf.name, whole, _live(whole))
+        else:
+            self.state.append(basket, leaf.name, rows, live)
+        self._read[basket, leaf.name] = whole
 
     def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
         """Return all rows of a basket in a bin, read once a micro-batch."""
@@ -258,7 +295,7 @@ class GroupBins:
         re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
         weight = np.concatenate([np.zeros(0, np.int64), *(ints(t, WEIGHT) for t in tables)])
         settled = int(weight[re < c].sum())
-        if leaf.name in self._cleaned:
+        if leaf.name in self._evaluated_whole:
             leaf.needed = settled
         to_come = re[(re >= c) & (re < INFINITY) & (weight > 0)]
         more = max(1, leaf.needed + int(weight.sum()) // 2 + SLACK - settled)
@@ -267,10 +304,15 @@ class GroupBins:
     def _split(self, leaf: Leaf, inputs: Sequence[str]) -> None:
         """Split a bin with many live events in two, and these again if need be; one of a single hash stays."""
         live = sum(self.state.filled(basket, leaf.name).rows for basket in inputs)
-        if live <= self.split_above or leaf.depth == BITS or len(np.unique(self._hashes_in(leaf))) == 1:
+        if (
+            leaf.whole
+            or live <= self.sizes.split_above
+            or leaf.depth == BITS
+            or len(np.unique(self._hashes_in(leaf))) == 1
+        ):
             return
         depth, agenda = leaf.depth + 1, self._latest_agenda(leaf)
-        halves = [Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean) for i in (0, 1)]
+        halves = [Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean, whole=False) for i in (0, 1)]
         for basket in self.state.names():
             whole = self._whole(basket, leaf)
             if whole is None:
@@ -278,7 +320,7 @@ class GroupBins:
             for half in halves:
                 mine = whole.filter(pa.array(self._is_in(half, whole.column(HASH).to_numpy())))
                 if mine.num_rows:
-                    self.state.append(basket, half.name, mine)
+                    self.state.append(basket, half.name, mine, _live(mine))
                     self._read[basket, half.name] = mine
             self.state.drop(basket, leaf.name)
         at = self.leaves.index(leaf)
@@ -319,6 +361,11 @@ def _latest(agenda: pa.Table) -> pa.Table:
     return rows.filter(pa.array(waits))
 
 
+def _live(table: pa.Table) -> int:
+    """Return the number of rows of a table, by weight if they have weights."""
+    return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
+
+
 def _is_among(values: Any, some: Any) -> Mask:
     """Mark the values that occur among some others, which are sorted."""
     if not len(some):
@@ -328,4 +375,4 @@ def _is_among(values: Any, some: Any) -> Mask:
     return among
 
 
-__all__ = ["BITS", "HASH", "Agenda", "GroupBins", "with_hashes"]
+__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "with_hashes"]

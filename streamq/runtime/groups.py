@@ -1,4 +1,4 @@
-"""Groups of events: their numbers within one evaluation, their hashes in state, and the instants by which they hold back a CTI."""
+"""Groups of events: their numbers in an evaluation, their hashes, and the instants by which they hold back a CTI."""
 
 from __future__ import annotations
 

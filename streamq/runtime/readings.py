@@ -273,7 +273,7 @@ def kernel_columns(
 ) -> dict[str, int]:
     """Return the readings of a kernel after a micro-batch as columns; ``tally`` keeps its totals from one to the next.
 
-    The rows of this micro-batch are added to it: those arrived at each port, inserted, retracted and evaluated, and the bins read.
+    The counts of this micro-batch are added to it: rows arrived at each port, inserted, retracted and evaluated, and bins read.
     ``sizes`` are rows and bytes of its state, and of what the level of consistency holds back for it; ``backlogs`` are the
     rows held back, each with their least start (INFINITY: there are none).
     ``held_from`` is the least of these, INFINITY if no row is held back. Left out are only ``due``, if the output has none, and

@@ -241,7 +241,8 @@ def aggregate_forms(select: Select) -> list[Checked]:
     name = ", ".join(name for name, _ in select.plan.aggregates)
 
     def at_once(table: pa.Table) -> dict[str, Any]:
-        return select.results(select.evaluator.rows(number_groups([table], select.evaluator.group_columns), MINUS_INFINITY, INFINITY))
+        events = number_groups([table], select.evaluator.group_columns)
+        return select.results(select.evaluator.rows(events, MINUS_INFINITY, INFINITY))
 
     # raises NeedsSpark for expressions that only Spark evaluates
     at_once(select.events(()))

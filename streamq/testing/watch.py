@@ -18,6 +18,7 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
@@ -163,7 +164,7 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
         kernel = hosted.kernel
         match kernel:
             case RecomputeKernel():
-                kernel = replace(kernel, compact_at=0)
+                kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0))
             case WindowAggregateKernel():
                 kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:

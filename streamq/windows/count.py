@@ -174,7 +174,7 @@ class CountAssigner(Assigner):
         return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
-        """Return the (n-1)-th greatest instant before c of each group, or its first if it has fewer, until the next instant is past.
+        """Return the (n-1)-th greatest instant before c of each group, or its first of fewer, until the next instant is past.
 
         None if n is 1.
         """

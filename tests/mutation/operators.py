@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import codes, concat, ints
+from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators import joins, spans
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.spans import DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.event import LE, RE
-from streamq.runtime.overlap import grouped_codes
+from streamq.runtime.groups import GROUP_NUMBER
 from tests.mutation.mutant import Mutant, wrapped
 
 
@@ -23,13 +23,8 @@ def not_at_one_instant(right: Any, one: Any, one_le: Any, one_re: Any, other: An
     return at[apart], of[apart]
 
 
-def null_equals_null(left: pa.Table, right: pa.Table, by: Any) -> Any:
-    if not by:
-        return np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
-    names = [f"k{i}" for i in range(len(by))]
-    sides = [left.select([a for a, _ in by]), right.select([b for _, b in by])]
-    number, _ = codes(concat([side.rename_columns(names) for side in sides]).combine_chunks(), names)
-    return number[: left.num_rows], number[left.num_rows :]
+def null_equals_null(table: pa.Table, keys: Any) -> Any:
+    return ints(table, GROUP_NUMBER)
 
 
 def filtered_afterwards(right: Any, evaluator: JoinEvaluator, *given: Any) -> pa.Table:
@@ -56,7 +51,7 @@ def cut_where_it_starts(right: Any, group: Any, le: Any, other: Any, other_le: A
 
 def one_sample_an_instant(right: Any, evaluator: SignalEvaluator, inputs: Any, *given: Any) -> pa.Table:
     table = inputs[0]
-    place = np.stack([grouped_codes(table, evaluator.keys), ints(table, LE)])
+    place = np.stack([ints(table, GROUP_NUMBER), ints(table, LE)])
     _, first = np.unique(place, axis=1, return_index=True)
     return right(evaluator, [table.take(pa.array(np.sort(first)))], *given)
 
@@ -83,7 +78,7 @@ MUTANTS = (
         "NULL keys match",
         "events whose keys are NULL meet",
         "anti join",
-        ((joins, "matched_codes", null_equals_null),),
+        ((joins, "matching_groups", null_equals_null),),
     ),
     Mutant(
         "left join filtered afterwards",

@@ -14,6 +14,7 @@ from streamq.operators import Scan
 from streamq.plan.node import expanded, nodes
 from streamq.run.rehearsal import Rehearsal
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import GROUP_NUMBER
 from tests.judged import answer
 from tests.patterns.chosen import query, stream
 
@@ -111,7 +112,9 @@ def test_states_go_once_no_scope_of_theirs_can_be_completed() -> None:
     for start in range(40):
         values = {evaluator.args[0]: start, "@source": 0, "@.x.v": start, "x.@": start, "x.v": start, "x.n": "a"}
         columns = {name: [values.get(name)] for name in (*scan.input.schema.names, evaluator.args[0])}
-        _, new = evaluator.go_on(pa.table({**columns, LE: [start], RE: [start + 1]}), states, start + 1)
+        _, new = evaluator.go_on(
+            pa.table({**columns, LE: [start], RE: [start + 1], GROUP_NUMBER: [0]}), states, start + 1
+        )
         states = new if states is None else pa.concat_tables([states, new])
     assert states is not None and states.num_rows == 40
     assert evaluator.latest(states, 40).column("@.x.v").to_pylist() == list(range(35, 40))

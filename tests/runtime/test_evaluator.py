@@ -16,6 +16,7 @@ from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, Joi
 from streamq.runtime.evaluators.member_evaluators import TopKEvaluator, WindowEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import number_groups
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import Calendar, Count, Hopping, Landmark, Rows, Session, Snapshot
 from tests.each import each
@@ -64,7 +65,7 @@ def inputs(evaluator: Evaluator, seed: int) -> list[pa.Table]:
     left, right = history(seed, ("k", "v")), history(seed + 100, ("k2", "w"))
     if isinstance(evaluator, ExceptEvaluator):
         right = right.rename_columns(["k", "v", LE, RE])
-    return [left, right][: len(evaluator.group_columns)]
+    return number_groups([left, right][: len(evaluator.group_columns)], evaluator.group_columns)
 
 
 def bag(rows: pa.Table, since: int = MINUS_INFINITY) -> Counter[Any]:

@@ -37,7 +37,9 @@ def test_totals_survive_restarts_whatever_the_buckets(output: str) -> None:
         assert run.readings.kernel(kernel.name).inserted == given
         cars, columns = run.readings.source("source:cars"), run.readings.columns()
         assert cars.heard_at == cars.moved_at == 1_006
-        told.append({n: v for n, v in columns.items() if not n.startswith("state_bytes")})
+        # small buckets are evaluated as a whole
+        differing = ("state_bytes", "evaluated", "bins_read")
+        told.append({n: v for n, v in columns.items() if not n.startswith(differing)})
         assert set(columns) == set(columns_of(["source:cars"], {kernel.name: [0]}))
     assert told[0] == told[1]
     expected = {"cti": 22, "watermark": 26, "rows": 8, "new_rows": 2, "least_start": 1, "middle_start": 5}

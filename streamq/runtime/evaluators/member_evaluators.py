@@ -169,7 +169,7 @@ class _MemberEvaluator:
         return [is_needed]
 
     def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        """Return the starts of waiting rows, each until its last member is settled, and those of open windows if c is not sent on."""
+        """Return the starts of waiting rows, until their last members are settled, and of open windows if c is not sent on."""
         waiting = rows.filter(pa.array(waits_for_members(rows, c)))
         until = saturating(ints(waiting, LAST_END), 1) if self.waits_for_members else np.zeros(0, np.int64)
         waits = Holds(ints(waiting, GROUP_NUMBER), ints(waiting, LE), until)

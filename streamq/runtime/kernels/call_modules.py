@@ -56,8 +56,8 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     ) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
 
-        The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result; once it is
-        final, the window is set aside and counted in ``totals``. If failures are not set aside, they raise ModuleFailed.
+        The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result;
+        once it is final, the window is set aside and counted in ``totals``. Failures that are not set aside raise ModuleFailed.
         """
         deltas = net_deltas(fresh[0]) if fresh[0].num_rows else None
         memory = CallMemory.from_table(bins.read(CALLS), deltas)

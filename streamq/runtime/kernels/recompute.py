@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
 from streamq.runtime.deltas import as_points, cancelling_deltas, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import HASH, GroupBins, with_hashes
-from streamq.runtime.groups import GROUP_NUMBER, least_by_group, no_holds, number_groups
+from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, with_hashes
+from streamq.runtime.groups import GROUP_NUMBER, least_by_group, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
@@ -41,9 +41,6 @@ E = TypeVar("E", bound=Evaluator)
 
 REPORTED = "reported"
 """The basket of the rows sent that may still change."""
-
-SPLIT_ABOVE = 8_192
-"""The number of live events above which a bin is split."""
 
 
 def input_basket(port: int) -> str:
@@ -85,11 +82,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     pointwise: tuple[int, ...] = ()
     """The ports whose events the evaluator sees as points at their starts."""
 
-    compact_at: int = COMPACT_AT
-    """The number of chunks above which a bin of a basket is rewritten."""
-
-    split_above: int = SPLIT_ABOVE
-    """The number of live events of an input above which a bin is split."""
+    sizes: BinSizes = field(default_factory=BinSizes)
+    """The sizes at which the bins of state are treated otherwise."""
 
     final_release: Release | None = field(init=False)
     """The CTI that makes a row final, relative to its lifetime; None: the CTI never sends a row."""
@@ -148,7 +142,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         is_further = self._sends_at_once and state.values.get("upto") != upto
         if self._sends_at_once:
             state.values["upto"] = upto
-        bins = GroupBins(state, split_above=self.split_above, compact_at=self.compact_at)
+        bins = GroupBins(state, self.sizes)
         touched = [table.column(HASH).to_numpy() for table in fresh]
         bins.open(np.unique(np.concatenate(touched)), clock.c, clock.m, is_further=is_further)
         change, evaluated = None, 0
@@ -162,9 +156,14 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if clock.c == INFINITY:
             bins.drop(state.names())
         elif bins.opened:
-            bins.close([input_basket(port) for port in range(len(self.inputs))], clock.c)
+            bins.close(self._input_baskets, clock.c)
         due = None if clock.c == INFINITY else bins.due
         return Output(change, cti, totals, due, evaluated=evaluated)
+
+    @property
+    def _input_baskets(self) -> list[str]:
+        """The baskets of the inputs' events."""
+        return [input_basket(port) for port in range(len(self.inputs))]
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come for each port, with the hashes of their groups; late ones are counted."""
@@ -174,7 +173,9 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             if arrival.port in self.pointwise:
                 table = as_points(table)
             fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
-        empty = [pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in self.inputs]
+        empty = [
+            pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in self.inputs
+        ]
         return [
             with_hashes(concat(tables) if tables else schema.empty_table(), columns)
             for tables, schema, columns in zip(fresh, empty, self.evaluator.group_columns, strict=True)
@@ -198,7 +199,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         upto: int,
         totals: Totals,
     ) -> pa.Table | None:
-        """Evaluate the active groups and write what they keep and wait for; return the change of the rows sent, None without any."""
+        """Evaluate the active groups, write what they keep and wait for, and return the change of the rows sent; None: none."""
         rows = self._evaluated(bins, histories, fresh, clock, upto=upto, totals=totals)
         hash_of = hashes_of_groups(histories)
         rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
@@ -210,7 +211,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             still = weighted(sent.filter(pa.array(is_open)), 1)
             bins.append(REPORTED, still if before is None else net_deltas(concat([still, cancelling_deltas(before)])))
             self._keep(bins, histories, fresh, rows, clock.c)
-            bins.write_agenda(self._agenda(histories, rows, hash_of, clock, upto))
+            bins.write_agenda(self._agenda(histories, rows, hash_of, clock, upto), self._input_baskets)
         delta = change.drop_columns([name for name in (HASH, LAST_END) if name in change.column_names])
         delta = net_deltas(delta) if LAST_END in change.column_names else delta
         return delta if delta.num_rows else None
@@ -230,12 +231,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     # what groups wait for
 
-    def _agenda(
-        self, histories: Sequence[pa.Table], rows: pa.Table, hash_of: Any, clock: Clock, upto: int
-    ) -> pa.Table:
+    def _agenda(self, histories: Sequence[pa.Table], rows: pa.Table, hash_of: Any, clock: Clock, upto: int) -> pa.Table:
         """Return what the active groups wait for, a row for each hash; ``hash_of`` has that of each group."""
         waits = self._waits(rows, histories, clock)
-        holds = self.evaluator.holds(histories, rows, clock.c) if clock.c != MINUS_INFINITY else no_holds()
+        holds = self.evaluator.holds(histories, rows, clock.c)
         hashes, place = np.unique(hash_of, return_inverse=True)
 
         def least(*parts: tuple[Ints, Ints]) -> Ints:

@@ -17,6 +17,7 @@ from streamq.plan.node import number_sources
 from streamq.runtime.columnar import with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.progress_rule import ProgressRule
 from streamq.runtime.release import Release
@@ -88,8 +89,8 @@ def sessions(s: Stream) -> Stream:
 @pytest.mark.slow
 @pytest.mark.parametrize("query", [signal, sessions, lambda s: s.chop(3), lambda s: s.distinct_ids(4, id="k")])
 def test_when_state_is_compacted_does_not_show(query: Any) -> None:
-    always, never = run(query, compact_at=0), run(query, compact_at=1_000)
-    split = run(query, compact_at=1_000, split_above=2)
+    always, never = (run(query, sizes=BinSizes(whole_upto=0, compact_at=n)) for n in (0, 1_000))
+    split = run(query, sizes=BinSizes(whole_upto=0, split_above=2))
     for i in range(30):
         rows = [(7 * i + n, 7 * i + n + 1 + n * i % 11, n % 3) for n in range(i % 4)]
         assert fed(always, *rows, c=7 * i - 5) == fed(never, *rows, c=7 * i - 5) == fed(split, *rows, c=7 * i - 5)
@@ -125,7 +126,10 @@ def test_state_is_what_can_still_matter(query: Any) -> None:
 
 
 def test_a_point_at_the_end_outlives_its_window() -> None:
-    live = run(lambda s: s.snapshot_window(stamp="point_at_end").select(n=sq.count()), compact_at=0)
+    live = run(
+        lambda s: s.snapshot_window(stamp="point_at_end").select(n=sq.count()),
+        sizes=BinSizes(whole_upto=0, compact_at=0),
+    )
     assert fed(live, (16, 17, 7), c=18) == [(17, 18, 1, 1)]
     assert fed(live, c=19) == [], "at c = 18 its row is not settled yet: it must still be known"
 
@@ -135,6 +139,7 @@ class Same(SettledProgress):
     """The history itself; ``asked`` counts evaluations."""
 
     asked: list[int] = field(default_factory=list)
+    group_columns = (("k",),)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         self.asked.append(inputs[0].num_rows)
@@ -146,13 +151,16 @@ class Same(SettledProgress):
 
 def test_nothing_is_evaluated_while_nothing_moves() -> None:
     same = Same()
-    live = run(signal, evaluator=same, pointwise=(), compact_at=0)
+    live = run(signal, evaluator=same, pointwise=(), sizes=BinSizes(whole_upto=0, compact_at=0))
     fed(live, (1, 4, 7), (2, 9, 7), c=3)
     assert fed(live, c=3) == []
     assert same.asked == [2]
     fed(live, c=5)
     fed(live, c=6)
-    assert same.asked == [2, 2, 1], "settled events are no part of the history any more"
+    assert same.asked == [2], "nothing is due"
+    fed(live, (21, 22, 8), (22, 30, 7), c=22)
+    fed(live, (24, 40, 7), c=23)
+    assert same.asked == [2, 4, 2], "settled events of groups that rows touch are forgotten"
 
 
 class Drifting(Same):
@@ -169,7 +177,7 @@ class Drifting(Same):
 
 @pytest.mark.parametrize("output", [OutputForm.CHANGELOG, OutputForm.FINAL])
 def test_a_result_that_was_final_does_not_change_because_it_is_computed_once_more(output: str) -> None:
-    live = run(signal, output, evaluator=Drifting(), pointwise=(), compact_at=1_000)
+    live = run(signal, output, evaluator=Drifting(), pointwise=(), sizes=BinSizes(whole_upto=0))
     first = fed(live, (1, 5, 7), (2, 9, 7), c=5)
     assert (1, 5, 8, 1) in first
     assert [row for row in fed(live, c=6) if row[:2] == (1, 5)] == []
