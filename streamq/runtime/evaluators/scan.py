@@ -211,7 +211,7 @@ class _ScanWalk:
             self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
-        """Return the rows of all groups, as points at the starts of their events: groups' keys and numbers, and the module's columns."""
+        """Return the rows of all groups, as points at their events' starts; each has its group's keys and number."""
         source = np.asarray(self.source, np.int64)
         shape, at = self.scan.calling.rows, pa.array(self.order[source])
         columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in (*self.scan.keys, GROUP_NUMBER)}
