@@ -53,10 +53,10 @@ class Grid:
         return (t - 1 - self.offset) // self.hop
 
     def next_start(self, t: int) -> int:
-        """Return the start of the first window that starts after instant t; for an infinite t, t itself."""
+        """Return the start of the first window that starts at instant t or later; for an infinite t, t itself."""
         if t in (INFINITY, MINUS_INFINITY):
             return t
-        return self.start(self.last_starting_before(t + 1) + 1)
+        return self.start(self.last_starting_before(t) + 1)
 
     def floor_to_end(self, t: int) -> int:
         """Return the latest instant, at or before t, at which a window ends; for an infinite t, t itself."""

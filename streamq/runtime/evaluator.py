@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
 
-from streamq.runtime.groups import Holds
+from streamq.runtime.groups import Holds, ToCome
 from streamq.runtime.values import Mask
 
 if TYPE_CHECKING:
@@ -62,11 +62,12 @@ class Evaluator(Protocol):
         ``held`` is the least instant by which a group holds it back; INFINITY if none does.
         """
 
-    def next_start(self, t: int) -> int:
-        """Return a bound on the start of the next window (or piece) after ``t`` of an endless lifetime: none starts before it.
+    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
+        """Return the groups with rows that ``rows`` leaves out because they start at ``upto`` or later, if it does so."""
 
-        It is greater than ``t``; INFINITY if windows do not depend on the progress of the input.
-        """
+    @property
+    def leaves_out_rows_to_come(self) -> bool:
+        """True if ``rows`` may leave out the rows that start at ``upto`` or later, of finite lifetimes too."""
 
     @property
     def progress_rule(self) -> ProgressRule:

@@ -64,6 +64,18 @@ def no_holds() -> Holds:
     return Holds(nothing, nothing, nothing)
 
 
+@dataclass(frozen=True, eq=False)
+class ToCome:
+    """Groups with rows that start later than those evaluated, by number, each with an instant before which none of them starts.
+
+    ``first`` has the lifetime of the first such row of each of these groups, if it is known; None: for no group.
+    """
+
+    group: Ints
+    start: Ints
+    first: pa.Table | None = None
+
+
 def least_by_group(groups: int, *parts: tuple[Ints, Ints], otherwise: int) -> Ints:
     """Return the least value of each group among parts ``(group, value)``; ``otherwise`` for a group without one."""
     least = np.full(groups, otherwise, np.int64)
@@ -72,4 +84,13 @@ def least_by_group(groups: int, *parts: tuple[Ints, Ints], otherwise: int) -> In
     return least
 
 
-__all__ = ["GROUP_NUMBER", "Holds", "group_hashes", "least_by_group", "matching_groups", "no_holds", "number_groups"]
+__all__ = [
+    "GROUP_NUMBER",
+    "Holds",
+    "ToCome",
+    "group_hashes",
+    "least_by_group",
+    "matching_groups",
+    "no_holds",
+    "number_groups",
+]

@@ -221,10 +221,8 @@ class CalendarAssigner(Assigner):
 
     def next_start(self, t: int) -> int:
         if t >= INFINITY - 1 or t <= MINUS_INFINITY + 1:
-            return t + 1
-        number = self._number(np.array([t])) + 1
-        # a skipped day is a window of no length, at the start of the next one
-        return max(t + 1, int(self._starts(number)[0]))
+            return t
+        return int(self._starts(self._number(np.array([t - 1])) + 1)[0])
 
     def _window_of(self, t: int) -> int:
         """Return the start of the window that contains an instant; an infinite instant itself."""

@@ -161,7 +161,7 @@ class CountAssigner(Assigner):
         first, last = group_bounds(group, g)
         low = np.maximum(place - n + 1, np.maximum(first, first_place(group, at >= since, g) - n + 1))
         high = np.minimum(place, last - n + 1)
-        return Ranges(finite, np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
+        return Ranges(finite, g, low, high, lambda _, index: (at[index], at[index + n - 1] + 1))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the events from the n-th greatest instant of their group on, where instants after c - 2 count as c - 2.

@@ -18,6 +18,7 @@ from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
+from streamq.runtime.groups import ToCome
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
@@ -226,13 +227,15 @@ class LandmarkAssigner(Assigner):
         mark = self._mark(c)
         return c if mark is None or c in (INFINITY, MINUS_INFINITY) else min(c, mark)
 
-    def next_start(self, t: int) -> int:
-        """Return the start of the next hop after ``t``, which ends a window, or of the next landmark."""
-        mark = self._mark(t)
+    def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
+        """Return all groups, with the next hop, or landmark, from ``upto`` on: every event is in all later windows."""
+        mark = self._mark(upto - 1)
         if mark is None:
-            return max(t + 1, self.start)
-        hop = mark + ((t - mark) // self.hop + 1) * self.hop
-        return hop if self.period is None else min(hop, mark + self.period)
+            start = max(upto, self.start)
+        else:
+            hop = mark + ((upto - 1 - mark) // self.hop + 1) * self.hop
+            start = hop if self.period is None else min(hop, mark + self.period)
+        return ToCome(g, np.full(len(g), start))
 
 
 __all__ = ["Landmark"]

@@ -13,6 +13,7 @@ from streamq.errors import TimeError, sentence
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.numbering import running_max
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds
 from streamq.runtime.lifetimes import saturating
@@ -127,9 +128,7 @@ class SessionAssigner(Assigner):
         g, le, re = g[order], le[order], re[order]
         if not len(order):
             return order, order, order, order
-        every = np.unique(re)
-        reached = np.maximum.accumulate(g * (len(every) + 1) + np.searchsorted(every, re))
-        alive = every[reached - g * (len(every) + 1)]
+        alive = running_max(g, re)
         new = np.ones(len(order), bool)
         new[1:] = (g[1:] != g[:-1]) | (le[1:] >= saturating(alive[:-1], self.gap - 1))
         number = np.cumsum(new) - 1
@@ -141,7 +140,7 @@ class SessionAssigner(Assigner):
         """Return the session of each event, or an empty range if it has ended by ``since``; ``upto`` bounds nothing."""
         order, number, start, end = self._sessions(g, table)
         low = np.where(end[number] > since, number, number + 1) if len(order) else number
-        return Ranges(order, np.zeros_like(g), low, number, lambda _, index: (start[index], end[index]))
+        return Ranges(order, g[order], low, number, lambda _, index: (start[index], end[index]))
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the events of sessions that end at or after c - 1."""

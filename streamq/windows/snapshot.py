@@ -12,9 +12,9 @@ import pyarrow as pa
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place
+from streamq.runtime.evaluators.numbering import distinct_pairs, find_places
 from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import GROUP_NUMBER, Holds
+from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -87,18 +87,46 @@ class SnapshotAssigner(Assigner):
     is_piecewise = True
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return each event's windows that end after ``since``: from the one that starts at LE to the one that ends at RE.
+        """Return each event's windows that end after ``since`` and start before ``upto``: from LE, or later, to RE, or earlier.
 
-        Windows of all groups are numbered together. ``upto`` bounds nothing.
+        Windows of all groups are numbered together.
         """
         le, re = ints(table, LE), ints(table, RE)
-        group, at = distinct_pairs(np.concatenate([g, g]), np.concatenate([le, re]))
+        n = int(g.max(initial=-1)) + 1
+        # the endpoints of each group between which these windows lie: all are of one of its events
+        first, last = np.full(n, MINUS_INFINITY), np.full(n, INFINITY)
+        for at in (le, re):
+            np.maximum.at(first, g[at <= since], at[at <= since])
+            np.minimum.at(last, g[at >= upto], at[at >= upto])
+        is_there = (le < last[g]) & (re > first[g])
+        event = np.flatnonzero(is_there)
+        g, le, re = g[event], np.maximum(le[event], first[g[event]]), np.minimum(re[event], last[g[event]])
+        inner = [(g[at < last[g]], at[at < last[g]]) for at in (np.where(le > first[g], le, INFINITY), re)]
+        some = np.unique(g)
+        has_first = some[first[some] > MINUS_INFINITY]
+        groups, instants = zip(*inner, (has_first, first[has_first]), (some, last[some]), strict=True)
+        group, at = distinct_pairs(np.concatenate(groups), np.concatenate(instants))
         low, high = find_places(group, at, g, le), find_places(group, at, g, re) - 1
-        if len(at):
-            # snapshots that end after since
-            ends = np.append(at[1:], INFINITY)
-            low = np.maximum(low, first_place(group, ends > since, g))
-        return Ranges(np.arange(len(g)), np.zeros_like(g), low, high, lambda _, index: (at[index], at[index + 1]))
+        return Ranges(event, g, low, high, lambda _, index: (at[index], at[index + 1]))
+
+    def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
+        """Return the groups with windows that start at ``upto`` or later, with the start and end of the first of each.
+
+        A window starts where an event does, or where one ends while another lives on.
+        """
+        le, re = ints(table, LE), ints(table, RE)
+        n = int(g.max(initial=-1)) + 1
+        before, later, finite = le < upto, le >= upto, (re >= upto) & (re < INFINITY)
+        start = least_by_group(n, (g[later], le[later]), otherwise=INFINITY)
+        end = least_by_group(n, (g[finite], re[finite]), otherwise=INFINITY)
+        last = np.full(n, MINUS_INFINITY)
+        np.maximum.at(last, g[before], re[before])
+        start = np.minimum(start, np.where(end < last, end, INFINITY))
+        inner = [(g[at > start[g]], at[at > start[g]]) for at in (le, re)]
+        group = np.flatnonzero(start < INFINITY)
+        end = least_by_group(n, *inner, otherwise=INFINITY)[group]
+        first = pa.table({GROUP_NUMBER: group, LE: start[group], RE: end})
+        return ToCome(group, start[group], first)
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
         """Mark the events that end at or after the last endpoint of their group before c - 1.

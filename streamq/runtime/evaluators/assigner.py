@@ -10,10 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.groups import Holds, no_holds
+from streamq.runtime.columnar import ints
+from streamq.runtime.event import RE
+from streamq.runtime.groups import Holds, ToCome, no_holds
 from streamq.runtime.values import Ints, Mask
 
 if TYPE_CHECKING:
@@ -24,7 +27,7 @@ if TYPE_CHECKING:
 class Ranges:
     """Events (by row), the windows ``low .. high`` of ``owner`` in which each lies, and a function that gives their lifetimes.
 
-    An owner has its own numbering of windows; an event may occur under several owners.
+    An owner, which belongs to one group, has its own numbering of windows; an event may occur under several owners.
     """
 
     event: Ints
@@ -84,9 +87,17 @@ class Assigner(ABC):
         """Return the CTI to send at c if no group holds it back."""
         return c
 
+    def to_come(self, g: Ints, table: pa.Table, upto: int) -> ToCome:
+        """Return the groups of events with windows that :meth:`ranges` leaves out because they start at ``upto`` or later.
+
+        By default these are the groups of the events that live beyond ``upto``, each with the instant of :meth:`next_start`.
+        """
+        later = g[ints(table, RE) > upto]
+        return ToCome(later, np.full(len(later), self.next_start(upto)))
+
     def next_start(self, t: int) -> int:
-        """Return a bound on the start of the next window after ``t`` of an endless lifetime; by default the next instant."""
-        return t + 1
+        """Return a bound on the start of the first window from ``t`` on: none starts before it; by default ``t``."""
+        return t
 
 
 __all__ = ["Assigner", "Ranges"]

@@ -16,7 +16,7 @@ from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.groups import GROUP_NUMBER, Holds, least_by_group, matching_groups, no_holds
+from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
 from streamq.runtime.overlap import (
     next_after,
     overlapping_pairs,
@@ -223,9 +223,15 @@ class WindowedJoinEvaluator:
         """Return no holds: the CTI depends on the grid alone."""
         return no_holds()
 
-    def next_start(self, t: int) -> int:
-        """Return the start of the first window that starts after ``t``."""
-        return self.window.next_start(t)
+    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
+        """Return the events that live beyond ``upto``, with the start of the first window from there on."""
+        later = np.concatenate([ints(table, GROUP_NUMBER)[ints(table, RE) > upto] for table in inputs])
+        return ToCome(later, np.full(len(later), self.window.next_start(upto)))
+
+    @property
+    def leaves_out_rows_to_come(self) -> bool:
+        """False: only a bound leaves out windows."""
+        return False
 
     def cti(self, progress: Sequence[int], held: int) -> int:
         """Return the start of the earliest window that is not final, with members or not; at the end of the input INFINITY."""

@@ -17,13 +17,13 @@ from pyspark.sql.types import LongType
 from streamq.choices import ClipInput, Stamp
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
-from streamq.runtime.built_in_partials import PartialMax, PartialMin
+from streamq.runtime.built_in_partials import PartialMax
 from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
 from streamq.runtime.evaluators.numbering import find_places, is_new_pair
 from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import GROUP_NUMBER, Holds
+from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.range_partials import INDEX, merge_by_window, row_windows
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from streamq.runtime.progress_rule import Cti, ProgressRule
     from streamq.runtime.user_code.member_changes import CallMemory
 
-OWNER, HEAD = "__owner", "__head"
-"""Columns of a window: the owner of its number, and the first of its members."""
+OWNER = "__owner"
+"""The column of a window for the owner of its number."""
 
 
 @dataclass(frozen=True)
@@ -189,9 +189,18 @@ class _MemberEvaluator:
             return c
         return min(held, c if self._sends_c else self.assigner.latest_cti(c))
 
-    def next_start(self, t: int) -> int:
-        """Return the bound that the kind of windows gives."""
-        return self.assigner.next_start(t)
+    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
+        """Return the groups with windows that start at ``upto`` or later, with what the kind of windows knows of them."""
+        to_come = self.assigner.to_come(ints(inputs[0], GROUP_NUMBER), inputs[0], upto)
+        first = to_come.first
+        return (
+            to_come if first is None else replace(to_come, first=self._stamped(first, ints(first, LE), ints(first, RE)))
+        )
+
+    @property
+    def leaves_out_rows_to_come(self) -> bool:
+        """True if windows are the pieces between changes: a piece that has not begun matters to nobody."""
+        return self.assigner.is_piecewise
 
 
 @dataclass(frozen=True)
@@ -236,27 +245,30 @@ class WindowEvaluator(_MemberEvaluator):
         ranges = self._ranges(table, since, upto)
         events = table.take(pa.array(ranges.event))
         events = with_column(events, COUNT, np.ones(len(ranges.event), np.int64))
-        columns: dict[str, Any] = {OWNER: ranges.owner, COUNT: events.column(COUNT), HEAD: ranges.event}
+        columns: dict[str, Any] = {OWNER: ranges.owner, COUNT: events.column(COUNT)}
         for partial in self.partials:
             columns |= partial.of_events(events)
-        partials = (*self.partials, PartialMin(HEAD, HEAD, LongType()))
+        partials = self.partials
         if self.waits_for_members:
             columns[LAST_END] = events.column(RE)
             partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
+        heads = np.zeros(1 + int(ranges.owner.max(initial=0)), np.int64)
+        heads[ranges.owner] = ranges.event
 
         place = row_windows(
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
-            lambda row: table.select(self.keys).take(row.column(HEAD)),
+            lambda row: table.select(self.keys).take(pa.array(heads[ints(row, OWNER)])),
         )
         windows = merge_by_window(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
-        columns_of_result = {k: table.column(k).take(windows.column(HEAD)) for k in (*self.keys, GROUP_NUMBER)}
+        head = pa.array(heads[ints(windows, OWNER)])
+        columns_of_result = {k: table.column(k).take(head) for k in (*self.keys, GROUP_NUMBER)}
         names = [COUNT, *(name for partial in self.partials for name in partial.columns)]
         names += [LAST_END] * self.waits_for_members
         columns_of_result |= {name: windows.column(name) for name in names}
         if self.reductions:
-            groups = pa.table({HEAD: windows.column(HEAD), **columns_of_result}).select(list(self.keys))
+            groups = pa.table(columns_of_result).select(list(self.keys))
             members = self._spanned(table, ranges, windows, (start, end), groups)
             stamped = self._stamped(groups, start, end)
             if self.waits_for_members:

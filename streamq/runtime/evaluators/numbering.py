@@ -20,6 +20,21 @@ def distinct_pairs(g: Ints, at: Ints) -> tuple[Ints, Ints]:
     return g[new], at[new]
 
 
+def running_max(group: Ints, values: Ints) -> Ints:
+    """Return the greatest value so far in each row's group; rows are ordered by group. There is at least one."""
+    finite = values[values < INFINITY]
+    least, most = (int(finite.min()), int(finite.max()) + 1) if len(finite) else (0, 0)
+    width = most - least + 1
+    if (int(group[-1]) + 1) * width < 1 << 62:
+        base = group * width
+        reached = np.maximum.accumulate(base + np.where(values < INFINITY, values - least, width - 1)) - base
+        return np.where(reached == width - 1, INFINITY, reached + least)
+    every = np.unique(values)
+    base = group * len(every)
+    greatest: Ints = every[np.maximum.accumulate(base + np.searchsorted(every, values)) - base]
+    return greatest
+
+
 def distance_behind(t: Ints | int, mark: Ints) -> Ints:
     """Return ``t - mark``, at most ``INFINITY - 1``; a difference below the axis becomes ``MINUS_INFINITY + 1``."""
     with np.errstate(over="ignore"):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.groups import Holds, no_holds
-from streamq.time import INFINITY
+from streamq.runtime.groups import Holds, ToCome, no_holds
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -32,6 +32,12 @@ class SettledProgress:
         """Return c: all that starts or changes before it is known."""
         return min(progress)
 
-    def next_start(self, t: int) -> int:
-        """Return INFINITY: the rows of an event do not depend on how far the input has come."""
-        return INFINITY
+    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
+        """Return no group: no row is left out."""
+        nothing = np.zeros(0, np.int64)
+        return ToCome(nothing, nothing)
+
+    @property
+    def leaves_out_rows_to_come(self) -> bool:
+        """False: the rows of an event do not depend on how far the input has come."""
+        return False

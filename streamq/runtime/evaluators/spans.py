@@ -14,7 +14,7 @@ from streamq.runtime.columnar import expand_ranges, ints, with_column
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.groups import GROUP_NUMBER, ToCome
 from streamq.runtime.overlap import next_after
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import MINUS_INFINITY
@@ -88,9 +88,10 @@ class ChopEvaluator(SettledProgress):
         """Keep unsettled events."""
         return [ints(inputs[0], RE) >= c]
 
-    def next_start(self, t: int) -> int:
-        """Return the start of the first cell that starts after ``t``."""
-        return self.cells.next_start(t)
+    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
+        """Return the events that live beyond ``upto``, with the start of the first cell from there on."""
+        later = ints(inputs[0], GROUP_NUMBER)[ints(inputs[0], RE) > upto]
+        return ToCome(later, np.full(len(later), self.cells.next_start(upto)))
 
 
 @dataclass(frozen=True)

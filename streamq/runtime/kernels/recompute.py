@@ -241,20 +241,26 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             return least_by_group(len(hashes), *((place[of], at) for of, at in parts), otherwise=INFINITY)
 
         of_row = ints(rows, GROUP_NUMBER)
-        in_windows_to_come = [self._reaches(table, upto) for table in histories]
-        reaches = np.zeros(len(hashes), bool)
-        for of in in_windows_to_come:
-            reaches[place[of]] = True
-        to_start = [(of, np.full(len(of), self._next_start(clock.m))) for of in in_windows_to_come]
-        may_change = self._is_open(rows, clock.c) if LAST_END in rows.column_names else np.zeros(rows.num_rows, bool)
-        is_waiting = np.zeros(len(hashes), bool)
+        reaches, to_start = np.zeros(len(hashes), bool), []
+        due, is_waiting = least(waits.due), np.zeros(len(hashes), bool)
         is_waiting[place[waits.due[0]]] = True
+        if self._leaves_out_rows_to_come:
+            to_come = self.evaluator.to_come(histories, upto)
+            reaches[place[to_come.group]] = True
+            to_start = [] if self._sends_at_once else [(to_come.group, to_come.start)]
+            release = self.early_release or self.final_release
+            if to_come.first is not None and release is not None and not self._sends_at_once:
+                # the next row goes after those that wait already
+                of = ints(to_come.first, GROUP_NUMBER)
+                due = np.where(is_waiting, due, least((of, release.dues(to_come.first))))
+                is_waiting[place[of]] = True
+        may_change = self._is_open(rows, clock.c) if LAST_END in rows.column_names else np.zeros(rows.num_rows, bool)
         return pa.table(
             {
                 HASH: hashes,
                 "c": least(waits.c, (holds.group, holds.until)),
-                "m": least(waits.m, *([] if self._sends_at_once else to_start)),
-                "due": least(waits.due),
+                "m": least(waits.m, *to_start),
+                "due": due,
                 "held": least((holds.group, holds.at)),
                 "since": least((of_row[may_change], ints(rows, RE)[may_change])),
                 "waits": is_waiting,
@@ -288,16 +294,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         dues = self.final_release.dues(rows)
         return np.maximum(dues, saturating(ints(rows, LAST_END), 1)) if LAST_END in rows.column_names else dues
 
-    def _reaches(self, table: pa.Table, upto: int) -> Ints:
-        """Return the groups of the events that lie in windows, or have pieces, that start at ``upto`` or later."""
-        of = ints(table, GROUP_NUMBER)
-        if self.bound is Bound.NONE:
-            return of[:0]
-        return of if self.bound is Bound.ALWAYS else of[ints(table, RE) > upto]
-
-    def _next_start(self, m: int) -> int:
-        """Return the watermark at which windows to come may have begun; without a watermark so far, the first one."""
-        return MINUS_INFINITY + 1 if m == MINUS_INFINITY else self.evaluator.next_start(m)
+    @property
+    def _leaves_out_rows_to_come(self) -> bool:
+        """True if rows that start after the progress so far are not evaluated yet."""
+        return self.bound is not Bound.NONE or self.evaluator.leaves_out_rows_to_come
 
     def _reported_columns(self, rows: pa.Table) -> list[str]:
         """Return the columns that state keeps of the rows that have been sent."""
@@ -331,10 +331,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         it is the bound of all windows (``runtime.endpoints``). INFINITY: the operator needs no bound. Announced endpoints are
         added to the state.
         """
-        if self.bound is Bound.NONE:
-            return INFINITY
-        at_end = bound_at_end(state.values, clock, self.bound)
-        if clock.c != INFINITY and not self._sends_at_once:
+        at_end = INFINITY if self.bound is Bound.NONE else bound_at_end(state.values, clock, self.bound)
+        if clock.c != INFINITY and not self._sends_at_once and self._leaves_out_rows_to_come:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         return at_end
 
