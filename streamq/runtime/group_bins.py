@@ -130,17 +130,22 @@ class GroupBins:
 
     # opening
 
-    def open(self, touched: np.ndarray[Any, np.dtype[np.uint32]], c: int, m: int, *, is_further: bool) -> None:
+    def open(
+        self, touched: np.ndarray[Any, np.dtype[np.uint32]], c: int, m: int, *, is_further: bool, rule: str
+    ) -> None:
         """Open the bins of the groups that new rows have touched, and those in which something is due at this progress.
 
         ``active`` are then the hashes of the groups to evaluate, and ``since`` is the least end of a row that these have sent and
-        that may change. ``is_further``: the bound on windows to come has moved.
+        that may change. ``is_further``: the bound on windows to come has moved. ``rule`` is the rule by which rows go: all bins
+        are opened if an earlier run had another one, because the agenda goes by it.
         """
+        has_other_rule = self.state.values.get("rule", rule) != rule
+        self.state.values["rule"] = rule
         of_leaf = self._leaf_of(touched)
         hit = set(of_leaf.tolist())
         active = [touched]
         for number, leaf in enumerate(self.leaves):
-            cleans = leaf.clean <= c or c == INFINITY
+            cleans = leaf.clean <= c or c == INFINITY or has_other_rule
             if not (cleans or number in hit or leaf.agenda.is_due(c, m, is_further)):
                 continue
             self.opened.append(leaf)

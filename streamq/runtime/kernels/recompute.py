@@ -144,7 +144,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             state.values["upto"] = upto
         bins = GroupBins(state, self.sizes)
         touched = [table.column(HASH).to_numpy() for table in fresh]
-        bins.open(np.unique(np.concatenate(touched)), clock.c, clock.m, is_further=is_further)
+        rule = f"{self.final_release}, {self.early_release}, {self._looks_at_final_rows}"
+        bins.open(np.unique(np.concatenate(touched)), clock.c, clock.m, is_further=is_further, rule=rule)
         change, evaluated = None, 0
         if len(bins.active):
             histories = self._histories(bins, fresh)
