@@ -369,5 +369,8 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "cities or nothing": lambda: S.join_table(CITIES, on="k", how="left"),
     "the first and another": lambda: text("ATLEAST(2, A FIRST, B, 9) WHERE A.k = B.k", "A", "B"),
     "cities by a function": lambda: S.select("k", city=city_of("k")),
+    "three different ones and no different fourth": lambda: (
+        sq.sequence(x, y, z, within=10).unless(w, 5).where("CorrelationKey(k, UNIQUE)")
+    ),
     "shifts": lambda: S.join_table(SHIFTS, on="k"),
 }

@@ -20,6 +20,7 @@ from streamq.stream import Stream
 from streamq.testing.oracle import EVALUATED, oracle
 from streamq.testing.report import FAILS
 from streamq.time import INFINITY
+from streamq.user_code.udf import UserFunction
 from streamq.user_code.udso import StatefulOperator
 from tests.judged import answer
 
@@ -237,3 +238,22 @@ def test_verify_holds_quarantine_to_its_meaning(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(StatefulOperator, "guards", property(lambda self: {"name": self.name}))
     with pytest.raises(t.VerificationFailed, match="ModuleFailed: total_known"):
         t.verify(query, profile="fast", examples=8)
+
+
+# identity
+
+
+@sq.udf("string", name="size_of")
+def size(value: float | None, limit: float = 10) -> str | None:
+    return None if value is None else "large" if value > limit else "small"
+
+
+def test_verify_notices_a_digest_that_ignores_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    def query() -> Any:
+        s: Any = t.stream(columns="v double", axis="integer")
+        return s.select(low=size("v", limit=1), high=size("v", limit=3))
+
+    assert t.verify(query(), profile="fast", examples=3).cases == 3
+    monkeypatch.setattr(UserFunction, "identity", property(lambda self: self.name))
+    with pytest.raises(t.VerificationFailed, match="have one digest"):
+        t.verify(query(), profile="fast", examples=3)

@@ -5,7 +5,7 @@ Work is shared by digest, in the oracle too, so a digest that ignores a differen
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any
 
@@ -17,6 +17,9 @@ from streamq.plan.tree import Tree
 
 Part = Node | Tree
 """An operator or an expression."""
+
+PLAIN = bool | int | float | str | bytes | None
+"""The kinds of plain values whose text is the same for equal values."""
 
 
 def one_digest_for_two(plan: Node) -> tuple[Part, Part] | None:
@@ -67,12 +70,21 @@ def _written(value: Any, number_of: dict[int, int]) -> Any:
     if isinstance(value, tuple | list):
         return tuple(_written(one, number_of) for one in value)
     if isinstance(value, NamedObject):
-        return type(value).__qualname__, getattr(value, "name", ""), value.identity
+        options = getattr(value, "options", {})
+        return type(value).__qualname__, getattr(value, "name", ""), value.identity, _written_options(options)
     if isinstance(value, DataType):
         return value.json()
     if is_dataclass(value):
         return type(value).__name__, _written(_values(value), number_of)
     return type(value).__name__, repr(value)
+
+
+def _written_options(options: Mapping[str, Any]) -> Any:
+    """Return the options of a module's calls in a form that differs for other plain values; of others it has the type alone."""
+    return tuple(
+        (name, type(value).__name__, repr(value) if isinstance(value, PLAIN) else "")
+        for name, value in sorted(options.items())
+    )
 
 
 __all__ = ["one_digest_for_two"]
