@@ -195,7 +195,8 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
         f"basket: {'; '.join(waiting) or 'none'}",
         f"CTI: {kernel.progress_rule.cti.shown()}",
     )
-    state = state_name(program, [in_order, bool(opened)], "ctis", inputs)
+    # rows that one level holds back another lets go: the level is no part of the name
+    state = state_name(program, [bool(opened)], "ctis", inputs)
     name = free_name(program, f"ctis:{state.digest}")
     port = Port(name=name, kernel=kernel, inputs=inputs, schema=schema, lines=lines, after=after, state=state)
     port.place = program.options.placement.by_name.get(name, -1)

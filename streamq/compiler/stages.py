@@ -166,7 +166,7 @@ class _Compiler:
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
-            f"basket: {statements_of(node)['State']}" + ("; rows reported and not settled" if factory.corrects else ""),
+            f"basket: {statements_of(node)['State']}" + ("; rows reported that may change" if factory.corrects else ""),
             f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
             *final_and_cost_lines(node),
         )

@@ -98,21 +98,24 @@ def merge_by_window(
     partials: Sequence[MergeableColumns],
     explode_rows: int = EXPLODE_ROWS,
     place: Callable[[pa.Table], RowWindow] | None = None,
+    in_any_order: bool = False,
 ) -> pa.Table:
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
     The partials of a window are finished: their columns hold values, and cannot be merged again. ``place`` gives errors of this
     the window and group of a row. A window without members has no row. If there would be more than ``explode_rows`` copies, and
     more than four per range, ranges are cut into dyadic nodes. If Arrow cannot merge some columns (moments, or states of a
-    user's code), rows of equal ranges are merged first, and ranges are cut beyond four copies per range. Cost: O(n log n) in
-    partials and windows, however long the ranges are.
+    user's code), rows of equal ranges are merged first, and ranges are cut beyond four copies per range; so they are if results
+    are the same ``in_any_order`` and there would be more than four copies. Cost: O(n log n) in partials and windows, however long
+    the ranges are.
     """
-    if any(len(partial.grouped) < len(partial.columns) for partial in partials):
+    is_merged_by_us = any(len(partial.grouped) < len(partial.columns) for partial in partials)
+    if is_merged_by_us or (in_any_order and _copies(low, high) > 4 * len(low)):
         ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
-        low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0
+        low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0 if is_merged_by_us else explode_rows
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
-    if float(np.sum((high - low + 1).astype(np.float64))) <= max(explode_rows, 4 * len(low)):
+    if _copies(low, high) <= max(explode_rows, 4 * len(low)):
         which, index = expand_ranges(low, high)
         windows = merge_partial_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
@@ -121,6 +124,11 @@ def merge_by_window(
     for partial in partials:
         windows = partial.finished(windows, no_row_window if place is None else place(windows))
     return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
+
+
+def _copies(low: Ints, high: Ints) -> float:
+    """Return the number of windows of all ranges together, which may exceed int64."""
+    return float(np.sum((high - low + 1).astype(np.float64)))
 
 
 def _dyadic(

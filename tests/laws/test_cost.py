@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -12,7 +14,11 @@ import streamq as sq
 from streamq import testing as t
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
+from streamq.runtime.group_bins import Agenda, BinSizes, GroupBins
+from streamq.runtime.hosted_kernel import HostedKernel
+from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.testing.operators.scan import RESETTING_SUM
 from tests.programs import compiled
 
@@ -94,6 +100,53 @@ def work_of_trickle(query: Query, groups: int) -> tuple[int, int]:
 def work(live: LocalRun) -> tuple[int, int]:
     kernels = live.readings.of_kernels.values()
     return sum(k.evaluated or 0 for k in kernels), sum(k.bins_read or 0 for k in kernels)
+
+
+def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(GroupBins, "_is_active", lambda bins, table: np.ones(table.num_rows, bool))
+    monkeypatch.setattr(Agenda, "is_due", lambda *_: True)
+    query = OPERATORS["session"]
+    evaluated, _ = work_of_trickle(query, 400)
+    assert work_of_trickle(query, 4_000)[0] > 5 * evaluated
+
+
+GROUPS, LIVES = 200, 150
+DUES = 6
+"""The greatest number of instants at which one event makes its group fall due: its start and end, a tick past them, and those of
+the window that it ends."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("query", OPERATORS.values(), ids=OPERATORS.keys())
+def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(query: Query) -> None:
+    """Over a random history with a row in each micro-batch; everything, in each, would be some fifteen times the bound."""
+    random = np.random.default_rng(7)
+    count = 2 * GROUPS + LIVES
+    start = np.concatenate([np.arange(2 * GROUPS) % 5, 10 + np.arange(LIVES)])
+    end = start + random.integers(1, LIVES, count)
+    groups = np.concatenate([np.arange(2 * GROUPS) % GROUPS, random.integers(0, GROUPS, LIVES)])
+    events = [(int(a), int(z), int(k), i) for i, (a, z, k) in enumerate(zip(start, end, groups, strict=True))]
+    a, b = source("a"), source("b")
+    program = compiled(rewrite(number_sources(query(a, b).plan)[0]).plan, buckets=1)
+    live = LocalRun(with_sizes(program, BinSizes(whole_upto=0)))
+    live.batch({"a": rows(*events[: 2 * GROUPS]), "b": rows(*events[: 2 * GROUPS])})
+    for event in events[2 * GROUPS :]:
+        live.batch({"a": rows(event), "b": rows(event)})
+    _, sizes = np.unique(groups, return_counts=True)
+    # each event touches its group once and makes it fall due some times; both sources bring it, and every kernel reads it
+    bound = len(live.readings.of_kernels) * 2 * (1 + DUES) * int((sizes**2).sum())
+    assert work(live)[0] <= bound
+
+
+def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
+    """The program with these sizes of bins in every kernel that has such."""
+
+    def sized(hosted: HostedKernel) -> HostedKernel:
+        kernel = hosted.kernel
+        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if isinstance(kernel, RecomputeKernel) else hosted
+
+    stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
+    return replace(program, stages=stages)
 
 
 @pytest.mark.parametrize("query", OPERATORS.values(), ids=OPERATORS.keys())

@@ -259,7 +259,10 @@ class WindowEvaluator(_MemberEvaluator):
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
             lambda row: table.select(self.keys).take(pa.array(heads[ints(row, OWNER)])),
         )
-        windows = merge_by_window(pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place)
+        any_order = not any(partial.depends_on_order for partial in self.partials)
+        windows = merge_by_window(
+            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place, in_any_order=any_order
+        )
         windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
         head = pa.array(heads[ints(windows, OWNER)])
