@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import pickle
 import sys
@@ -67,12 +68,25 @@ def packed(function: Callable[P, T]) -> Callable[P, T]:
 def unpacked(digest: str, code: bytes) -> Any:
     """Return the function in ``code``, from this process's memory if it has been called here before.
 
-    The memory keeps the KEPT functions that were called last.
+    The memory keeps the KEPT functions that were called last. PySpark collects garbage after each task, which takes 30 ms where
+    pandas and Arrow are imported. So a function's second call freezes the objects that the first has left, and the collector
+    passes over them from then on. When a function is forgotten, all objects are unfrozen once, so that it can be collected.
     """
     memory = sys.modules.setdefault(WORKER_MEMORY, ModuleType(WORKER_MEMORY))
     functions: dict[str, Any] = vars(memory).setdefault("functions", {})
-    function = functions.pop(digest) if digest in functions else pickle.loads(zlib.decompress(code))
+    frozen: set[str] = vars(memory).setdefault("frozen", set())
+    if digest not in functions:
+        function = pickle.loads(zlib.decompress(code))
+    else:
+        function = functions.pop(digest)
+        if digest not in frozen:
+            frozen.add(digest)
+            gc.freeze()
     functions[digest] = function
     if len(functions) > KEPT:
         del functions[next(iter(functions))]
+        # a function is garbage in cycles, which would stay for good if it were frozen
+        gc.unfreeze()
+        frozen.clear()
+        gc.collect()
     return function

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import pkgutil
 import subprocess
 import sys
+import weakref
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -226,6 +228,17 @@ def test_a_worker_unpacks_a_function_once(monkeypatch: pytest.MonkeyPatch) -> No
     assert [pickle.loads(shipped)() for _ in range(3)] == [1, 2, 3]
 
 
+def test_the_garbage_collector_passes_over_what_a_first_call_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
+    count = packed(counter(0))
+    frozen = []
+    for _ in range(3):
+        count()
+        frozen.append(gc.get_freeze_count())
+    gc.unfreeze()
+    assert frozen[0] < frozen[1] == frozen[2]
+
+
 def test_a_worker_forgets_the_function_called_longest_ago(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
     first, *others = [packed(counter(1_000 * i)) for i in range(KEPT + 1)]
@@ -233,6 +246,21 @@ def test_a_worker_forgets_the_function_called_longest_ago(monkeypatch: pytest.Mo
         count()
     assert [first(), others[1]()] == [3, 2_002]
     assert others[0]() == 1_001
+
+
+def test_a_forgotten_function_is_collected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, WORKER_MEMORY, raising=False)
+    first, *others = [packed(counter(1_000 * i)) for i in range(KEPT + 1)]
+    first()
+    functions = vars(sys.modules[WORKER_MEMORY])["functions"]
+    (function,) = functions.values()
+    function.itself, gone = function, weakref.ref(function)
+    first()
+    del function
+    assert gc.get_freeze_count() and gone() is not None
+    for count in others:
+        count()
+    assert gone() is None
 
 
 OWN = """
