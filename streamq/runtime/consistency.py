@@ -3,8 +3,9 @@
 CEDR's spectrum: docs/consistency.md. A run may continue from a checkpoint at another level, because progress that operators
 have once received is never taken back.
 
-Rows that a level does not let through yet are *held* in a scope of the state, in bins by start. A row is *due* once progress
-reaches its *sync time*, the first instant at which it changes the history.
+Rows that a level does not let through yet are *held* in a scope of the state, in bins by start; once progress has reached their
+start, those that still wait lie in bins by event. A row is *due* once progress reaches its *sync time*, the first instant at
+which it changes the history. A micro-batch reads the rows that are due, and the events that its own rows correct.
 
 At a blocking level a row waits for the CTI of all sources, or for their watermark minus B, whichever comes first. At a level
 that forgets, all sources count as having sent ``cti(W - M)``.
@@ -19,11 +20,15 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.basket import KernelBaskets, grain
+from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes
+from streamq.runtime.groups import least_by_group
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
+from streamq.runtime.time_bins import TimeBins
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, saturating_add
 
@@ -42,11 +47,12 @@ class AlignAt(StrEnum):
     """The same if the end brings the payload: an event is sent as a whole, once its end is due."""
 
 
-CELLS = 64
-"""The number of bins for the rows held, when the width of bins is chosen."""
+HELD, BEGUN = "held", "begun"
+"""The baskets of rows held back: those that start at the limit or later, by their starts, and those that start before it but are
+not due, in bins by their event."""
 
-CROWDED = 4
-"""Bins become wider when there are more than ``CROWDED * CELLS`` of them."""
+SIGN = "__sign"
+"""The sign of the weight of a row in the basket BEGUN, whose rows count as events of weight 1 or more."""
 
 
 def progress_at_level(
@@ -89,58 +95,77 @@ def align(
     """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
     A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row that
-    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due. The values of ``scope``
-    remember the limit, and the least sync time of held deltas that start before it, for :func:`backlog`.
+    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due.
     """
     limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
     ready: list[pa.Table] = []
+    held = TimeBins(scope, HELD)
     if table is not None and table.num_rows:
         has_started = ints(table, LE) < limit
-        _hold(scope, table.filter(pa.array(~has_started)))
+        held.append(table.filter(pa.array(~has_started)))
         ready.append(table.filter(pa.array(has_started)))
-    width = scope.values.get("grain", 0)
-    for bin in scope.bins("held"):
-        if (int(bin) << width) < limit:
-            held = scope.read("held", bin)
-            scope.drop("held", bin)
-            ready += [] if held is None else [held]
-    ready = [t for t in ready if t.num_rows]
-    scope.values["waits"] = {"limit": limit, "least": INFINITY}
-    if not ready:
-        return None
-    rows = concat(ready)
-    if (ints(rows, WEIGHT) < 0).any():
-        rows = net_deltas(rows)
-    closes = at == AlignAt.EDGE_CLOSE
-    event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
-    rows, sync = _with_sync_times(rows, event, closes)
-    due = sync < limit
-    if at == AlignAt.EDGE_OPEN:
-        rows, sync, due = _open_early(rows, sync, due, limit)
-    scope.values["waits"] = {"limit": limit, "least": int(sync[~due].min(initial=INFINITY))}
-    _hold(scope, rows.filter(pa.array(~due)))
-    return rows.filter(pa.array(due))
+    if (started := held.take(limit)) is not None:
+        ready.append(started)
+    return _release([t for t in ready if t.num_rows], GroupBins(scope, BinSizes()), limit, at, key)
+
+
+def holds_back(scope: KernelBaskets) -> bool:
+    """Return True if rows are held back."""
+    return bool(TimeBins(scope, HELD) or scope.bins(BEGUN))
 
 
 def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
     """Return the number of rows held and the least of their sync times; INFINITY if there are none.
 
     For rows that start after the limit of the last :func:`align`, the start counts as sync time. ``moved`` is the number of ticks
-    by which steps have moved the rows; it is subtracted from the sync time.
+    by which steps have moved the rows; it is subtracted from the sync time. No row is read.
     """
-    bins = sorted(int(b) for b in scope.bins("held"))
-    if not bins:
-        return 0, INFINITY
-    # ``least`` covers the rows that start before the last limit; of the others the first bin has the least start
-    waits = scope.values.get("waits", {"limit": MINUS_INFINITY, "least": INFINITY})
-    limit, least = waits["limit"], int(waits["least"])
-    for bin in bins:
-        held = scope.read("held", str(bin))
-        starts = ints(held, LE) if held is not None else np.zeros(0, np.int64)
-        if (starts >= limit).any():
-            least = min(least, int(starts[starts >= limit].min()))
-            break
-    return scope.size("held")[0], least if least == INFINITY else least - moved
+    rows = scope.size(HELD)[0] + scope.size(BEGUN)[0]
+    least = min(TimeBins(scope, HELD).least, GroupBins(scope, BinSizes()).least("due"))
+    return rows, least if least == INFINITY else least - moved
+
+
+def _release(
+    ready: Sequence[pa.Table], begun: GroupBins, limit: int, at: AlignAt, key: Sequence[str]
+) -> pa.Table | None:
+    """Return the deltas that are due, of those that start before ``limit``; None, or an empty table, if none is.
+
+    ``ready`` are those that came or that the limit has reached; the others wait in ``begun``. Rows of one event are released
+    together, because they may cancel one another or move its end.
+    """
+    closes = at == AlignAt.EDGE_CLOSE
+    event = [*key, LE] if closes else [n for t in ready[:1] for n in t.column_names if n not in (RE, WEIGHT)]
+    fresh = [with_hashes(t, event) for t in ready]
+    touched = [t.column(HASH).to_numpy() for t in fresh]
+    begun.open(np.unique(np.concatenate([np.zeros(0, np.uint32), *touched])), limit, MINUS_INFINITY, is_further=False)
+    waited = begun.events(BEGUN)
+    if waited is not None:
+        waited = with_column(waited, WEIGHT, waited.column(SIGN)).drop_columns([SIGN])
+    every = [t for t in (*fresh, waited) if t is not None]
+    if not every:
+        return None
+    rows = concat(every)
+    if (ints(rows, WEIGHT) < 0).any():
+        rows = net_deltas(rows)
+    event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
+    rows, sync = _with_sync_times(rows, event, closes)
+    due = sync < limit
+    if at == AlignAt.EDGE_OPEN:
+        rows, sync, due = _open_early(rows, sync, due, limit)
+    if waited is not None or not due.all():
+        _wait(begun, rows.filter(pa.array(~due)), sync[~due])
+    return rows.filter(pa.array(due)).drop_columns([HASH])
+
+
+def _wait(begun: GroupBins, rows: pa.Table, sync: Ints) -> None:
+    """Keep rows that start before the limit but are not due, in place of those of the same events that have waited."""
+    weight = ints(rows, WEIGHT)
+    copies = with_column(rows, SIGN, np.sign(weight)).take(pa.array(np.repeat(np.arange(len(weight)), np.abs(weight))))
+    begun.replace_events(BEGUN, copies.drop_columns([WEIGHT]))
+    hashes, place = np.unique(rows.column(HASH).to_numpy(), return_inverse=True)
+    dues = least_by_group(len(hashes), (place, sync), otherwise=INFINITY)
+    begun.write_agenda(agenda_of(hashes, c=saturating(dues, 1), due=dues), [BEGUN])
+    begun.close([BEGUN], None)
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:
@@ -184,30 +209,3 @@ def _with_sync_times(rows: pa.Table, event_columns: Sequence[str], by_end: bool)
     lesser_ends = np.minimum(re[retractions[before]], re[inserts[after]])
     sync[retractions[before]] = sync[inserts[after]] = lesser_ends
     return rows, sync
-
-
-def _hold(scope: KernelBaskets, rows: pa.Table) -> None:
-    """Add rows to the bins of their starts; if there are too many bins, make all of them wider."""
-    if not rows.num_rows:
-        return
-    least, most = (int(t) for t in (ints(rows, LE).min(), ints(rows, LE).max()))
-    if "grain" not in scope.values:
-        scope.values["grain"] = grain(least, most, CELLS)
-    _fill(scope, rows)
-    bins = [int(b) for b in scope.bins("held")]
-    if len(bins) <= CROWDED * CELLS:
-        return
-    width = scope.values["grain"]
-    every = scope.read_all("held")
-    assert every is not None
-    for b in bins:
-        scope.drop("held", str(b))
-    scope.values["grain"] = max(width + 1, grain(min(bins) << width, (max(bins) + 1) << width, CELLS))
-    _fill(scope, every)
-
-
-def _fill(scope: KernelBaskets, rows: pa.Table) -> None:
-    """Append rows to the bins of their starts."""
-    cells = ints(rows, LE) >> scope.values["grain"]
-    for cell in np.unique(cells):
-        scope.append("held", str(cell), rows.filter(pa.array(cells == cell)))

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.columnar import ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
 
 
@@ -47,4 +47,20 @@ def unit_weights(deltas: pa.Table) -> pa.Table:
     return with_column(deltas.take(pa.array(copies)), WEIGHT, np.sign(weight)[copies])
 
 
-__all__ = ["as_points", "cancelling_deltas", "unit_weights", "weighted", "with_ends", "with_weights"]
+def history_of(deltas: pa.Table) -> pa.Table:
+    """Return deltas added up to a history, without weights: each event occurs in it as often as its weights add up to.
+
+    A negative sum counts as 0.
+    """
+    weight = ints(deltas, WEIGHT)
+    if (weight == 1).all():
+        return deltas.drop_columns([WEIGHT])
+    summed = net_deltas(deltas)
+    weight = ints(summed, WEIGHT)
+    rows = summed.drop_columns([WEIGHT])
+    if (weight == 1).all():
+        return rows
+    return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
+
+
+__all__ = ["as_points", "cancelling_deltas", "history_of", "unit_weights", "weighted", "with_ends", "with_weights"]

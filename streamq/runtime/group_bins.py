@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import group_hashes
 from streamq.runtime.values import Ints, Mask
@@ -175,6 +176,14 @@ class GroupBins:
                 tables.append(table)
         return concat(tables) if tables else None
 
+    def events(self, basket: str) -> pa.Table | None:
+        """Return the events of the active groups in a basket, without weights: each as often as its weights add up to.
+
+        None if there are none.
+        """
+        deltas = self.read(basket)
+        return None if deltas is None else history_of(deltas)
+
     def least(self, name: str) -> int:
         """Return the least instant of this name over all agendas."""
         return min(getattr(leaf.agenda, name) for leaf in self.leaves)
@@ -192,6 +201,14 @@ class GroupBins:
             if mine.num_rows:
                 self._append(basket, leaf, mine, compact)
 
+    def replace_events(self, basket: str, events: pa.Table) -> None:
+        """Make these the events of the active groups in a basket; what changes is written."""
+        before = self.read(basket)
+        change = weighted(events, 1)
+        if before is not None:
+            change = net_deltas(concat([change, cancelling_deltas(before)]))
+        self.append(basket, change)
+
     def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
         """Write the agendas of all active groups, a row each; a group without one waits for nothing.
 
@@ -207,8 +224,9 @@ class GroupBins:
             others = []
             if (old := self._agendas.get(leaf.name)) is not None:
                 others = [old.filter(pa.array(~self._is_active(old)))]
-                silent = np.setdiff1d(self.active[self._is_in(leaf, self.active)], mine.column(HASH).to_numpy())
-                mine = concat([mine, _nothing_for(silent)])
+                waited = old.column(HASH).to_numpy()[self._is_active(old)]
+                silent = np.setdiff1d(waited, mine.column(HASH).to_numpy())
+                mine = concat([mine, agenda_of(silent)])
             leaf.agenda = Agenda.of_rows([*others, mine])
             if others:
                 self._append(AGENDA, leaf, mine, _latest)
@@ -216,13 +234,14 @@ class GroupBins:
                 self.state.replace(AGENDA, leaf.name, mine)
                 self._read[AGENDA, leaf.name] = mine
 
-    def close(self, inputs: Sequence[str], c: int) -> None:
+    def close(self, inputs: Sequence[str], c: int | None) -> None:
         """Plan when the opened bins are cleaned, split those that have grown, and store what bins wait for.
 
-        ``inputs`` are the baskets of events.
+        ``inputs`` are the baskets of events. ``c`` None: bins are not cleaned, as agendas have when events are forgotten.
         """
         for leaf in list(self.opened):
-            self._plan_cleaning(leaf, inputs, c)
+            if c is not None:
+                self._plan_cleaning(leaf, inputs, c)
             self._split(leaf, inputs)
         self.state.values["leaves"] = [
             [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *_values_of(leaf.agenda)]
@@ -346,11 +365,11 @@ def _values_of(agenda: Agenda) -> list[Any]:
     return [getattr(agenda, f.name) for f in fields(agenda)]
 
 
-def _nothing_for(hashes: Any) -> pa.Table:
-    """Return the agenda of groups that wait for nothing."""
+def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:
+    """Return the agenda of groups, a row each; what ``columns`` do not name they do not wait for."""
     n = len(hashes)
-    instants = {name: np.full(n, INFINITY) for name in _INSTANTS}
-    return pa.table({HASH: hashes, **instants, **{name: np.zeros(n, bool) for name in _FLAGS}}, schema=_STORED)
+    nothing = {name: np.full(n, INFINITY) for name in _INSTANTS} | {name: np.zeros(n, bool) for name in _FLAGS}
+    return pa.table({HASH: hashes, **nothing, **columns}, schema=_STORED)
 
 
 def _latest(agenda: pa.Table) -> pa.Table:
@@ -380,4 +399,4 @@ def _is_among(values: Any, some: Any) -> Mask:
     return among
 
 
-__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "with_hashes"]
+__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "agenda_of", "with_hashes"]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, KernelBaskets, Work
 from streamq.runtime.columnar import concat, decode, encode
-from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_level
+from streamq.runtime.consistency import AlignAt, align, backlog, holds_back, progress_at_level
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
@@ -261,7 +261,7 @@ class Stage:
         c, w = progress
         if self.consistency.block == 0:
             # an earlier run, at another level, may have held rows back
-            return align(scope, table, INFINITY, w, at, key) if scope.bins("held") else table
+            return align(scope, table, INFINITY, w, at, key) if holds_back(scope) else table
         return align(scope, table, c, w, at, key)
 
     # readings

@@ -2,7 +2,7 @@
 
 State: none; if events may be taken back, those that have failed, until they are settled.
 
-Cost: a call for each event.
+Cost: a call for each event; a micro-batch reads the failed events that settle in it.
 """
 
 from __future__ import annotations
@@ -20,8 +20,9 @@ from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
-from streamq.runtime.kernels.settle import SettleKernel
+from streamq.runtime.kernels.settle import ROWS, SettleKernel
 from streamq.runtime.lateness import QuarantineRows, weighted_events
+from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -51,7 +52,7 @@ class AttemptKernel(UncombinedKernel):
         rows, failed = None, None
         if tables:
             rows, failed = self.evaluator.attempted(concat(tables), is_taken=self.sets_aside)
-        if retracts or state.bins("rows"):
+        if retracts or UnsettledRows(state, ROWS):
             # a failed event is counted only once it is settled, because until then it may be taken back
             failures = [Arrival(0, failed)] if failed is not None else []
             failed = SettleKernel().advance(state, failures, clock).table

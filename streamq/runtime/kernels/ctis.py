@@ -3,7 +3,8 @@
 The CTI is an empty lifetime at its instant, which adds nothing to a history; at the end of the stream it is at infinity. In order
 of time, a row waits until the CTI has passed its sync time.
 
-State: waiting rows; if expressions read ends that may still move, the lifetimes behind them, until they are settled.
+State: waiting rows; if expressions read ends that may still move, the lifetimes behind them, until they are settled. Cost: a
+micro-batch reads the waiting rows that are due, and the lifetimes that settle in it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, net_deltas
-from streamq.runtime.consistency import align
+from streamq.runtime.columnar import concat
+from streamq.runtime.consistency import align, holds_back
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
+from streamq.runtime.unsettled import UnsettledRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ class CtisKernel(UncombinedKernel):
         """Send the rows that are due (all, if not ``in_order``), then a row for the CTI if it has risen; remember that CTI."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
-        if self.in_order or state.bins("held"):
+        if self.in_order or holds_back(state):
             # an earlier run at another level may have held rows back
             due_rows = align(
                 state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
@@ -74,11 +75,6 @@ class CtisKernel(UncombinedKernel):
 
     def _cti(self, state: KernelBaskets, fresh: list[pa.Table], c: int) -> int:
         """Return the least start of a row whose end is read and may still move, at most c; keep such rows in ``state``."""
-        held = state.read_all("open")
-        every = [t for t in (held, *fresh) if t is not None and t.num_rows]
-        if not every:
-            return c
-        rows = net_deltas(concat(every))
-        rows = rows.filter(pc.greater_equal(rows.column(RE), c)) if c != INFINITY else rows.slice(0, 0)
-        state.replace("open", "0", rows)
-        return min(c, pc.min(rows.column(LE)).as_py()) if rows.num_rows else c
+        rows = UnsettledRows(state, "open")
+        rows.advance([table for table in fresh if table.num_rows], c)
+        return min(c, rows.least_start)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
-from streamq.runtime.deltas import as_points, cancelling_deltas, weighted, with_ends, with_weights
+from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted, with_ends, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -187,7 +187,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         histories = []
         for port, new in enumerate(fresh):
             held = bins.read(input_basket(port))
-            histories.append(_history(new if held is None else concat([held, new])))
+            histories.append(history_of(new if held is None else concat([held, new])))
         return number_groups(histories, self.evaluator.group_columns)
 
     def _advance_groups(
@@ -383,19 +383,3 @@ def hashes_of_groups(histories: Sequence[pa.Table]) -> Any:
 def _lets_go(release: Release | None, rows: pa.Table, progress: int) -> Mask:
     """Mark the rows that a release lets go at this progress; none if there is no release."""
     return np.zeros(rows.num_rows, bool) if release is None else release.lets_go(rows, progress)
-
-
-def _history(deltas: pa.Table) -> pa.Table:
-    """Return deltas added up to a history, without weights: each event occurs in it as often as its weights add up to.
-
-    A negative sum counts as 0.
-    """
-    weight = ints(deltas, WEIGHT)
-    if (weight == 1).all():
-        return deltas.drop_columns([WEIGHT])
-    summed = net_deltas(deltas)
-    weight = ints(summed, WEIGHT)
-    rows = summed.drop_columns([WEIGHT])
-    if (weight == 1).all():
-        return rows
-    return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
