@@ -14,13 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets, grain
+from streamq.runtime.columnar import concat, ints, net_deltas, split_by, with_column
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
-from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import group_hashes
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 HASH = "__hash"
 """The column of the upper 32 bits of the hash of each row's group. Groups that share them are evaluated together."""
@@ -30,8 +30,11 @@ BITS = 32
 SMALL = 1 << 15
 """The bytes up to which a basket's bin is rewritten whenever it changes."""
 
-SLACK = 64
-"""The number of settled events that a bin may always hold."""
+CELLS = 16
+"""The number of cells of time for the starts of the first rows, if hashes go with starts."""
+
+SECOND = 20
+"""The cell's width, as log2 of ticks, if the first rows start together: about a second of microseconds."""
 
 Compact = Callable[[pa.Table], pa.Table]
 
@@ -42,15 +45,16 @@ class BinSizes:
 
     split_above: the number of live events above which a bin is split. whole_upto: the number up to which all groups of an opened
     bin are evaluated, because that costs less than to tell them apart. compact_at: the number of chunks above which a basket's
-    bin is rewritten.
+    bin is rewritten. slack: the number of settled events that a bin may always hold.
     """
 
     split_above: int = 8_192
     whole_upto: int = 512
     compact_at: int = COMPACT_AT
+    slack: int = 64
 
 
-@dataclass(eq=False, repr=False)
+@dataclass(repr=False)
 class Agenda:
     """What the groups of a bin, or one group, wait for; INFINITY: for nothing.
 
@@ -123,6 +127,7 @@ class GroupBins:
             for start, depth, clean, needed, whole, *agenda in stored
         ]
         self.opened: list[Leaf] = []
+        self.added: dict[str, tuple[Leaf, int]] = {}
         self.active = np.zeros(0, np.uint32)
         self.since = INFINITY
         self._agendas: dict[str, pa.Table] = {}
@@ -162,7 +167,7 @@ class GroupBins:
             active.append(agenda.column(HASH).to_numpy()[is_due])
         self.active = np.unique(np.concatenate(active))
         for agenda in self._agendas.values():
-            mine = agenda.filter(pa.array(self._is_active(agenda)))
+            mine = agenda.filter(pa.array(self.is_active(agenda)))
             self.since = min(self.since, int(ints(mine, "since").min(initial=INFINITY)))
 
     def read(self, basket: str, compact: Compact | None = None) -> pa.Table | None:
@@ -171,10 +176,14 @@ class GroupBins:
         for leaf in self.opened:
             table = self._whole(basket, leaf)
             if table is not None and leaf.name not in self._evaluated_whole:
-                table = table.filter(pa.array(self._is_active(table)))
+                table = table.filter(pa.array(self.is_active(table)))
             if table is not None:
                 tables.append(table)
         return concat(tables) if tables else None
+
+    def is_active(self, table: pa.Table) -> Mask:
+        """Mark the rows of active groups."""
+        return _is_among(table.column(HASH).to_numpy(), self.active)
 
     def events(self, basket: str) -> pa.Table | None:
         """Return the events of the active groups in a basket, without weights: each as often as its weights add up to.
@@ -183,6 +192,11 @@ class GroupBins:
         """
         deltas = self.read(basket)
         return None if deltas is None else history_of(deltas)
+
+    def has_rows(self, basket: str, table: pa.Table) -> Mask:
+        """Mark the rows of a table, with hashes, whose bins have rows in a basket."""
+        filled = np.array([self.state.chunks(basket, leaf.name) > 0 for leaf in self.leaves])
+        return np.asarray(filled[self._leaf_of(table.column(HASH).to_numpy())], bool)
 
     def least(self, name: str) -> int:
         """Return the least instant of this name over all agendas."""
@@ -201,13 +215,23 @@ class GroupBins:
             if mine.num_rows:
                 self._append(basket, leaf, mine, compact)
 
-    def replace_events(self, basket: str, events: pa.Table) -> None:
-        """Make these the events of the active groups in a basket; what changes is written."""
+    def add(self, basket: str, events: pa.Table) -> None:
+        """Add events to a basket, of groups that are not active; their bins are read only if they must be rewritten or split."""
+        rows = weighted(events, 1)
+        for number, mine in split_by(rows, self._leaf_of(rows.column(HASH).to_numpy())):
+            leaf, re = self.leaves[number], ints(mine, RE)
+            self._append(basket, leaf, mine, net_deltas)
+            _, last = self.added.get(leaf.name, (leaf, MINUS_INFINITY))
+            self.added[leaf.name] = leaf, int(re[re < INFINITY].max(initial=last))
+
+    def replace_events(self, basket: str, events: pa.Table | None) -> None:
+        """Make these, or None, the events of the active groups in a basket; what changes is written."""
         before = self.read(basket)
-        change = weighted(events, 1)
+        changes = [] if events is None else [weighted(events, 1)]
         if before is not None:
-            change = net_deltas(concat([change, cancelling_deltas(before)]))
-        self.append(basket, change)
+            changes.append(cancelling_deltas(before))
+        if changes:
+            self.append(basket, net_deltas(concat(changes)))
 
     def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
         """Write the agendas of all active groups, a row each; a group without one waits for nothing.
@@ -216,15 +240,15 @@ class GroupBins:
         """
         rows = rows.cast(_STORED)
         for leaf, mine in self._by_leaf(rows):
-            leaf.whole = sum(self.state.filled(basket, leaf.name).rows for basket in inputs) <= self.sizes.whole_upto
+            leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
             if leaf.whole:
                 self.state.drop(AGENDA, leaf.name)
                 leaf.agenda = Agenda.of_rows([mine])
                 continue
             others = []
             if (old := self._agendas.get(leaf.name)) is not None:
-                others = [old.filter(pa.array(~self._is_active(old)))]
-                waited = old.column(HASH).to_numpy()[self._is_active(old)]
+                others = [old.filter(pa.array(~self.is_active(old)))]
+                waited = old.column(HASH).to_numpy()[self.is_active(old)]
                 silent = np.setdiff1d(waited, mine.column(HASH).to_numpy())
                 mine = concat([mine, agenda_of(silent)])
             leaf.agenda = Agenda.of_rows([*others, mine])
@@ -239,10 +263,19 @@ class GroupBins:
 
         ``inputs`` are the baskets of events. ``c`` None: bins are not cleaned, as agendas have when events are forgotten.
         """
+        opened = {leaf.name for leaf in self.opened}
         for leaf in list(self.opened):
             if c is not None:
                 self._plan_cleaning(leaf, inputs, c)
             self._split(leaf, inputs)
+        for leaf, last in self.added.values():
+            if leaf.name not in opened:
+                # it has not been read, so only the end of its last event is known
+                leaf.clean = min(leaf.clean, last + 1) if last > MINUS_INFINITY else leaf.clean
+                if leaf.agenda == Agenda():
+                    leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
+                self._split(leaf, inputs)
+        self._join_empty()
         self.state.values["leaves"] = [
             [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *_values_of(leaf.agenda)]
             for leaf in self.leaves
@@ -258,20 +291,17 @@ class GroupBins:
     # inside
 
     def _append(self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact) -> None:
-        """Add rows to a basket's bin, or rewrite it by ``compact``."""
-        whole = self._whole(basket, leaf)
-        live = _live(rows)
-        if whole is None:
-            self.state.append(basket, leaf.name, rows, live)
-            self._read[basket, leaf.name] = rows
-            return
-        whole = concat([whole, rows])
-        if self.state.needs_rewrite(basket, leaf.name, rows.num_rows, live, most=self.sizes.compact_at, small=SMALL):
-            whole = compact(whole)
-            self.state.replace(basket, leaf.name, whole, _live(whole))
+        """Add rows to a basket's bin, or rewrite it by ``compact``; a bin that has not been read is read only for that."""
+        key, live = (basket, leaf.name), _live(rows)
+        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=SMALL)
+        if rewrites or key in self._read:
+            before = self._whole(basket, leaf)
+            whole = rows if before is None else concat([before, rows])
+            self._read[key] = compact(whole) if rewrites and before is not None else whole
+        if rewrites:
+            self.state.replace(*key, self._read[key], _live(self._read[key]))
         else:
-            self.state.append(basket, leaf.name, rows, live)
-        self._read[basket, leaf.name] = whole
+            self.state.append(*key, rows, live)
 
     def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
         """Return all rows of a basket in a bin, read once a micro-batch."""
@@ -290,9 +320,9 @@ class GroupBins:
         tables = (self._whole(basket, leaf) for basket in self.state.names())
         return np.concatenate([np.zeros(0, np.uint32), *(t.column(HASH).to_numpy() for t in tables if t is not None)])
 
-    def _is_active(self, table: pa.Table) -> Mask:
-        """Mark the rows of active groups."""
-        return _is_among(table.column(HASH).to_numpy(), self.active)
+    def _rows_in(self, leaf: Leaf, baskets: Sequence[str]) -> int:
+        """Return the number of live rows of a bin in some baskets."""
+        return sum(self.state.filled(basket, leaf.name).rows for basket in baskets)
 
     def _leaf_of(self, hashes: Any) -> Ints:
         """Return the number of the bin of each hash."""
@@ -322,15 +352,33 @@ class GroupBins:
         if leaf.name in self._evaluated_whole:
             leaf.needed = settled
         to_come = re[(re >= c) & (re < INFINITY) & (weight > 0)]
-        more = max(1, leaf.needed + int(weight.sum()) // 2 + SLACK - settled)
+        more = max(1, leaf.needed + int(weight.sum()) // 2 + self.sizes.slack - settled)
         leaf.clean = int(np.partition(to_come, more - 1)[more - 1]) + 1 if more <= len(to_come) else INFINITY
+
+    def _join_empty(self) -> None:
+        """Join two bins that one was split into, once both are empty."""
+        names = self.state.names()
+
+        def is_empty(leaf: Leaf) -> bool:
+            return not any(self.state.chunks(basket, leaf.name) for basket in names)
+
+        if not any(is_empty(leaf) for leaf in self.opened):
+            return
+        place = 0
+        while place + 1 < len(self.leaves):
+            one, other = self.leaves[place : place + 2]
+            is_pair = one.depth == other.depth and not (one.start >> (BITS - one.depth)) & 1
+            if is_pair and is_empty(one) and is_empty(other):
+                self.leaves[place : place + 2] = [Leaf(one.start, one.depth - 1, Agenda())]
+                place = max(0, place - 1)
+            else:
+                place += 1
 
     def _split(self, leaf: Leaf, inputs: Sequence[str]) -> None:
         """Split a bin with many live events in two, and these again if need be; one of a single hash stays."""
-        live = sum(self.state.filled(basket, leaf.name).rows for basket in inputs)
         if (
             leaf.whole
-            or live <= self.sizes.split_above
+            or self._rows_in(leaf, inputs) <= self.sizes.split_above
             or leaf.depth == BITS
             or len(np.unique(self._hashes_in(leaf))) == 1
         ):
@@ -358,6 +406,20 @@ def with_hashes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Return the rows with the hashes of their groups, which the columns separate."""
     upper = (group_hashes(table, columns) >> np.uint64(BITS)).astype(np.uint32)
     return with_column(table, HASH, upper)
+
+
+def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBaskets) -> pa.Table:
+    """Return the rows with the hashes of their groups, of which the upper half goes with the start, one of the columns.
+
+    So groups that start at about the same time lie in the same bins. The first rows decide how long that is; ``state`` keeps it.
+    """
+    starts = ints(table, LE)
+    if "cell" not in state.values and len(starts):
+        least, most = int(starts.min()), int(starts.max())
+        state.values["cell"] = grain(least, most, CELLS) if most > least else SECOND
+    lower = group_hashes(table, columns) >> np.uint64(BITS + BITS // 2)
+    upper = (starts >> state.values.get("cell", 0)).view(np.uint64) << np.uint64(BITS // 2)
+    return with_column(table, HASH, (upper | lower).astype(np.uint32))
 
 
 def _values_of(agenda: Agenda) -> list[Any]:
@@ -399,4 +461,4 @@ def _is_among(values: Any, some: Any) -> Mask:
     return among
 
 
-__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "agenda_of", "with_hashes"]
+__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "agenda_of", "with_hashes", "with_timed_hashes"]

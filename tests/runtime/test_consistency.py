@@ -152,7 +152,7 @@ def test_a_weak_level_bounds_state_without_any_progress() -> None:
         for i in range(120):
             row = {"kind": ["insert"], "start": [10 * i], "end": [10 * i + 15], "new_end": [None]}
             run.batch({"log": pa.table(row, schema=pa.schema(list(KIND.items())))})
-            sizes[remember].append(sum(len(v) for s in run.stores.values() for v in s.values()))
+            sizes[remember].append(sum(k.state_rows or 0 for k in run.readings.of_kernels.values()))
     assert max(sizes[50][60:]) <= 1.1 * max(sizes[50][20:60])
     assert sizes[None][-1] > 2 * sizes[50][-1]
 

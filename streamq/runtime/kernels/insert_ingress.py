@@ -1,7 +1,7 @@
 """Ingress kernel of an insert-only source: drops repeated rows and judges lateness, in a pass over the micro-batch.
 
-State: none; if events have ids, the rows so far, until they are settled. They lie in bins by start; a micro-batch reads the
-bins in which its own rows start, and a bin is dropped once c has passed its rows. No bin is rewritten for a new row.
+State: none; if events have ids, the rows so far, until they are settled. They lie in bins by start and id: a micro-batch reads
+the bins of its own rows, and those in which most rows are settled, to forget these.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 
 from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_starts, forget, hold
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.columnar import concat
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE
-from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
+from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_timed_hashes
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -63,40 +63,49 @@ class InsertIngressKernel(UncombinedKernel):
             down = grid.floor_to_end
             c = down(c)
             arrivals = [replace(a, c=down(a.c), promised=down(a.promised)) for a in arrivals]
+        evaluated = None
         if self.ids:
-            arrivals = [replace(a, table=self._without_repetitions(state, a, totals, c)) for a in arrivals]
-            forget(state, ROWS, c)
+            arrivals, evaluated = self._without_repetitions(state, arrivals, totals, c)
         out = [weighted_events(a, totals) for a in arrivals]
-        return Output(concat(out) if out else None, clock.c, totals)
+        return Output(concat(out) if out else None, clock.c, totals, evaluated=evaluated)
 
-    def _without_repetitions(self, state: KernelBaskets, arrival: Arrival, totals: Totals, c: int) -> pa.Table:
-        """Return the rows without repeated ones, counted as duplicates, and conflicting ones, counted as invalid.
+    def _without_repetitions(
+        self, state: KernelBaskets, arrivals: Sequence[Arrival], totals: Totals, c: int
+    ) -> tuple[Sequence[Arrival], int]:
+        """Return the rows without repeated and conflicting ones, and the number of rows compared.
 
-        The latter raise InvalidEvent if the policy is ``fail``.
         Those that are left, late or not, are held until c has passed their ends; at the end of the stream none are held.
         """
-        table, judge = with_ends(arrival.table), arrival.judge
+        whose = [*self.ids, LE]
+        fresh = [with_timed_hashes(with_ends(a.table), whose, state) for a in arrivals]
+        bins = GroupBins(state, BinSizes(slack=0))
+        touched = [table.column(HASH).to_numpy() for table in fresh]
+        bins.open(np.unique(np.concatenate([np.zeros(0, np.uint32), *touched])), c, MINUS_INFINITY, is_further=False)
+        held = bins.events(ROWS)
+        compared = sum(t.num_rows for t in (held, *fresh) if t is not None)
+        new: list[Arrival] = []
+        for arrival, table in zip(arrivals, fresh, strict=True):
+            left = self._new_rows(table, held, arrival.judge, totals)
+            held = left if held is None else concat([held, left])
+            new.append(replace(arrival, table=left.drop_columns([HASH])))
+        if c == INFINITY:
+            bins.drop([ROWS])
+        elif bins.opened and held is not None:
+            # a row that has ended before c would be late, and dropped, if it came again
+            bins.replace_events(ROWS, held.filter(pc.greater_equal(held.column(RE), c)))
+            bins.write_agenda(agenda_of(np.zeros(0, np.uint32)), [ROWS])
+            bins.close([ROWS], c)
+        return new, compared
+
+    def _new_rows(self, table: pa.Table, held: pa.Table | None, judge: Judge | None, totals: Totals) -> pa.Table:
+        """Return the rows that are neither repeated, which are counted as duplicates, nor conflicting, counted as invalid.
+
+        The latter raise InvalidEvent if the policy is ``fail``.
+        """
         assert judge is not None
         whose = [*self.ids, LE]
-        what = [RE, *(n for n in table.column_names if n not in (*whose, RE))]
-        repeated, contrary = repetitions(table, self._held(state, table), whose, what)
+        what = [RE, *(n for n in table.column_names if n not in (*whose, RE, HASH))]
+        repeated, contrary = repetitions(table, held, whose, what)
         count_duplicates(table.filter(pa.array(repeated)), judge, totals)
         count_invalid(table.filter(pa.array(contrary)), judge, "two rows of one id and start that differ", totals)
-        new = table.filter(pa.array(~(repeated | contrary)))
-        # a row that has ended before c would be late, and dropped, if it came again
-        open_still = pc.greater_equal(new.column(RE), c)
-        if c != INFINITY:
-            hold(state, ROWS, new.filter(open_still), lambda rows: rows.filter(pc.greater_equal(rows.column(RE), c)))
-        return new
-
-    def _held(self, state: KernelBaskets, table: pa.Table) -> pa.Table | None:
-        """Return the held rows that start at the start of one of these rows; None if no bin can have such rows."""
-        le = np.unique(ints(table, LE))
-        tables = []
-        for bin in state.bins(ROWS):
-            low, high = bin_starts(bin)
-            if np.searchsorted(le, low) < np.searchsorted(le, high):
-                rows = state.read(ROWS, bin)
-                if rows is not None:
-                    tables.append(rows.filter(pc.is_in(rows.column(LE), pa.array(le))))
-        return concat(tables) if tables else None
+        return table.filter(pa.array(~(repeated | contrary)))

@@ -24,11 +24,14 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
+from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes, with_timed_hashes
+from streamq.runtime.groups import least_by_group
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Matching, SourceBatch
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
@@ -42,7 +45,7 @@ from streamq.runtime.retractions import (
     with_lateness,
     without_cycles,
 )
-from streamq.runtime.values import Mask
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -50,6 +53,29 @@ if TYPE_CHECKING:
 
 LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
+CHANGED = "__changed"
+"""The CTI when a live row was last changed."""
+
+_NO_HASHES = np.zeros(0, np.uint32)
+
+
+@dataclass(eq=False, repr=False)
+class _Held:
+    """The state of the events that a micro-batch touches: live rows, retractions that wait, and, with ids, those applied."""
+
+    live: list[pa.Table]
+    waiting: pa.Table | None
+    applied: list[pa.Table]
+
+    @property
+    def tables(self) -> dict[str, list[pa.Table]]:
+        """The rows by basket."""
+        return {LIVE: self.live, WAITING: [] if self.waiting is None else [self.waiting], APPLIED: self.applied}
+
+    @property
+    def rows(self) -> int:
+        """The number of all rows."""
+        return sum(table.num_rows for tables in self.tables.values() for table in tables)
 
 
 @dataclass(frozen=True)
@@ -85,26 +111,100 @@ class PhysicalKernel(UncombinedKernel):
             totals=totals,
             out=[],
         )
-        items = [a.table for a in arrivals]
-        waiting = state.read_all(WAITING)
-        if waiting is not None:
-            state.drop(WAITING, "0")
+        items = [self._hashed(a.table, state) for a in arrivals]
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
-        fresh = [self._new_inserts(self._without_repetitions(state, i, batch), batch) for i in inserted if i.num_rows]
-        retractions = [with_lateness(i.filter(pc.equal(i.column(KIND), RETRACT)), batch.c) for i in items]
-        moves = [r for r in (waiting, *retractions) if r is not None and r.num_rows]
-        waited = waiting.num_rows if waiting is not None else 0
-        if moves:
-            self._retract(state, fresh, concat(moves), waited, batch)
+        retracted = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
+        bins = GroupBins(state, BinSizes(slack=0))
+        # without ids, an insert concerns other rows only if retractions wait
+        concerned = [i.filter(pa.array(bins.has_rows(WAITING, i) | (self.id is not None))) for i in inserted]
+        touched = [i.column(HASH).to_numpy() for i in (*concerned, *retracted)]
+        bins.open(np.unique(np.concatenate([_NO_HASHES, *touched])), clock.c, MINUS_INFINITY, is_further=False)
+        held = self._held(bins, int(state.values.get("settled_at", MINUS_INFINITY)), state)
+        evaluated = held.rows + sum(i.num_rows for i in items)
+        fresh = [self._new_inserts(self._without_repetitions(held, i, batch), batch) for i in inserted if i.num_rows]
+        self._retract(held, fresh, retracted, batch)
+        if clock.c != clock.c_before:
+            state.values["settled_at"] = clock.c
+            state.values["settled_dropped_at"] = batch.promised_now
+            held = self._unsettled(held, clock.c, batch.promised_now, changed_before=INFINITY)
+        if clock.c == INFINITY:
+            bins.drop([LIVE, WAITING, APPLIED])
         else:
-            for table in fresh:
-                state.append(LIVE, "0", table)
-        self._settle(state, clock)
-        return Output(concat(batch.out) if batch.out else None, clock.c, totals)
+            self._keep(bins, held, clock.c)
+        return Output(concat(batch.out) if batch.out else None, clock.c, totals, evaluated=evaluated)
+
+    # state
+
+    def _hashed(self, items: pa.Table, state: KernelBaskets) -> pa.Table:
+        """Return items with the hashes of their events: of their ids, or of their starts and payloads."""
+        return (
+            with_hashes(items, [self.id])
+            if self.id is not None
+            else with_timed_hashes(items, [LE, *self.payload], state)
+        )
+
+    def _held(self, bins: GroupBins, c: int, state: KernelBaskets) -> _Held:
+        """Return the rows of the active events, without those that were settled at ``c``, when it last moved."""
+        live, waiting, applied = (bins.events(basket) for basket in (LIVE, WAITING, APPLIED))
+        held = _Held([] if live is None else [live], waiting, [] if applied is None else [applied])
+        promised = int(state.values.get("settled_dropped_at", MINUS_INFINITY))
+        return self._unsettled(held, c, promised, changed_before=c)
+
+    def _keep(self, bins: GroupBins, held: _Held, c: int) -> None:
+        """Write the rows of the active events, and the CTIs at which retractions stop waiting."""
+        for basket, tables in held.tables.items():
+            table = concat(tables) if tables else None
+            bins.replace_events(basket, None if table is None else table.filter(pa.array(bins.is_active(table))))
+            if table is not None:
+                bins.add(basket, table.filter(pa.array(~bins.is_active(table))))
+        bins.write_agenda(self._agenda(held, c), [LIVE, WAITING])
+        bins.close([LIVE, WAITING], c)
+
+    def _agenda(self, held: _Held, c: int) -> pa.Table:
+        """Return the CTIs at which events must be looked at: a retraction stops waiting, or one that has ended is forgotten.
+
+        Other events are forgotten when their bins are cleaned.
+        """
+        hashes, dues = [_NO_HASHES], [np.zeros(0, np.int64)]
+        if held.waiting is not None:
+            ends = ints(held.waiting, RE)
+            hashes.append(held.waiting.column(HASH).to_numpy()[ends >= c])
+            dues.append(ends[ends >= c])
+        for live in held.live:
+            ended = live.filter(pa.array(ints(live, RE) < c))
+            hashes.append(ended.column(HASH).to_numpy())
+            dues.append(np.maximum(self._last_end(ended), c))
+        distinct, place = np.unique(np.concatenate(hashes), return_inverse=True)
+        due = least_by_group(len(distinct), (place, np.concatenate(dues)), otherwise=INFINITY)
+        return agenda_of(distinct, c=saturating(due, 1))
+
+    def _last_end(self, live: pa.Table) -> Ints:
+        """Return the instant until which each live row is needed: the greatest of its end, the end sent, and its finite ends."""
+        end = np.maximum(ints(live, RE), ints(live, RE if self.id is None else MOST))
+        return np.maximum(end, ints(live, OWN_RE))
+
+    def _unsettled(self, held: _Held, c: int, promised: int, *, changed_before: int) -> _Held:
+        """Return the rows without the events that are settled at ``c``, and the retractions applied to these.
+
+        An event is settled once c has passed its end, the end sent and, with ids, all its finite ends; at c INFINITY all are. Those
+        changed at the CTI ``changed_before`` or later are left, as it has not moved since.
+        """
+        if not held.live:
+            return held
+        live = concat(held.live)
+        # a retraction of a dropped event may be on time for its source, though late by the level
+        over = np.where(ints(live, OWN_RE) == DROPPED, min(c, promised), c)
+        is_needed = (self._last_end(live) >= over) & (c != INFINITY)
+        live = live.filter(pa.array(is_needed | (ints(live, CHANGED) >= changed_before)))
+        applied = held.applied
+        if applied and self.id is not None:
+            table = concat(applied)
+            applied = [table.filter(pa.array(is_matching(table, live, [self.id])))]
+        return _Held([live], held.waiting, applied)
 
     # inserts
 
-    def _without_repetitions(self, state: KernelBaskets, table: pa.Table, batch: SourceBatch) -> pa.Table:
+    def _without_repetitions(self, held: _Held, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """Remove inserts of known events, if there are ids: those alive, or that could come again on time.
 
         Those equal to their event (start, first end, payload) are counted as duplicates, those of the same id that differ as
@@ -112,11 +212,12 @@ class PhysicalKernel(UncombinedKernel):
         """
         if self.id is None:
             return table
-        held = state.read_all(LIVE)
-        if held is not None:
-            held = with_column(held, RE, held.column(FIRST)).filter(pa.array(ints(held, FIRST) > ints(held, LE)))
+        events = None
+        if held.live:
+            live = concat(held.live)
+            events = with_column(live, RE, live.column(FIRST)).filter(pa.array(ints(live, FIRST) > ints(live, LE)))
         what = [LE, RE, *(n for n in self.payload if n != self.id)]
-        repeated, contrary = repetitions(table, held, [self.id], what)
+        repeated, contrary = repetitions(table, events, [self.id], what)
         count_duplicates(table.filter(pa.array(repeated)), batch.judge, batch.totals)
         count_invalid(table.filter(pa.array(contrary)), batch.judge, "two events of one id", batch.totals)
         return table.filter(pa.array(~(repeated | contrary)))
@@ -139,7 +240,8 @@ class PhysicalKernel(UncombinedKernel):
 
     def _send_new_rows(self, table: pa.Table, first: np.ndarray[Any, Any], batch: SourceBatch) -> pa.Table:
         """Return new live rows, inserted with the ends ``first``, and send their own lifetimes, unless these are empty."""
-        live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE])
+        live = table.select([*self.payload, LE, RE, OWN_LE, OWN_RE, HASH])
+        live = with_column(live, CHANGED, np.full(live.num_rows, batch.c_now))
         if self.id is not None:
             le, re = ints(table, LE), ints(table, RE)
             live = with_column(with_column(live, FIRST, first), MOST, np.where(re == INFINITY, le, re))
@@ -156,39 +258,37 @@ class PhysicalKernel(UncombinedKernel):
 
     # retractions
 
-    def _retract(
-        self, state: KernelBaskets, fresh: list[pa.Table], moves: pa.Table, waited: int, batch: SourceBatch
-    ) -> None:
-        """Apply retractions to the events in state and to the new ones in ``fresh``, and put what is left of these into state.
+    def _retract(self, held: _Held, fresh: list[pa.Table], retracted: Sequence[pa.Table], batch: SourceBatch) -> None:
+        """Add new events to ``held``, and apply retractions to its events: those that have waited, and new ones.
 
-        The first ``waited`` moves have waited in state, the others are new. Moves that match no event wait if their event may
-        still come; the others are judged as late, or counted as invalid. Those that together lead back to one end are forgotten.
+        Retractions that match no event wait if their event may still come; the others are judged as late, or counted as invalid.
+        Those that together lead back to one end are forgotten.
         """
-        held = state.read_all(LIVE)
-        every = [t for t in (held, *fresh) if t is not None]
-        (rows,) = self._rows_by_event(moves)
+        new_moves = [with_lateness(r, batch.c) for r in retracted]
+        moves = [r for r in (held.waiting, *new_moves) if r is not None and r.num_rows]
+        waited = held.waiting.num_rows if held.waiting is not None else 0
+        held.waiting = None
+        held.live += fresh
+        if not moves:
+            return
+        table = concat(moves)
+        (rows,) = self._rows_by_event(table)
         open_moves: Moves = list(enumerate(rows))
-        if every:
-            every, open_moves = self._apply_moves(state, every, open_moves, moves, batch)
-        open_moves, new_live = self._judge_late_moves(state, open_moves, moves, waited, batch)
+        if held.live:
+            open_moves = self._apply_moves(held, open_moves, table, batch)
+        open_moves, new_live = self._judge_late_moves(held, open_moves, table, waited, batch)
         if new_live is not None:
-            every, open_moves = self._apply_moves(state, [*every, new_live], open_moves, moves, batch)
-        if every:
-            for bin in state.bins(LIVE):
-                state.drop(LIVE, bin)
-            state.append(LIVE, "0", concat(every))
-        self._wait(state, moves, without_cycles(open_moves), batch)
+            held.live.append(new_live)
+            open_moves = self._apply_moves(held, open_moves, table, batch)
+        self._wait(held, table, without_cycles(open_moves), batch)
 
-    def _apply_moves(
-        self, state: KernelBaskets, every: list[pa.Table], open_moves: Moves, moves: pa.Table, batch: SourceBatch
-    ) -> tuple[list[pa.Table], Moves]:
-        """Return all live rows, in new tables, and the moves that match none.
+    def _apply_moves(self, held: _Held, open_moves: Moves, moves: pa.Table, batch: SourceBatch) -> Moves:
+        """Move the ends of the live rows in ``held``; return the moves that match none.
 
         The rows that no move concerns come first, then the others with their ends moved; without ids, those whose end is now
         their start are left out. The change of the lifetimes is sent; dropped, adjusted and repeated moves are counted.
-        ``every``: tables of live rows.
         """
-        live = concat(every)
+        live = concat(held.live)
         near = is_matching(live, moves, [self.id] if self.id else [LE])
         rest, candidates = live.filter(pa.array(~near)), live.filter(pa.array(near))
         rows, numbered_anew = self._rows_by_event(candidates, moves)
@@ -197,7 +297,7 @@ class PhysicalKernel(UncombinedKernel):
         matched = Matching(rows, moves, self.id is not None)
         open_moves = matched.apply(open_moves, batch)
         if self.id is not None:
-            open_moves = self._without_repeated_moves(state, open_moves, matched)
+            open_moves = self._without_repeated_moves(held, open_moves, matched)
         for numbers, reason in ((matched.dropped, CountReason.DROPPED), (matched.adjusted, CountReason.ADJUSTED)):
             batch.count(moves.take(pa.array(numbers, pa.int64())), np.ones(len(numbers), bool), reason)
         count_duplicates(moves.take(pa.array(matched.repeated, pa.int64())), batch.judge, batch.totals)
@@ -207,22 +307,22 @@ class PhysicalKernel(UncombinedKernel):
         left = candidates.take(pa.array(live_places, pa.int64()))
         for name in (RE, OWN_LE, OWN_RE, *([MOST] if self.id is not None else [])):
             left = with_column(left, name, pa.array([rows[i][name] for i in live_places], pa.int64()))
-        return [rest, left] if live_places else [rest], open_moves
+        left = with_column(left, CHANGED, np.full(left.num_rows, batch.c_now))
+        held.live = [rest, left] if live_places else [rest]
+        return open_moves
 
-    def _without_repeated_moves(self, state: KernelBaskets, open_moves: Moves, matched: Matching) -> Moves:
+    def _without_repeated_moves(self, held: _Held, open_moves: Moves, matched: Matching) -> Moves:
         """Return the moves that do not repeat a move applied to their event, now or earlier.
 
-        The moves applied now are added to the state, the repeated ones to ``matched``.
+        The moves applied now are added to ``held``, the repeated ones to ``matched``.
         """
         assert self.id is not None
         names = [self.id, RE, NEW_END]
         moves = matched.moves
-        state.append(APPLIED, "0", moves.take(pa.array(matched.applied, pa.int64())).select(names))
+        held.applied.append(moves.take(pa.array(matched.applied, pa.int64())).select([*names, HASH]))
         if not open_moves:
             return open_moves
-        applied = state.read_all(APPLIED)
-        if applied is None:
-            return open_moves
+        applied = concat(held.applied)
         numbers = np.array([number for number, _ in open_moves])
         again = set(numbers[is_matching(moves.take(pa.array(numbers)), applied, names)].tolist())
         matched.repeated += [number for number, _ in open_moves if number in again]
@@ -244,7 +344,7 @@ class PhysicalKernel(UncombinedKernel):
     # moves without a match: late ones, waiting ones, settled ones
 
     def _judge_late_moves(
-        self, state: KernelBaskets, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
+        self, held: _Held, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
         """Judge late moves without an event; return the moves that are left, and new live rows (None: none).
 
@@ -266,11 +366,9 @@ class PhysicalKernel(UncombinedKernel):
         batch.count(rows, ~begins & ~waits, CountReason.DROPPED)
         judged = {number for number, wait in zip(late_moves, waits, strict=True) if not wait}
         left = [(number, move) for number, move in open_moves if number not in judged]
-        return left, self._new_live_rows(state, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
+        return left, self._new_live_rows(held, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _new_live_rows(
-        self, state: KernelBaskets, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch
-    ) -> pa.Table | None:
+    def _new_live_rows(self, held: _Held, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch) -> pa.Table | None:
         """Return new live rows for retractions without a known insert, and send what they add from ``c`` on.
 
         ``acts`` marks those that may add something; the others only make later retractions of their event dropped, too. All are
@@ -280,7 +378,7 @@ class PhysicalKernel(UncombinedKernel):
         if not moves.num_rows:
             return None
         if self.id is not None:
-            state.append(APPLIED, "0", moves.select([self.id, RE, NEW_END]))
+            held.applied.append(moves.select([self.id, RE, NEW_END, HASH]))
         new = ints(moves, NEW_END)
         adds = acts & (new > c)
         batch.count(moves, ~adds, CountReason.DROPPED, c)
@@ -288,7 +386,7 @@ class PhysicalKernel(UncombinedKernel):
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._send_new_rows(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
-    def _wait(self, state: KernelBaskets, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
+    def _wait(self, held: _Held, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
         """Keep retractions whose event, or whose preceding retraction, may still come or waits itself.
 
         An item that gives an event the end that a retraction moves has that end in its sync time: once c is past it, none can
@@ -304,12 +402,12 @@ class PhysicalKernel(UncombinedKernel):
         begins = by_level & (ints(rows, NEW_END) >= batch.c_now)
         dropped = lost & ~begins & (by_level | rows.column(BEHIND).to_numpy())
         batch.count(rows, dropped, CountReason.DROPPED, batch.c_now)
-        new_live = self._new_live_rows(state, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
+        new_live = self._new_live_rows(held, rows.filter(pa.array(begins)), begins[begins], batch.c_now, batch)
         if new_live is not None:
-            state.append(LIVE, "0", new_live)
+            held.live.append(new_live)
         invalid = rows.filter(pa.array(lost & ~dropped & ~begins))
         count_invalid(invalid, batch.judge, "a retraction that matches nothing", batch.totals)
-        state.append(WAITING, "0", rows.filter(pa.array(~lost)))
+        held.waiting = rows.filter(pa.array(~lost))
 
     def _unreachable(self, moves: pa.Table, c: int) -> Mask:
         """Mark the moves that no event can reach once the CTI is c: no item still to come ends where they begin.
@@ -321,25 +419,3 @@ class PhysicalKernel(UncombinedKernel):
             return lost
         (rows,) = self._rows_by_event(moves)
         return is_cut_off(rows, lost)
-
-    def _settle(self, state: KernelBaskets, clock: Clock) -> None:
-        """Drop the settled events from state, with the retractions applied to them, if c has moved.
-
-        An event is settled once c has passed its end, the end sent and, with ids, all its finite ends; at c INFINITY all are.
-        """
-        if clock.c == clock.c_before:
-            return
-        live = state.read_all(LIVE)
-        if live is None:
-            return
-        end = np.maximum(ints(live, RE), ints(live, RE if self.id is None else MOST))
-        own_end = ints(live, OWN_RE)
-        # a retraction of a dropped event may be on time for its source, though late by the level
-        over = np.where(own_end == DROPPED, min(clock.c, clock.promised), clock.c)
-        unsettled = live.filter(pa.array((np.maximum(end, own_end) >= over) & (clock.c != INFINITY)))
-        if unsettled.num_rows == live.num_rows:
-            return
-        state.replace(LIVE, "0", unsettled)
-        applied = state.read_all(APPLIED)
-        if applied is not None and self.id is not None:
-            state.replace(APPLIED, "0", applied.filter(pa.array(is_matching(applied, unsettled, [self.id]))))
