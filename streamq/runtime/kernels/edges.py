@@ -5,8 +5,9 @@ edge takes its place in its key's chain by its own time, and acts from c on: an 
 edge after its start acts. If a start was dropped, the end that belongs to it is dropped, too.
 
 State: per key its open start and every edge at or after c; its last edge, if a late one may still act, because it decides if that
-one has an effect; and the last dropped edge, until its end has come. Cost: a sort of the keys in a micro-batch. CTI: c; if the
-edge that closes an event brings its payload, the least open start, because the payload changes from there on.
+one has an effect; and the last dropped edge, until its end has come. It lies in bins by key. Cost: a micro-batch sorts the edges
+of the keys that its own edges have, and of those with an edge that progress passes. CTI: c; if the edge that closes an event
+brings its payload, the least open start, because the payload changes from there on.
 """
 
 from __future__ import annotations
@@ -23,16 +24,11 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import LE, OPENS, RE
-from streamq.runtime.kernel import (
-    Arrival,
-    Clock,
-    Judge,
-    Output,
-    Totals,
-    UncombinedKernel,
-    remembered_judge,
-)
+from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes
+from streamq.runtime.groups import least_by_group
+from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
+from streamq.runtime.lifetimes import saturating
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -40,6 +36,8 @@ from streamq.time import INFINITY, MINUS_INFINITY
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
+EDGES = "edges"
+"""The basket of the edges."""
 TIE = "two edges of one key at one instant"
 GHOST = "__ghost"
 """True for a dropped edge; a dropped start stays in state, because the end that belongs to it is dropped, too."""
@@ -72,11 +70,37 @@ class EdgesKernel(UncombinedKernel):
         """
         totals = Totals()
         judge = remembered_judge(state, arrivals)
-        held = state.read_all("edges")
-        if held is None and not arrivals:
-            return Output(None, clock.c, totals)
-        fresh = [self._judged(self._without_repetitions(a, held, judge, totals)) for a in arrivals]
+        bins, passing = GroupBins(state, BinSizes()), _Passing.at(clock)
+        hashed = [replace(a, table=with_hashes(a.table, self.key)) for a in arrivals]
+        touched = np.concatenate([np.zeros(0, np.uint32), *(a.table.column(HASH).to_numpy() for a in hashed)])
+        is_further = passing.second > int(state.values.get("second", MINUS_INFINITY))
+        state.values["second"] = passing.second
+        bins.open(np.unique(touched), passing.least, min(passing.greatest, INFINITY - 1), is_further=is_further)
+        held = bins.events(EDGES)
+        fresh = [self._judged(self._without_repetitions(a, held, judge, totals)) for a in hashed]
         every = [t for t in (held, *fresh) if t is not None]
+        deltas = self._deltas(bins, every, held, clock, judge=judge, totals=totals) if every else None
+        if clock.c == INFINITY:
+            bins.drop([EDGES])
+        # the edge that closes an event may change its payload from its start on
+        cti = min(clock.c, bins.least("held")) if self.from_end and clock.c != INFINITY else clock.c
+        evaluated = sum(t.num_rows for t in (held, *(a.table for a in arrivals)) if t is not None)
+        return Output(deltas, cti, totals, evaluated=evaluated)
+
+    def _deltas(
+        self,
+        bins: GroupBins,
+        every: Sequence[pa.Table],
+        held: pa.Table | None,
+        clock: Clock,
+        *,
+        judge: Judge,
+        totals: Totals,
+    ) -> pa.Table | None:
+        """Return the change of the lifetimes of the active keys, None if there is none, and write the edges that still matter.
+
+        ``every``: tables of edges, of which ``held`` are those in state.
+        """
         names = every[0].column_names
         old = np.concatenate([np.full(t.num_rows, t is held) for t in every])
         edges = concat([t.select(names) for t in every])
@@ -89,13 +113,9 @@ class EdgesKernel(UncombinedKernel):
         touched = np.isin(number, number[~old])
         before = self._lifetimes(edges.filter(pa.array(old & touched)), number[old & touched], -1)
         after = self._lifetimes(edges.filter(pa.array(touched)), number[touched], 1)
-        self._keep(state, edges, chains, judge, clock, totals)
-        cti = clock.c
-        if self.from_end and cti != INFINITY:
-            # the edge that closes an event changes its payload from its start on
-            cti = int(chains.since[chains.open_at(cti)].min(initial=cti))
+        self._keep(bins, edges, chains, judge, clock, totals)
         deltas = net_deltas(concat([before, after]))
-        return Output(deltas if deltas.num_rows else None, cti, totals)
+        return deltas if deltas.num_rows else None
 
     def _ordered(self, edges: pa.Table, old: Mask) -> tuple[pa.Table, Mask, Ints]:
         """Return edges in order, with the mask of those in state and the number of each edge's key.
@@ -103,7 +123,7 @@ class EdgesKernel(UncombinedKernel):
         The order is by key, time, ends before starts, edges in state before new ones, and payload.
         """
         number, _ = codes(edges, self.key)
-        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE)]
+        rest = [n for n in edges.column_names if n not in (*self.key, LE, OPENS, GHOST, SINCE, HASH)]
         opens = edges.column(OPENS).to_numpy()
         order = np.lexsort([*reversed(column_ranks(edges, rest)), ~old, opens, ints(edges, LE), number])
         return edges.take(pa.array(order)), old[order], number[order]
@@ -126,7 +146,7 @@ class EdgesKernel(UncombinedKernel):
         if self.from_end:
             by = chains.closed_by[starts]
             rows = np.where((by >= 0) & ~chains.opens[by], by, starts)
-        events = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE])
+        events = edges.take(pa.array(rows)).drop_columns([OPENS, GHOST, SINCE, HASH])
         events = with_column(with_column(events, LE, chains.since[starts]), RE, chains.until[starts])
         return weighted(events, weight)
 
@@ -139,8 +159,7 @@ class EdgesKernel(UncombinedKernel):
         if not late.any():
             return
         # an end acts only on an event that has not ended
-        goes_on = chains.after_start & (~fresh | (chains.since < chains.since.max()))[chains.before]
-        acts = chains.chained & (chains.until > chains.since) & (chains.opens | goes_on)
+        acts = chains.chained & (chains.until > chains.since) & (chains.opens | chains.after_start)
         if self.from_end:
             # if another edge ends the event at the same instant, this edge still sets its payload
             acts |= ~chains.opens & chains.closes
@@ -148,7 +167,7 @@ class EdgesKernel(UncombinedKernel):
             count_late(edges, mask, reason, judge, int(chains.since[mask].max(initial=MINUS_INFINITY)), totals)
 
     def _keep(
-        self, state: KernelBaskets, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
+        self, bins: GroupBins, edges: pa.Table, chains: _Chains, judge: Judge, clock: Clock, totals: Totals
     ) -> None:
         """Put the edges that can still matter into state (none at the end of the stream), and count ends that act on no event.
 
@@ -168,8 +187,6 @@ class EdgesKernel(UncombinedKernel):
         count_late(edges, late, CountReason.DROPPED, judge, None, totals)
         count_invalid(edges.filter(pa.array(lost & ~late)), judge, "an end without an open start", totals)
         if c == INFINITY:
-            for bin in state.bins("edges"):
-                state.drop("edges", bin)
             return
         ghost = chains.ghost | (chains.orphaned & (time < c))
         is_open = chains.open_at(c)
@@ -181,7 +198,11 @@ class EdgesKernel(UncombinedKernel):
         is_needed = (time >= c) | is_open | closing | last | dropped
         # an invalid end must not be the end of a start that is dropped later
         is_needed &= ~(lost & ~late & (time < acts_from))
-        state.replace("edges", "0", with_column(edges, GHOST, ghost).filter(pa.array(is_needed)))
+        kept = with_column(edges, GHOST, ghost).filter(pa.array(is_needed))
+        bins.replace_events(EDGES, kept)
+        opened = np.where(is_open, chains.since, INFINITY)[is_needed]
+        bins.write_agenda(_Passing.at(clock).agenda(kept, opened), [EDGES])
+        bins.close([EDGES], None)
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
         """Remove repeated edges, and all but one of different edges of one key, instant and kind (start or end).
@@ -190,7 +211,7 @@ class EdgesKernel(UncombinedKernel):
         """
         table = arrival.table
         whose = [*self.key, LE, OPENS]
-        repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in whose])
+        repeated, contrary = repetitions(table, held, whose, [n for n in table.column_names if n not in (*whose, HASH)])
         count_duplicates(table.filter(pa.array(repeated)), judge, totals)
         count_invalid(table.filter(pa.array(contrary)), judge, TIE, totals)
         return replace(arrival, table=table.filter(pa.array(~(repeated | contrary))))
@@ -206,6 +227,42 @@ class EdgesKernel(UncombinedKernel):
         error = error_of_rows(judge, table, arrival.promised)
         verdict = judgement(judge, time, arrival.c, arrival.promised, error)
         return with_column(with_column(table, GHOST, verdict.is_dropped), SINCE, verdict.acting_from(time))
+
+
+@dataclass(frozen=True)
+class _Passing:
+    """The CTI, the CTI by which items are late, and the one that the source has sent, from the least to the greatest.
+
+    They differ at some levels of consistency. A key must be looked at when one of them passes an edge of it, or the instant from
+    which an edge acts.
+    """
+
+    least: int
+    second: int
+    greatest: int
+
+    @staticmethod
+    def at(clock: Clock) -> _Passing:
+        """Return the progress after a micro-batch; all are INFINITY at the end of the input."""
+        if clock.c == INFINITY:
+            return _Passing(INFINITY, INFINITY, INFINITY)
+        counted = max(clock.c, clock.counted)
+        return _Passing(*sorted((clock.c, counted, min(counted, clock.promised))))
+
+    def agenda(self, edges: pa.Table, opened: Ints) -> pa.Table:
+        """Return what the keys of edges wait for; ``opened``: for each edge the open start that it is, or INFINITY."""
+        hashes, place = np.unique(edges.column(HASH).to_numpy(), return_inverse=True)
+        twice, at = np.tile(place, 2), np.concatenate([ints(edges, LE), ints(edges, SINCE)])
+
+        def first(progress: int) -> Ints:
+            """Return the least progress beyond ``progress`` that passes an instant of each key."""
+            is_ahead = at >= progress
+            return saturating(least_by_group(len(hashes), (twice[is_ahead], at[is_ahead]), otherwise=INFINITY), 1)
+
+        reaches = np.zeros(len(hashes), bool)
+        reaches[twice[(at >= self.second) & (at < self.greatest)]] = True
+        held = least_by_group(len(hashes), (place, opened), otherwise=INFINITY)
+        return agenda_of(hashes, c=first(self.least), m=first(self.greatest), held=held, reaches=reaches)
 
 
 @dataclass(frozen=True)

@@ -96,6 +96,14 @@ def test_late_edges() -> None:
         fail.batch(rows((10, "start", 3)))
 
 
+@pytest.mark.parametrize("other", [[], [(70, "start", 1)]])
+def test_a_late_end_of_a_late_start_is_adjusted_whatever_other_keys_bring(other: list[tuple[int, str, int]]) -> None:
+    live = run("adjust")
+    live.batch(rows((50, "start", 1)))
+    live.batch(rows((10, "start", 3), (45, "end", 3), *other))
+    assert (total(live, "dropped"), total(live, "adjusted")) == (1, 1)
+
+
 @pytest.mark.parametrize("late", ["drop", "adjust", "fail"])
 def test_an_edge_that_is_delivered_again(late: str) -> None:
     """In one micro-batch, in a later one, out of order, and behind c: an open start is known however old it is."""
