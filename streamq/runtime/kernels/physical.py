@@ -6,7 +6,9 @@ retractions that follow are dropped with it, even if the event is still in state
 until all finite ends that it ever had are settled, with the retractions applied to it: so a repetition that is on time is
 recognized, and a later one is late.
 
-Cost: inserts are columnar; a retraction costs a look-up among the rows that share its start, or its id.
+State lies in bins by event. Cost: a micro-batch reads the events that its items concern, those in which something is due, and, to
+forget them, bins in which most events are settled. Inserts are columnar; a retraction costs a look-up among the rows that share
+its start, or its id.
 """
 
 from __future__ import annotations
@@ -24,15 +26,14 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes, with_timed_hashes
-from streamq.runtime.groups import least_by_group
+from streamq.runtime.group_bins import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
     count_duplicates,
     count_invalid,
 )
-from streamq.runtime.lifetimes import saturating
 from streamq.runtime.physical_matching import DROPPED, FIRST, MOST, OWN_LE, OWN_RE, Matching, SourceBatch
+from streamq.runtime.physical_state import CHANGED, PhysicalState
 from streamq.runtime.repetitions import repetitions
 from streamq.runtime.retractions import (
     BEHIND,
@@ -45,37 +46,13 @@ from streamq.runtime.retractions import (
     with_lateness,
     without_cycles,
 )
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.values import Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
 
-LIVE, WAITING, APPLIED = "live", "waiting", "applied"
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
-CHANGED = "__changed"
-"""The CTI when a live row was last changed."""
-
-_NO_HASHES = np.zeros(0, np.uint32)
-
-
-@dataclass(eq=False, repr=False)
-class _Held:
-    """The state of the events that a micro-batch touches: live rows, retractions that wait, and, with ids, those applied."""
-
-    live: list[pa.Table]
-    waiting: pa.Table | None
-    applied: list[pa.Table]
-
-    @property
-    def tables(self) -> dict[str, list[pa.Table]]:
-        """The rows by basket."""
-        return {LIVE: self.live, WAITING: [] if self.waiting is None else [self.waiting], APPLIED: self.applied}
-
-    @property
-    def rows(self) -> int:
-        """The number of all rows."""
-        return sum(table.num_rows for tables in self.tables.values() for table in tables)
 
 
 @dataclass(frozen=True)
@@ -111,100 +88,22 @@ class PhysicalKernel(UncombinedKernel):
             totals=totals,
             out=[],
         )
-        items = [self._hashed(a.table, state) for a in arrivals]
+        held = PhysicalState(state, self.payload, self.id)
+        items = [held.hashed(a.table) for a in arrivals]
         inserted = [i.filter(pc.equal(i.column(KIND), INSERT)) for i in items]
         retracted = [i.filter(pc.equal(i.column(KIND), RETRACT)) for i in items]
-        bins = GroupBins(state, BinSizes(slack=0))
-        # without ids, an insert concerns other rows only if retractions wait
-        concerned = [i.filter(pa.array(bins.has_rows(WAITING, i) | (self.id is not None))) for i in inserted]
-        touched = [i.column(HASH).to_numpy() for i in (*concerned, *retracted)]
-        bins.open(np.unique(np.concatenate([_NO_HASHES, *touched])), clock.c, MINUS_INFINITY, is_further=False)
-        held = self._held(bins, int(state.values.get("settled_at", MINUS_INFINITY)), state)
+        held.read(inserted, retracted, clock.c)
         evaluated = held.rows + sum(i.num_rows for i in items)
         fresh = [self._new_inserts(self._without_repetitions(held, i, batch), batch) for i in inserted if i.num_rows]
         self._retract(held, fresh, retracted, batch)
         if clock.c != clock.c_before:
-            state.values["settled_at"] = clock.c
-            state.values["settled_dropped_at"] = batch.promised_now
-            held = self._unsettled(held, clock.c, batch.promised_now, changed_before=INFINITY)
-        if clock.c == INFINITY:
-            bins.drop([LIVE, WAITING, APPLIED])
-        else:
-            self._keep(bins, held, clock.c)
+            held.settle(clock.c, batch.promised_now)
+        held.write(clock.c)
         return Output(concat(batch.out) if batch.out else None, clock.c, totals, evaluated=evaluated)
-
-    # state
-
-    def _hashed(self, items: pa.Table, state: KernelBaskets) -> pa.Table:
-        """Return items with the hashes of their events: of their ids, or of their starts and payloads."""
-        return (
-            with_hashes(items, [self.id])
-            if self.id is not None
-            else with_timed_hashes(items, [LE, *self.payload], state)
-        )
-
-    def _held(self, bins: GroupBins, c: int, state: KernelBaskets) -> _Held:
-        """Return the rows of the active events, without those that were settled at ``c``, when it last moved."""
-        live, waiting, applied = (bins.events(basket) for basket in (LIVE, WAITING, APPLIED))
-        held = _Held([] if live is None else [live], waiting, [] if applied is None else [applied])
-        promised = int(state.values.get("settled_dropped_at", MINUS_INFINITY))
-        return self._unsettled(held, c, promised, changed_before=c)
-
-    def _keep(self, bins: GroupBins, held: _Held, c: int) -> None:
-        """Write the rows of the active events, and the CTIs at which retractions stop waiting."""
-        for basket, tables in held.tables.items():
-            table = concat(tables) if tables else None
-            bins.replace_events(basket, None if table is None else table.filter(pa.array(bins.is_active(table))))
-            if table is not None:
-                bins.add(basket, table.filter(pa.array(~bins.is_active(table))))
-        bins.write_agenda(self._agenda(held, c), [LIVE, WAITING])
-        bins.close([LIVE, WAITING], c)
-
-    def _agenda(self, held: _Held, c: int) -> pa.Table:
-        """Return the CTIs at which events must be looked at: a retraction stops waiting, or one that has ended is forgotten.
-
-        Other events are forgotten when their bins are cleaned.
-        """
-        hashes, dues = [_NO_HASHES], [np.zeros(0, np.int64)]
-        if held.waiting is not None:
-            ends = ints(held.waiting, RE)
-            hashes.append(held.waiting.column(HASH).to_numpy()[ends >= c])
-            dues.append(ends[ends >= c])
-        for live in held.live:
-            ended = live.filter(pa.array(ints(live, RE) < c))
-            hashes.append(ended.column(HASH).to_numpy())
-            dues.append(np.maximum(self._last_end(ended), c))
-        distinct, place = np.unique(np.concatenate(hashes), return_inverse=True)
-        due = least_by_group(len(distinct), (place, np.concatenate(dues)), otherwise=INFINITY)
-        return agenda_of(distinct, c=saturating(due, 1))
-
-    def _last_end(self, live: pa.Table) -> Ints:
-        """Return the instant until which each live row is needed: the greatest of its end, the end sent, and its finite ends."""
-        end = np.maximum(ints(live, RE), ints(live, RE if self.id is None else MOST))
-        return np.maximum(end, ints(live, OWN_RE))
-
-    def _unsettled(self, held: _Held, c: int, promised: int, *, changed_before: int) -> _Held:
-        """Return the rows without the events that are settled at ``c``, and the retractions applied to these.
-
-        An event is settled once c has passed its end, the end sent and, with ids, all its finite ends; at c INFINITY all are. Those
-        changed at the CTI ``changed_before`` or later are left, as it has not moved since.
-        """
-        if not held.live:
-            return held
-        live = concat(held.live)
-        # a retraction of a dropped event may be on time for its source, though late by the level
-        over = np.where(ints(live, OWN_RE) == DROPPED, min(c, promised), c)
-        is_needed = (self._last_end(live) >= over) & (c != INFINITY)
-        live = live.filter(pa.array(is_needed | (ints(live, CHANGED) >= changed_before)))
-        applied = held.applied
-        if applied and self.id is not None:
-            table = concat(applied)
-            applied = [table.filter(pa.array(is_matching(table, live, [self.id])))]
-        return _Held([live], held.waiting, applied)
 
     # inserts
 
-    def _without_repetitions(self, held: _Held, table: pa.Table, batch: SourceBatch) -> pa.Table:
+    def _without_repetitions(self, held: PhysicalState, table: pa.Table, batch: SourceBatch) -> pa.Table:
         """Remove inserts of known events, if there are ids: those alive, or that could come again on time.
 
         Those equal to their event (start, first end, payload) are counted as duplicates, those of the same id that differ as
@@ -258,7 +157,9 @@ class PhysicalKernel(UncombinedKernel):
 
     # retractions
 
-    def _retract(self, held: _Held, fresh: list[pa.Table], retracted: Sequence[pa.Table], batch: SourceBatch) -> None:
+    def _retract(
+        self, held: PhysicalState, fresh: list[pa.Table], retracted: Sequence[pa.Table], batch: SourceBatch
+    ) -> None:
         """Add new events to ``held``, and apply retractions to its events: those that have waited, and new ones.
 
         Retractions that match no event wait if their event may still come; the others are judged as late, or counted as invalid.
@@ -282,7 +183,7 @@ class PhysicalKernel(UncombinedKernel):
             open_moves = self._apply_moves(held, open_moves, table, batch)
         self._wait(held, table, without_cycles(open_moves), batch)
 
-    def _apply_moves(self, held: _Held, open_moves: Moves, moves: pa.Table, batch: SourceBatch) -> Moves:
+    def _apply_moves(self, held: PhysicalState, open_moves: Moves, moves: pa.Table, batch: SourceBatch) -> Moves:
         """Move the ends of the live rows in ``held``; return the moves that match none.
 
         The rows that no move concerns come first, then the others with their ends moved; without ids, those whose end is now
@@ -311,7 +212,7 @@ class PhysicalKernel(UncombinedKernel):
         held.live = [rest, left] if live_places else [rest]
         return open_moves
 
-    def _without_repeated_moves(self, held: _Held, open_moves: Moves, matched: Matching) -> Moves:
+    def _without_repeated_moves(self, held: PhysicalState, open_moves: Moves, matched: Matching) -> Moves:
         """Return the moves that do not repeat a move applied to their event, now or earlier.
 
         The moves applied now are added to ``held``, the repeated ones to ``matched``.
@@ -344,7 +245,7 @@ class PhysicalKernel(UncombinedKernel):
     # moves without a match: late ones, waiting ones, settled ones
 
     def _judge_late_moves(
-        self, held: _Held, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
+        self, held: PhysicalState, open_moves: Moves, moves: pa.Table, waited: int, batch: SourceBatch
     ) -> tuple[Moves, pa.Table | None]:
         """Judge late moves without an event; return the moves that are left, and new live rows (None: none).
 
@@ -368,7 +269,9 @@ class PhysicalKernel(UncombinedKernel):
         left = [(number, move) for number, move in open_moves if number not in judged]
         return left, self._new_live_rows(held, rows.filter(pa.array(begins)), acts[begins], batch.c, batch)
 
-    def _new_live_rows(self, held: _Held, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch) -> pa.Table | None:
+    def _new_live_rows(
+        self, held: PhysicalState, moves: pa.Table, acts: Mask, c: int, batch: SourceBatch
+    ) -> pa.Table | None:
         """Return new live rows for retractions without a known insert, and send what they add from ``c`` on.
 
         ``acts`` marks those that may add something; the others only make later retractions of their event dropped, too. All are
@@ -386,7 +289,7 @@ class PhysicalKernel(UncombinedKernel):
         live = with_column(with_column(moves, RE, new), OWN_LE, np.full(len(new), c))
         return self._send_new_rows(with_column(live, OWN_RE, np.where(acts, new, DROPPED)), ints(moves, LE), batch)
 
-    def _wait(self, held: _Held, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
+    def _wait(self, held: PhysicalState, moves: pa.Table, open_moves: Moves, batch: SourceBatch) -> None:
         """Keep retractions whose event, or whose preceding retraction, may still come or waits itself.
 
         An item that gives an event the end that a retraction moves has that end in its sync time: once c is past it, none can
