@@ -20,11 +20,12 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
+from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes
-from streamq.runtime.groups import least_by_group
+from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
@@ -136,8 +137,7 @@ def _release(
     closes = at == AlignAt.EDGE_CLOSE
     event = [*key, LE] if closes else [n for t in ready[:1] for n in t.column_names if n not in (RE, WEIGHT)]
     fresh = [with_hashes(t, event) for t in ready]
-    touched = [t.column(HASH).to_numpy() for t in fresh]
-    begun.open(np.unique(np.concatenate([np.zeros(0, np.uint32), *touched])), limit, MINUS_INFINITY, is_further=False)
+    begun.open(distinct_hashes(fresh), limit)
     waited = begun.events(BEGUN)
     if waited is not None:
         waited = with_column(waited, WEIGHT, waited.column(SIGN)).drop_columns([SIGN])

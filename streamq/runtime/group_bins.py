@@ -7,34 +7,23 @@ kernel has the same bins. The agenda has, for each group, the least progress at 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets, grain
-from streamq.runtime.columnar import concat, ints, net_deltas, split_by, with_column
+from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda
+from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
+from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
-from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.groups import group_hashes
+from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.groups import BITS, HASH, GroupHashes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
-HASH = "__hash"
-"""The column of the upper 32 bits of the hash of each row's group. Groups that share them are evaluated together."""
-
-BITS = 32
-
 SMALL = 1 << 15
 """The bytes up to which a basket's bin is rewritten whenever it changes."""
-
-CELLS = 16
-"""The number of cells of time for the starts of the first rows, if hashes go with starts."""
-
-SECOND = 20
-"""The cell's width, as log2 of ticks, if the first rows start together: about a second of microseconds."""
 
 Compact = Callable[[pa.Table], pa.Table]
 
@@ -52,45 +41,6 @@ class BinSizes:
     whole_upto: int = 512
     compact_at: int = COMPACT_AT
     slack: int = 64
-
-
-@dataclass(repr=False)
-class Agenda:
-    """What the groups of a bin, or one group, wait for; INFINITY: for nothing.
-
-    c, m: the least CTI and the least watermark at which a group must be evaluated. due: the least progress that sends a row, of
-    those that wait, if ``waits``. held: the least instant that a group holds the CTI back to. since: the least end of a sent row
-    that may still change. reaches: a group has events that lie in windows to come.
-    """
-
-    c: int = INFINITY
-    m: int = INFINITY
-    due: int = INFINITY
-    held: int = INFINITY
-    since: int = INFINITY
-    waits: bool = False
-    reaches: bool = False
-
-    @staticmethod
-    def of_rows(rows: Sequence[pa.Table]) -> Agenda:
-        """Return the agenda of several groups, each a row of the tables."""
-        least = Agenda()
-        for table in rows:
-            if table.num_rows:
-                for name in _INSTANTS:
-                    setattr(least, name, min(getattr(least, name), int(ints(table, name).min())))
-                for name in _FLAGS:
-                    setattr(least, name, getattr(least, name) or bool(pc.any(table.column(name)).as_py()))
-        return least
-
-    def is_due(self, c: int, m: int, is_further: bool) -> bool:
-        """Return True if a group must be evaluated; ``is_further``: the bound on windows to come has moved."""
-        return self.c <= c or self.m <= m or (is_further and self.reaches)
-
-
-_INSTANTS = ("c", "m", "due", "held", "since")
-_FLAGS = ("waits", "reaches")
-_STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
 
 
 @dataclass(eq=False, repr=False)
@@ -121,7 +71,7 @@ class GroupBins:
     def __init__(self, state: KernelBaskets, sizes: BinSizes):
         """Read the bins and what they wait for from the values of ``state``."""
         self.state, self.sizes = state, sizes
-        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, *_values_of(Agenda())]])
+        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, *Agenda().values]])
         self.leaves = [
             Leaf(start, depth, Agenda(*agenda), clean, needed, whole)
             for start, depth, clean, needed, whole, *agenda in stored
@@ -137,7 +87,7 @@ class GroupBins:
     # opening
 
     def open(
-        self, touched: np.ndarray[Any, np.dtype[np.uint32]], c: int, m: int, *, is_further: bool, rule: str
+        self, touched: GroupHashes, c: int, m: int = MINUS_INFINITY, *, is_further: bool = False, rule: str = ""
     ) -> None:
         """Open the bins of the groups that new rows have touched, and those in which something is due at this progress.
 
@@ -238,7 +188,7 @@ class GroupBins:
 
         Bins with few events in the baskets ``inputs`` keep only what their groups wait for together.
         """
-        rows = rows.cast(_STORED)
+        rows = rows.cast(STORED)
         for leaf, mine in self._by_leaf(rows):
             leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
             if leaf.whole:
@@ -253,7 +203,7 @@ class GroupBins:
                 mine = concat([mine, agenda_of(silent)])
             leaf.agenda = Agenda.of_rows([*others, mine])
             if others:
-                self._append(AGENDA, leaf, mine, _latest)
+                self._append(AGENDA, leaf, mine, latest_agenda)
             else:
                 self.state.replace(AGENDA, leaf.name, mine)
                 self._read[AGENDA, leaf.name] = mine
@@ -277,8 +227,7 @@ class GroupBins:
                 self._split(leaf, inputs)
         self._join_empty()
         self.state.values["leaves"] = [
-            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *_values_of(leaf.agenda)]
-            for leaf in self.leaves
+            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *leaf.agenda.values] for leaf in self.leaves
         ]
 
     def drop(self, baskets: Iterable[str]) -> None:
@@ -313,7 +262,7 @@ class GroupBins:
     def _latest_agenda(self, leaf: Leaf) -> pa.Table:
         """Return the agenda of a bin, a row for each group that waits for something."""
         whole = self._whole(AGENDA, leaf)
-        return _STORED.empty_table() if whole is None else _latest(whole)
+        return STORED.empty_table() if whole is None else latest_agenda(whole)
 
     def _hashes_in(self, leaf: Leaf) -> Any:
         """Return the hashes of all groups of a bin that have rows in some basket."""
@@ -402,51 +351,6 @@ class GroupBins:
             self._split(half, inputs)
 
 
-def with_hashes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """Return the rows with the hashes of their groups, which the columns separate."""
-    upper = (group_hashes(table, columns) >> np.uint64(BITS)).astype(np.uint32)
-    return with_column(table, HASH, upper)
-
-
-def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBaskets) -> pa.Table:
-    """Return the rows with the hashes of their groups, of which the upper half goes with the start, one of the columns.
-
-    So groups that start at about the same time lie in the same bins. The first rows decide how long that is; ``state`` keeps it.
-    """
-    starts = ints(table, LE)
-    if "cell" not in state.values and len(starts):
-        least, most = int(starts.min()), int(starts.max())
-        state.values["cell"] = grain(least, most, CELLS) if most > least else SECOND
-    lower = group_hashes(table, columns) >> np.uint64(BITS + BITS // 2)
-    upper = (starts >> state.values.get("cell", 0)).view(np.uint64) << np.uint64(BITS // 2)
-    return with_column(table, HASH, (upper | lower).astype(np.uint32))
-
-
-def _values_of(agenda: Agenda) -> list[Any]:
-    """Return an agenda's values in the order of its fields."""
-    return [getattr(agenda, f.name) for f in fields(agenda)]
-
-
-def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:
-    """Return the agenda of groups, a row each; what ``columns`` do not name they do not wait for."""
-    n = len(hashes)
-    nothing = {name: np.full(n, INFINITY) for name in _INSTANTS} | {name: np.zeros(n, bool) for name in _FLAGS}
-    return pa.table({HASH: hashes, **nothing, **columns}, schema=_STORED)
-
-
-def _latest(agenda: pa.Table) -> pa.Table:
-    """Return the last row of each group, without groups that wait for nothing."""
-    hashes = agenda.column(HASH).to_numpy()
-    _, last = np.unique(hashes[::-1], return_index=True)
-    rows = agenda.take(pa.array(len(hashes) - 1 - last))
-    waits = np.zeros(rows.num_rows, bool)
-    for name in _INSTANTS:
-        waits |= ints(rows, name) < INFINITY
-    for name in _FLAGS:
-        waits |= rows.column(name).to_numpy()
-    return rows.filter(pa.array(waits))
-
-
 def _live(table: pa.Table) -> int:
     """Return the number of rows of a table, by weight if they have weights."""
     return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
@@ -461,4 +365,4 @@ def _is_among(values: Any, some: Any) -> Mask:
     return among
 
 
-__all__ = ["BITS", "HASH", "Agenda", "BinSizes", "GroupBins", "agenda_of", "with_hashes", "with_timed_hashes"]
+__all__ = ["BinSizes", "GroupBins"]

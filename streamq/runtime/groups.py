@@ -4,17 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from streamq.runtime.basket import KernelBaskets, grain
 from streamq.runtime.bucket import Hashes, combine_hashes, hashes
 from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.event import LE
 from streamq.runtime.values import Ints
 
 GROUP_NUMBER = "__group"
 """The column of group numbers, from 0 on: the same for equal groups of all inputs; rows of a result have it, too."""
+
+
+HASH = "__hash"
+"""The column of the upper 32 bits of the hash of each row's group. Groups that share them are evaluated together."""
+
+BITS = 32
+
+GroupHashes = np.ndarray[Any, np.dtype[np.uint32]]
+
+CELLS = 16
+"""The number of cells of time for the starts of the first rows, if hashes go with starts."""
+
+SECOND = 20
+"""The cell's width, as log2 of ticks, if the first rows start together: about a second of microseconds."""
 
 
 def number_groups(inputs: Sequence[pa.Table], columns: Sequence[Sequence[str]]) -> list[pa.Table]:
@@ -43,6 +60,31 @@ def matching_groups(table: pa.Table, keys: Sequence[str]) -> Ints:
 def group_hashes(table: pa.Table, columns: Sequence[str]) -> Hashes:
     """Return a number for each row, the same for rows of one group, whatever the other columns."""
     return combine_hashes([np.ones(table.num_rows, np.uint64), *(hashes(table.column(name)) for name in columns)])
+
+
+def with_hashes(table: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Return the rows with the hashes of their groups, which the columns separate."""
+    upper = (group_hashes(table, columns) >> np.uint64(BITS)).astype(np.uint32)
+    return with_column(table, HASH, upper)
+
+
+def with_timed_hashes(table: pa.Table, columns: Sequence[str], state: KernelBaskets) -> pa.Table:
+    """Return the rows with the hashes of their groups, of which the upper half goes with the start, one of the columns.
+
+    So groups that start at about the same time lie in the same bins. The first rows decide how long that is; ``state`` keeps it.
+    """
+    starts = ints(table, LE)
+    if "cell" not in state.values and len(starts):
+        least, most = int(starts.min()), int(starts.max())
+        state.values["cell"] = grain(least, most, CELLS) if most > least else SECOND
+    lower = group_hashes(table, columns) >> np.uint64(BITS + BITS // 2)
+    upper = (starts >> state.values.get("cell", 0)).view(np.uint64) << np.uint64(BITS // 2)
+    return with_column(table, HASH, (upper | lower).astype(np.uint32))
+
+
+def distinct_hashes(tables: Sequence[pa.Table]) -> GroupHashes:
+    """Return the hashes of the groups in some tables, each once."""
+    return np.unique(np.concatenate([np.zeros(0, np.uint32), *(table.column(HASH).to_numpy() for table in tables)]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +127,18 @@ def least_by_group(groups: int, *parts: tuple[Ints, Ints], otherwise: int) -> In
 
 
 __all__ = [
+    "BITS",
     "GROUP_NUMBER",
+    "HASH",
+    "GroupHashes",
     "Holds",
     "ToCome",
+    "distinct_hashes",
     "group_hashes",
     "least_by_group",
     "matching_groups",
     "no_holds",
     "number_groups",
+    "with_hashes",
+    "with_timed_hashes",
 ]

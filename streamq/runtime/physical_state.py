@@ -10,11 +10,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes, with_timed_hashes
-from streamq.runtime.groups import least_by_group
+from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes, with_timed_hashes
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.physical_matching import DROPPED, MOST, OWN_RE
 from streamq.runtime.values import Ints
@@ -57,8 +58,7 @@ class PhysicalState:
     def read(self, inserts: Sequence[pa.Table], retractions: Sequence[pa.Table], c: int) -> None:
         """Read the rows of the events that items, with hashes, concern, and of those in which something is due at ``c``."""
         concerned = [i.filter(pa.array(self._bins.has_rows(WAITING, i) | (self.id is not None))) for i in inserts]
-        touched = [i.column(HASH).to_numpy() for i in (*concerned, *retractions)]
-        self._bins.open(np.unique(np.concatenate([_NO_HASHES, *touched])), c, MINUS_INFINITY, is_further=False)
+        self._bins.open(distinct_hashes([*concerned, *retractions]), c)
         live, waiting, applied = (self._bins.events(basket) for basket in (LIVE, WAITING, APPLIED))
         self.live, self.waiting, self.applied = _listed(live), waiting, _listed(applied)
         settled_at = int(self.values.get("settled_at", MINUS_INFINITY))

@@ -20,12 +20,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import CountReason
+from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import LE, OPENS, RE
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_hashes
-from streamq.runtime.groups import least_by_group
+from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import count_duplicates, count_invalid, count_late, error_of_rows, judgement
 from streamq.runtime.lifetimes import saturating
@@ -72,10 +73,10 @@ class EdgesKernel(UncombinedKernel):
         judge = remembered_judge(state, arrivals)
         bins, passing = GroupBins(state, BinSizes()), _Passing.at(clock)
         hashed = [replace(a, table=with_hashes(a.table, self.key)) for a in arrivals]
-        touched = np.concatenate([np.zeros(0, np.uint32), *(a.table.column(HASH).to_numpy() for a in hashed)])
+        touched = distinct_hashes([a.table for a in hashed])
         is_further = passing.second > int(state.values.get("second", MINUS_INFINITY))
         state.values["second"] = passing.second
-        bins.open(np.unique(touched), passing.least, min(passing.greatest, INFINITY - 1), is_further=is_further)
+        bins.open(touched, passing.least, min(passing.greatest, INFINITY - 1), is_further=is_further)
         held = bins.events(EDGES)
         fresh = [self._judged(self._without_repetitions(a, held, judge, totals)) for a in hashed]
         every = [t for t in (held, *fresh) if t is not None]

@@ -15,15 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.grid import Grid
+from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
 from streamq.runtime.deltas import with_ends
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, agenda_of, with_timed_hashes
+from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.groups import HASH, distinct_hashes, with_timed_hashes
 from streamq.runtime.kernel import Arrival, Clock, Judge, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import count_duplicates, count_invalid, weighted_events
 from streamq.runtime.repetitions import repetitions
-from streamq.time import INFINITY, MINUS_INFINITY
+from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -79,8 +81,7 @@ class InsertIngressKernel(UncombinedKernel):
         whose = [*self.ids, LE]
         fresh = [with_timed_hashes(with_ends(a.table), whose, state) for a in arrivals]
         bins = GroupBins(state, BinSizes(slack=0))
-        touched = [table.column(HASH).to_numpy() for table in fresh]
-        bins.open(np.unique(np.concatenate([np.zeros(0, np.uint32), *touched])), c, MINUS_INFINITY, is_further=False)
+        bins.open(distinct_hashes(fresh), c)
         held = bins.events(ROWS)
         compared = sum(t.num_rows for t in (held, *fresh) if t is not None)
         new: list[Arrival] = []

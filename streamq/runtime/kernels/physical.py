@@ -26,7 +26,7 @@ from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, ints, is_matching, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.event import INSERT, KIND, LE, NEW_END, RE, RETRACT
-from streamq.runtime.group_bins import HASH
+from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel, remembered_judge
 from streamq.runtime.lateness import (
     count_duplicates,

@@ -23,8 +23,8 @@ from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, wei
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import HASH, BinSizes, GroupBins, with_hashes
-from streamq.runtime.groups import GROUP_NUMBER, least_by_group, number_groups
+from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.groups import GROUP_NUMBER, HASH, distinct_hashes, least_by_group, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
@@ -143,9 +143,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if self._sends_at_once:
             state.values["upto"] = upto
         bins = GroupBins(state, self.sizes)
-        touched = [table.column(HASH).to_numpy() for table in fresh]
         rule = f"{self.final_release}, {self.early_release}, {self._looks_at_final_rows}"
-        bins.open(np.unique(np.concatenate(touched)), clock.c, clock.m, is_further=is_further, rule=rule)
+        bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)
         change, evaluated = None, 0
         if len(bins.active):
             histories = self._histories(bins, fresh)

@@ -18,8 +18,8 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
-from streamq.runtime.group_bins import HASH, GroupBins
-from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import RecomputeKernel, Waits, hashes_of_groups
 from streamq.runtime.lateness import QuarantineRows
