@@ -4,8 +4,9 @@ CEDR's spectrum: docs/consistency.md. A run may continue from a checkpoint at an
 have once received is never taken back.
 
 Rows that a level does not let through yet are *held* in a scope of the state, in bins by start; once progress has reached their
-start, those that still wait lie in bins by event. A row is *due* once progress reaches its *sync time*, the first instant at
-which it changes the history. A micro-batch reads the rows that are due, and the events that its own rows correct.
+start, those that still wait lie in other such bins. A row is *due* once progress reaches its *sync time*, the first instant at
+which it changes the history. A micro-batch reads the bins with a row that is due, and those of the events that its own rows
+correct.
 
 At a blocking level a row waits for the CTI of all sources, or for their watermark minus B, whichever comes first. At a level
 that forgets, all sources count as having sent ``cti(W - M)``.
@@ -20,13 +21,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.policies import Level
-from streamq.runtime.agenda import agenda_of
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes, GroupBins
-from streamq.runtime.groups import HASH, distinct_hashes, least_by_group, with_hashes
-from streamq.runtime.lifetimes import saturating
 from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.time_bins import TimeBins
@@ -47,13 +44,23 @@ class AlignAt(StrEnum):
     EDGE_CLOSE = "edge close"
     """The same if the end brings the payload: an event is sent as a whole, once its end is due."""
 
+    @property
+    def is_behind(self) -> bool:
+        """True if rows are held back behind the kernel."""
+        return self != AlignAt.INPUT
+
+    def held_rows(self, scope: KernelBaskets, key: Sequence[str] = ()) -> HeldRows:
+        """Return the rows held back in a scope of the state; ``key``: the key columns of edges."""
+        return HeldRows(scope, self, key)
+
 
 HELD, BEGUN = "held", "begun"
-"""The baskets of rows held back: those that start at the limit or later, by their starts, and those that start before it but are
-not due, in bins by their event."""
+"""The baskets of rows held back, by their starts: those that start at the limit or later, and those that start before it but are
+not due."""
 
-SIGN = "__sign"
-"""The sign of the weight of a row in the basket BEGUN, whose rows count as events of weight 1 or more."""
+SIGN, SYNC = "__sign", "__sync"
+"""The columns of rows in the basket BEGUN for the sign of their weight, as they count as rows of weight 1 or more, and for their
+sync time."""
 
 
 def progress_at_level(
@@ -90,82 +97,71 @@ def _ticks_before(t: int, by: int | None) -> int:
     return t if t in (INFINITY, MINUS_INFINITY) else max(MINUS_INFINITY + 1, saturating_add(t, -by))
 
 
-def align(
-    scope: KernelBaskets, table: pa.Table | None, c: int, w: int, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()
-) -> pa.Table | None:
-    """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
+class HeldRows:
+    """The rows held back in a scope of the state, at a place ``at``; ``key``: the key columns of edges."""
 
-    A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row that
-    is held cancels it. ``key``: the key columns of edges. None, or an empty table, if no delta is due.
-    """
-    limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
-    ready: list[pa.Table] = []
-    held = TimeBins(scope, HELD)
-    if table is not None and table.num_rows:
-        has_started = ints(table, LE) < limit
-        held.append(table.filter(pa.array(~has_started)))
-        ready.append(table.filter(pa.array(has_started)))
-    if (started := held.take(limit)) is not None:
-        ready.append(started)
-    return _release([t for t in ready if t.num_rows], GroupBins(scope, BinSizes()), limit, at, key)
+    def __init__(self, scope: KernelBaskets, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()):
+        self.scope, self.at, self.key = scope, at, key
+        self.to_start = TimeBins(scope, HELD)
+        # the rows of an event have one start, so they share a bin
+        self.begun = TimeBins(scope, BEGUN, valued=SYNC)
 
+    def __bool__(self) -> bool:
+        """True if there are any."""
+        return bool(self.to_start or self.begun)
 
-def holds_back(scope: KernelBaskets) -> bool:
-    """Return True if rows are held back."""
-    return bool(TimeBins(scope, HELD) or scope.bins(BEGUN))
+    def backlog(self, moved: int = 0) -> tuple[int, int]:
+        """Return the number of rows held and the least of their sync times; INFINITY if there are none. No row is read.
 
+        For rows that start after the last limit, the start counts as sync time. ``moved`` is the number of ticks by which steps
+        have moved the rows; it is subtracted from the sync time.
+        """
+        rows = self.scope.size(HELD)[0] + self.scope.size(BEGUN)[0]
+        least = min(self.to_start.least, self.begun.least_value)
+        return rows, least if least == INFINITY else least - moved
 
-def backlog(scope: KernelBaskets, moved: int = 0) -> tuple[int, int]:
-    """Return the number of rows held and the least of their sync times; INFINITY if there are none.
+    def release(self, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
+        """Return the deltas that are due, of ``table`` and of those held so far; hold the others back.
 
-    For rows that start after the limit of the last :func:`align`, the start counts as sync time. ``moved`` is the number of ticks
-    by which steps have moved the rows; it is subtracted from the sync time. No row is read.
-    """
-    rows = scope.size(HELD)[0] + scope.size(BEGUN)[0]
-    least = min(TimeBins(scope, HELD).least, GroupBins(scope, BinSizes()).least("due"))
-    return rows, least if least == INFINITY else least - moved
+        A delta is due if its sync time is before the CTI ``c`` or not after ``w``, the watermark minus B. A retraction of a row
+        that is held cancels it. None, or an empty table, if no delta is due.
+        """
+        limit = max(c, saturating_add(w, 1) if w != MINUS_INFINITY else w)
+        ready: list[pa.Table] = []
+        if table is not None and table.num_rows:
+            has_started = ints(table, LE) < limit
+            self.to_start.append(table.filter(pa.array(~has_started)))
+            ready.append(table.filter(pa.array(has_started)))
+        if (started := self.to_start.take(limit)) is not None:
+            ready.append(started)
+        return self._release_started([t for t in ready if t.num_rows], limit)
 
+    def _release_started(self, ready: Sequence[pa.Table], limit: int) -> pa.Table | None:
+        """Return the deltas that are due, of those that start before ``limit``; None, or an empty table, if none is.
 
-def _release(
-    ready: Sequence[pa.Table], begun: GroupBins, limit: int, at: AlignAt, key: Sequence[str]
-) -> pa.Table | None:
-    """Return the deltas that are due, of those that start before ``limit``; None, or an empty table, if none is.
-
-    ``ready`` are those that came or that the limit has reached; the others wait in ``begun``. Rows of one event are released
-    together, because they may cancel one another or move its end.
-    """
-    closes = at == AlignAt.EDGE_CLOSE
-    event = [*key, LE] if closes else [n for t in ready[:1] for n in t.column_names if n not in (RE, WEIGHT)]
-    fresh = [with_hashes(t, event) for t in ready]
-    begun.open(distinct_hashes(fresh), limit)
-    waited = begun.events(BEGUN)
-    if waited is not None:
-        waited = with_column(waited, WEIGHT, waited.column(SIGN)).drop_columns([SIGN])
-    every = [t for t in (*fresh, waited) if t is not None]
-    if not every:
-        return None
-    rows = concat(every)
-    if (ints(rows, WEIGHT) < 0).any():
-        rows = net_deltas(rows)
-    event = [*key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
-    rows, sync = _with_sync_times(rows, event, closes)
-    due = sync < limit
-    if at == AlignAt.EDGE_OPEN:
-        rows, sync, due = _open_early(rows, sync, due, limit)
-    if waited is not None or not due.all():
-        _wait(begun, rows.filter(pa.array(~due)), sync[~due])
-    return rows.filter(pa.array(due)).drop_columns([HASH])
-
-
-def _wait(begun: GroupBins, rows: pa.Table, sync: Ints) -> None:
-    """Keep rows that start before the limit but are not due, in place of those of the same events that have waited."""
-    weight = ints(rows, WEIGHT)
-    copies = with_column(rows, SIGN, np.sign(weight)).take(pa.array(np.repeat(np.arange(len(weight)), np.abs(weight))))
-    begun.replace_events(BEGUN, copies.drop_columns([WEIGHT]))
-    hashes, place = np.unique(rows.column(HASH).to_numpy(), return_inverse=True)
-    dues = least_by_group(len(hashes), (place, sync), otherwise=INFINITY)
-    begun.write_agenda(agenda_of(hashes, c=saturating(dues, 1), due=dues), [BEGUN])
-    begun.close([BEGUN], None)
+        ``ready`` are those that came or that the limit has reached. The bins of all these events are opened, because deltas of
+        one event may cancel one another or move its end.
+        """
+        waited = self.begun.open(np.concatenate([np.zeros(0, np.int64), *(ints(t, LE) for t in ready)]), limit)
+        if waited is not None:
+            weight = ints(waited, WEIGHT) * ints(waited, SIGN)
+            ready = [*ready, with_column(waited.drop_columns([SIGN, SYNC]), WEIGHT, weight)]
+        if not ready:
+            return None
+        rows = concat(ready)
+        if (ints(rows, WEIGHT) < 0).any():
+            rows = net_deltas(rows)
+        closes = self.at == AlignAt.EDGE_CLOSE
+        event = [*self.key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
+        rows, sync = _with_sync_times(rows, event, closes)
+        due = sync < limit
+        if self.at == AlignAt.EDGE_OPEN:
+            rows, sync, due = _open_early(rows, sync, due, limit)
+        if waited is not None or not due.all():
+            left, weight = rows.filter(pa.array(~due)), ints(rows, WEIGHT)[~due]
+            left = with_column(with_column(left, WEIGHT, np.abs(weight)), SIGN, np.sign(weight))
+            self.begun.put_back(with_column(left, SYNC, sync[~due]))
+        return rows.filter(pa.array(due))
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:

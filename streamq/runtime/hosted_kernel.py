@@ -65,7 +65,7 @@ class HostedKernel:
     @property
     def aligns_behind(self) -> bool:
         """True if the level of consistency holds back the kernel's output, not its input."""
-        return self.aligns is not None and self.aligns != AlignAt.INPUT
+        return self.aligns is not None and self.aligns.is_behind
 
     @property
     def held_scopes(self) -> dict[str, int]:
@@ -78,7 +78,7 @@ class HostedKernel:
 
     def aligns_before(self, channel: Channel) -> bool:
         """Return True if a channel's rows are judged, and held back, before the kernel sees them."""
-        return channel.judge is not None and self.aligns == AlignAt.INPUT
+        return channel.judge is not None and self.aligns is not None and not self.aligns.is_behind
 
     def held_scope(self, channel: Channel) -> str:
         """Return the scope of state that holds back a channel's rows before the kernel."""

@@ -134,6 +134,9 @@ class Output:
 
     INFINITY: only the end of the input does; None: no row waits. It is shown to users, no kernel reads it."""
 
+    backlog: tuple[int, int] = (0, INFINITY)
+    """The number of rows that the kernel itself holds back in order of time, and the least of their sync times."""
+
     evaluated: int | None = None
     """The rows that the kernel has computed with; None: those that came, and those that it has read from its state."""
 

@@ -6,7 +6,7 @@ Envelopes (``runtime.envelope``) come in and go out; an envelope for a later sta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
@@ -14,9 +14,9 @@ from typing import Any
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, KernelBaskets, Work
+from streamq.runtime.basket import Baskets, Work
 from streamq.runtime.columnar import concat, decode, encode
-from streamq.runtime.consistency import AlignAt, align, backlog, holds_back, progress_at_level
+from streamq.runtime.consistency import HeldRows, progress_at_level
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
@@ -211,12 +211,17 @@ class Stage:
         if state.values.pop(REOPENED, False):
             # an earlier run sent only final rows: what the watermark had reached since c is sent now
             clock = replace(clock, m_before=clock.c_before)
+        rows_released = work.rows
         output = hosted.kernel.advance(state, arrivals, clock)
+        rows_read = work.rows
         w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
             (held_scope,), key = hosted.held_scopes, hosted.channels[0].hashed
-            scope = run.baskets.scoped(held_scope)
-            output.table = self._hold_back(scope, output.table, (clock.c, w), hosted.aligns, key)
+            held = hosted.aligns.held_rows(run.baskets.scoped(held_scope), key)
+            output.table = self._hold_back(held, output.table, clock.c, w)
+        if output.evaluated is not None:
+            # the rows that were read to hold others back
+            output.evaluated += rows_released + work.rows - rows_read
         run.outputs.append((hosted, arrivals, output, work))
         run.count(totals)
         run.count(output.totals)
@@ -234,35 +239,28 @@ class Stage:
         before, now = run.before[channel.relation], run.now[channel.relation]
         table = concat(run.tables[channel.number]) if channel.number in run.tables else None
         judge = channel.judge
-        if hosted.aligns_before(channel):
+        if hosted.aligns is not None and hosted.aligns_before(channel):
             if table is not None:
                 arrival = Arrival(channel.port, table, judge, *_progress_along(channel, before))
                 table = weighted_events(arrival, totals)
-            progress = (map_progress(now.c, channel.progress_maps), map_progress(now.w, channel.progress_maps))
-            table = self._hold_back(run.baskets.scoped(hosted.held_scope(channel)), table, progress, AlignAt.INPUT)
+            held = hosted.aligns.held_rows(run.baskets.scoped(hosted.held_scope(channel)))
+            c, w = (map_progress(progress, channel.progress_maps) for progress in (now.c, now.w))
+            table = self._hold_back(held, table, c, w)
             judge = None
         if table is None:
             return None
         return Arrival(channel.port, table, judge, *_progress_along(channel, before))
 
-    def _hold_back(
-        self,
-        scope: KernelBaskets,
-        table: pa.Table | None,
-        progress: tuple[int, int],
-        at: AlignAt,
-        key: Sequence[str] = (),
-    ) -> pa.Table | None:
+    def _hold_back(self, held: HeldRows, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
         """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
 
-        ``progress`` is the CTI and the watermark at that level. If the level does not block, nothing is held back, and what an
+        ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what an
         earlier run has held back is returned, too. None, or an empty table, if no event is due.
         """
-        c, w = progress
         if self.consistency.block == 0:
             # an earlier run, at another level, may have held rows back
-            return align(scope, table, INFINITY, w, at, key) if holds_back(scope) else table
-        return align(scope, table, c, w, at, key)
+            return held.release(table, INFINITY, w) if held else table
+        return held.release(table, c, w)
 
     # readings
 
@@ -288,10 +286,11 @@ class Stage:
                 of_parts=self.sources[source].readings(run.clocks[source].held.get("parts", {})),
             )
         for hosted, arrivals, output, work in run.outputs:
-            scopes = [run.baskets.scoped(name) for name in (hosted.name, *hosted.held_scopes)]
-            sizes = [s.size() for s in scopes]
-            moved = (0, *hosted.held_scopes.values())
-            backlogs = [backlog(s, by) for s, by in zip(scopes, moved, strict=True)]
+            scopes = [(run.baskets.scoped(name), moved) for name, moved in hosted.held_scopes.items()]
+            sizes = [s.size() for s in (run.baskets.scoped(hosted.name), *(scope for scope, _ in scopes))]
+            backlogs = [output.backlog]
+            if hosted.aligns is not None:
+                backlogs += [hosted.aligns.held_rows(scope).backlog(moved) for scope, moved in scopes]
             tally = tallies.setdefault(hosted.name, {})
             columns |= kernel_columns(hosted.name, tally, arrivals, output, work, sizes=sizes, backlogs=backlogs)
         return columns

@@ -14,6 +14,7 @@ import pyarrow as pa
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY
 
 MOST = 2_048
@@ -25,7 +26,7 @@ FEW = 256
 
 @dataclass(eq=False, repr=False)
 class _Bin:
-    """A bin: the instant at which it starts, and the least instant and the least start of its rows.
+    """A bin: the instant at which it starts, the least instant of its rows, and their least value.
 
     ``most`` is the number of live rows above which it is divided.
     """
@@ -33,7 +34,7 @@ class _Bin:
     number: int
     start: int
     least: int
-    held: int
+    value: int
     most: int = MOST
 
     @property
@@ -43,13 +44,17 @@ class _Bin:
 
 
 class TimeBins:
-    """A basket of deltas in bins by the column ``by``, LE or RE. Equal deltas have equal instants, so they share a bin."""
+    """A basket of deltas in bins by the column ``by``, LE or RE. Equal deltas have equal instants, so they share a bin.
 
-    def __init__(self, state: KernelBaskets, basket: str, by: str = LE):
+    The least value of the column ``valued`` is known without reading the rows.
+    """
+
+    def __init__(self, state: KernelBaskets, basket: str, by: str = LE, valued: str = LE):
         """Read what the bins hold from the values of ``state``."""
-        self.state, self.basket, self.by = state, basket, by
+        self.state, self.basket, self.by, self.valued = state, basket, by, valued
         self.values = state.values.get(f"{basket} bins", {"next": 0, "bins": []})
         self.bins = [_Bin(*fields) for fields in self.values["bins"]]
+        self.opened: list[_Bin] = []
 
     def __bool__(self) -> bool:
         """True if there are rows."""
@@ -61,9 +66,9 @@ class TimeBins:
         return self.bins[0].least if self.bins else INFINITY
 
     @property
-    def least_start(self) -> int:
-        """The least start of a row; INFINITY if there are none."""
-        return min((bin.held for bin in self.bins), default=INFINITY)
+    def least_value(self) -> int:
+        """The least value of a row; INFINITY if there are none."""
+        return min((bin.value for bin in self.bins), default=INFINITY)
 
     def append(self, rows: pa.Table) -> None:
         """Add deltas to their bins; a bin is read only if a retraction may have taken its least row, or if it has grown."""
@@ -72,9 +77,7 @@ class TimeBins:
         if not self.bins:
             self._divide(0, None, rows, MOST)
         else:
-            starts = np.array([bin.start for bin in self.bins[1:]], np.int64)
-            numbers = np.searchsorted(starts, ints(rows, self.by), "right")
-            for bin, mine in [(self.bins[n], mine) for n, mine in split_by(rows, numbers)]:
+            for bin, mine in [(self.bins[n], mine) for n, mine in split_by(rows, self._number_of(ints(rows, self.by)))]:
                 self._add(bin, mine)
         self._store()
 
@@ -95,20 +98,44 @@ class TimeBins:
         self._store()
         return concat(taken)
 
+    def open(self, instants: Ints, before: int) -> pa.Table | None:
+        """Return the deltas in the bins of some instants, and in those with a value before an instant; None if there are none.
+
+        The bins are then empty, until :meth:`put_back`.
+        """
+        touched = {self.bins[n] for n in np.unique(self._number_of(instants))} if self.bins else set()
+        self.opened = [bin for bin in self.bins if bin in touched or bin.value < before]
+        return concat([self._read(bin) for bin in self.opened]) if self.opened else None
+
+    def put_back(self, rows: pa.Table) -> None:
+        """Write the deltas of the opened bins, and others of the instants for which these were opened."""
+        if not self.opened:
+            self.append(rows)
+            return
+        numbers = self._number_of(ints(rows, self.by))
+        parts = [rows.filter(pa.array(numbers == self.bins.index(bin))) for bin in self.opened]
+        for bin, mine in zip(self.opened, parts, strict=True):
+            self._divide(self.bins.index(bin), bin, mine, bin.most)
+        self._store()
+
     # inside
+
+    def _number_of(self, instants: Ints) -> Ints:
+        """Return the number of the bin of each instant."""
+        return np.searchsorted(np.array([bin.start for bin in self.bins[1:]], np.int64), instants, "right")
 
     def _add(self, bin: _Bin, rows: pa.Table) -> None:
         """Append rows to a bin, or rewrite it with them, and divide it if it has grown."""
-        le, at, weight = ints(rows, LE), ints(rows, self.by), ints(rows, WEIGHT)
+        values, at, weight = ints(rows, self.valued), ints(rows, self.by), ints(rows, WEIGHT)
         live = int(weight.sum())
-        may_lose_least = ((weight < 0) & ((at <= bin.least) | (le <= bin.held))).any()
+        may_lose_least = ((weight < 0) & ((at <= bin.least) | (values <= bin.value))).any()
         grows = self.state.filled(self.basket, bin.name).rows + live > bin.most
-        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(le), live, most=COMPACT_AT, small=0)
+        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(at), live, most=COMPACT_AT, small=0)
         if may_lose_least or grows or is_crowded:
             self._divide(self.bins.index(bin), bin, net_deltas(concat([self._read(bin), rows])), bin.most)
             return
         self.state.append(self.basket, bin.name, rows, live)
-        bin.least, bin.held = min(bin.least, int(at.min())), min(bin.held, int(le.min()))
+        bin.least, bin.value = min(bin.least, int(at.min())), min(bin.value, int(values.min()))
 
     def _read(self, bin: _Bin) -> pa.Table:
         """Return the deltas of a bin, added up."""
@@ -138,7 +165,9 @@ class TimeBins:
             instants, name = ints(part, self.by), self.values["next"]
             self.values["next"] += 1
             start = int(cuts[number - 1]) if number else bin.start if bin is not None else int(instants.min())
-            new = _Bin(name, start, int(instants.min()), int(ints(part, LE).min()), max(MOST, 2 * part.num_rows))
+            new = _Bin(
+                name, start, int(instants.min()), int(ints(part, self.valued).min()), max(MOST, 2 * part.num_rows)
+            )
             self.state.append(self.basket, new.name, part, int(ints(part, WEIGHT).sum()))
             self.bins.insert(place, new)
             place += 1

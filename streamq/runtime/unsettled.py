@@ -31,7 +31,7 @@ class UnsettledRows:
     @property
     def least_start(self) -> int:
         """The least start of a row that waits; INFINITY if none does."""
-        return min(self.ending.least_start, self.endless.least)
+        return min(self.ending.least_value, self.endless.least)
 
     @property
     def due(self) -> int | None:

@@ -15,7 +15,7 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.policies import Level, consistency_of
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
-from streamq.runtime.consistency import AlignAt, align, backlog, progress_at_level
+from streamq.runtime.consistency import AlignAt, HeldRows, progress_at_level
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.progress import LevelProgress
 from streamq.testing.deltas import net
@@ -214,7 +214,7 @@ def test_items_are_held_folded_and_released_by_sync_time() -> None:
     scope = Baskets(DictStore({})).scoped("align")
 
     def step(c: int, *rows: tuple[int, int, int]) -> list[tuple[int, int, int]]:
-        found = align(scope, deltas(*rows) if rows else None, c, NEVER)
+        found = HeldRows(scope).release(deltas(*rows) if rows else None, c, NEVER)
         return [] if found is None else sorted((r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
 
     assert step(5, (3, 9, 1), (7, 20, 1)) == [(3, 9, 1)]
@@ -231,33 +231,39 @@ def test_an_end_that_an_edge_brings_is_due_at_its_own_time() -> None:
     """Until then its event goes on without one; or, where its payload comes with it, it waits."""
     opened, closed = (Baskets(DictStore({})).scoped(name) for name in (AlignAt.EDGE_OPEN, AlignAt.EDGE_CLOSE))
 
-    def step(scope: KernelBaskets, ends: str, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
+    def step(scope: KernelBaskets, ends: AlignAt, c: int, *rows: tuple[str, int, int, int]) -> list[tuple[Any, ...]]:
         v, le, re, w = zip(*rows, strict=True) if rows else ((), (), (), ())
         table = pa.table(
             {"k": ["a"] * len(rows), "v": v, LE: pa.array(le, pa.int64()), RE: pa.array(re, pa.int64()), WEIGHT: w}
         )
-        found = align(scope, table if rows else None, c, NEVER, ends, ["k"])
+        found = HeldRows(scope, ends, ["k"]).release(table if rows else None, c, NEVER)
         return [] if found is None else sorted((r["v"], r[LE], r[RE], r[WEIGHT]) for r in found.to_pylist())
 
     assert step(opened, AlignAt.EDGE_OPEN, 5, ("x", 1, 20, 1), ("x", 7, 9, 1)) == [("x", 1, INFINITY, 1)]
-    assert backlog(opened) == (3, 7)
+    assert HeldRows(opened).backlog() == (3, 7)
     assert step(opened, AlignAt.EDGE_OPEN, 6, ("x", 1, 20, -1), ("x", 1, 10, 1)) == []
-    assert step(opened, AlignAt.EDGE_OPEN, 8) == [("x", 7, INFINITY, 1)] and backlog(opened) == (4, 9)
+    assert step(opened, AlignAt.EDGE_OPEN, 8) == [("x", 7, INFINITY, 1)] and HeldRows(opened).backlog() == (4, 9)
     released = [("x", 1, 10, 1), ("x", 1, INFINITY, -1), ("x", 7, 9, 1), ("x", 7, INFINITY, -1)]
     assert step(opened, AlignAt.EDGE_OPEN, 11) == released
     # another level let an end go on ahead of its time
     assert step(opened, AlignAt.EDGE_OPEN, 12, ("x", 2, 30, -1), ("x", 2, 25, 1)) == []
-    assert step(opened, AlignAt.EDGE_OPEN, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and backlog(opened) == (
+    assert step(opened, AlignAt.EDGE_OPEN, 26) == [("x", 2, 25, 1), ("x", 2, 30, -1)] and HeldRows(
+        opened
+    ).backlog() == (
         0,
         INFINITY,
     )
 
     assert step(closed, AlignAt.EDGE_CLOSE, 5, ("x", 1, INFINITY, 1), ("z", 2, 20, 1)) == [("x", 1, INFINITY, 1)]
-    assert step(closed, AlignAt.EDGE_CLOSE, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and backlog(closed) == (
+    assert step(closed, AlignAt.EDGE_CLOSE, 6, ("x", 1, INFINITY, -1), ("y", 1, 10, 1)) == [] and HeldRows(
+        closed
+    ).backlog() == (
         3,
         10,
     )
-    assert step(closed, AlignAt.EDGE_CLOSE, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and backlog(closed) == (
+    assert step(closed, AlignAt.EDGE_CLOSE, 11) == [("x", 1, INFINITY, -1), ("y", 1, 10, 1)] and HeldRows(
+        closed
+    ).backlog() == (
         1,
         20,
     )
@@ -269,9 +275,9 @@ def test_bins_of_what_is_held_stay_few() -> None:
     scope = Baskets(DictStore({})).scoped("align")
     starts = [7, *(1_000_003 * n % 10_000_019 for n in range(4_000))]
     for at in range(0, len(starts), 500):
-        align(scope, deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
+        HeldRows(scope).release(deltas(*((t, t + 1, 1) for t in starts[at : at + 500])), NEVER, NEVER)
         assert len(scope.bins("held")) <= 4 * 64
-    found = [align(scope, None, c, NEVER) for c in (5_000_000, INFINITY)]
+    found = [HeldRows(scope).release(None, c, NEVER) for c in (5_000_000, INFINITY)]
     assert sorted(t for part in found if part is not None for t in part.column(LE).to_pylist()) == sorted(starts)
     assert scope.bins("held") == []
 

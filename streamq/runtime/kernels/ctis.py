@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat
-from streamq.runtime.consistency import align, holds_back
+from streamq.runtime.consistency import HeldRows
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Clock, Output, UncombinedKernel
 from streamq.runtime.unsettled import UnsettledRows
@@ -55,16 +55,16 @@ class CtisKernel(UncombinedKernel):
         """Send the rows that are due (all, if not ``in_order``), then a row for the CTI if it has risen; remember that CTI."""
         tables = [a.table for a in arrivals if a.port == ROWS and a.table.num_rows]
         cti = self._cti(state, [a.table for a in arrivals if a.port == OPEN], clock.c)
-        if self.in_order or holds_back(state):
+        held = HeldRows(state)
+        if self.in_order or held:
             # an earlier run at another level may have held rows back
-            due_rows = align(
-                state, concat(tables) if tables else None, cti if self.in_order else INFINITY, MINUS_INFINITY
-            )
+            limit = cti if self.in_order else INFINITY
+            due_rows = held.release(concat(tables) if tables else None, limit, MINUS_INFINITY)
             tables = [] if due_rows is None else [due_rows]
         if cti > int(state.values.get("told", MINUS_INFINITY)):
             state.values["told"] = cti
             tables.append(self._promise(tables[0].schema if tables else None, cti))
-        return Output(concat(tables) if tables else None, cti)
+        return Output(concat(tables) if tables else None, cti, backlog=held.backlog())
 
     def _promise(self, schema: pa.Schema | None, cti: int) -> pa.Table:
         """Return a row for the CTI, with the schema of the other rows, because they become one table."""
