@@ -24,6 +24,7 @@ from streamq.policies import Level
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.groups import group_hashes
 from streamq.runtime.progress import LevelProgress
 from streamq.runtime.replacements import replacement_masks
 from streamq.runtime.time_bins import TimeBins
@@ -58,9 +59,9 @@ HELD, BEGUN = "held", "begun"
 """The baskets of rows held back, by their starts: those that start at the limit or later, and those that start before it but are
 not due."""
 
-SIGN, SYNC = "__sign", "__sync"
-"""The columns of rows in the basket BEGUN for the sign of their weight, as they count as rows of weight 1 or more, and for their
-sync time."""
+SIGN, SYNC, EVENT = "__sign", "__sync", "__event"
+"""The columns of rows in the basket BEGUN for the sign of their weight, as they count as rows of weight 1 or more, for their
+sync time, and for the hash of their event."""
 
 
 def progress_at_level(
@@ -103,8 +104,8 @@ class HeldRows:
     def __init__(self, scope: KernelBaskets, at: AlignAt = AlignAt.INPUT, key: Sequence[str] = ()):
         self.scope, self.at, self.key = scope, at, key
         self.to_start = TimeBins(scope, HELD)
-        # the rows of an event have one start, so they share a bin
-        self.begun = TimeBins(scope, BEGUN, valued=SYNC)
+        # the rows of an event have one start and one hash, so they share a bin
+        self.begun = TimeBins(scope, BEGUN, then=EVENT, valued=SYNC)
 
     def __bool__(self) -> bool:
         """True if there are any."""
@@ -142,26 +143,34 @@ class HeldRows:
         ``ready`` are those that came or that the limit has reached. The bins of all these events are opened, because deltas of
         one event may cancel one another or move its end.
         """
-        waited = self.begun.open(np.concatenate([np.zeros(0, np.int64), *(ints(t, LE) for t in ready)]), limit)
+        waited = self.begun.open([self._with_events(t) for t in ready] if self.begun else [], limit)
         if waited is not None:
             weight = ints(waited, WEIGHT) * ints(waited, SIGN)
-            ready = [*ready, with_column(waited.drop_columns([SIGN, SYNC]), WEIGHT, weight)]
+            ready = [*ready, with_column(waited.drop_columns([SIGN, SYNC, EVENT]), WEIGHT, weight)]
         if not ready:
             return None
         rows = concat(ready)
         if (ints(rows, WEIGHT) < 0).any():
             rows = net_deltas(rows)
-        closes = self.at == AlignAt.EDGE_CLOSE
-        event = [*self.key, LE] if closes else [n for n in rows.column_names if n not in (RE, WEIGHT)]
-        rows, sync = _with_sync_times(rows, event, closes)
+        rows, sync = _with_sync_times(rows, self._event(rows), self.at == AlignAt.EDGE_CLOSE)
         due = sync < limit
         if self.at == AlignAt.EDGE_OPEN:
             rows, sync, due = _open_early(rows, sync, due, limit)
         if waited is not None or not due.all():
-            left, weight = rows.filter(pa.array(~due)), ints(rows, WEIGHT)[~due]
+            left, weight = self._with_events(rows.filter(pa.array(~due))), ints(rows, WEIGHT)[~due]
             left = with_column(with_column(left, WEIGHT, np.abs(weight)), SIGN, np.sign(weight))
             self.begun.put_back(with_column(left, SYNC, sync[~due]))
         return rows.filter(pa.array(due))
+
+    def _event(self, rows: pa.Table) -> list[str]:
+        """Return the columns in which the deltas of one event agree."""
+        if self.at == AlignAt.EDGE_CLOSE:
+            return [*self.key, LE]
+        return sorted(name for name in rows.column_names if name not in (RE, WEIGHT))
+
+    def _with_events(self, rows: pa.Table) -> pa.Table:
+        """Return deltas with the hashes of their events."""
+        return with_column(rows, EVENT, group_hashes(rows, self._event(rows)).view(np.int64))
 
 
 def _open_early(rows: pa.Table, sync: Ints, due: Mask, limit: int) -> tuple[pa.Table, Ints, Mask]:

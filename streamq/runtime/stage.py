@@ -254,8 +254,8 @@ class Stage:
     def _hold_back(self, held: HeldRows, table: pa.Table | None, c: int, w: int) -> pa.Table | None:
         """Hold back judged events that are not due at the level of consistency; return the due ones, earlier ones included.
 
-        ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what an
-        earlier run has held back is returned, too. None, or an empty table, if no event is due.
+        ``c`` and ``w`` are the CTI and the watermark at that level. If the level does not block, nothing is held back, and what
+        an earlier run has held back is returned, too. None, or an empty table, if no event is due.
         """
         if self.consistency.block == 0:
             # an earlier run, at another level, may have held rows back

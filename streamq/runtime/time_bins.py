@@ -6,6 +6,7 @@ because it is read whenever the next rows are taken out.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 
 import numpy as np
@@ -14,7 +15,7 @@ import pyarrow as pa
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
-from streamq.runtime.values import Ints
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 
 MOST = 2_048
@@ -26,15 +27,15 @@ FEW = 256
 
 @dataclass(eq=False, repr=False)
 class _Bin:
-    """A bin: the instant at which it starts, the least instant of its rows, and their least value.
+    """A bin: where it starts, the least instant of its rows, and the least value, each with the weight of the rows that have it.
 
     ``most`` is the number of live rows above which it is divided.
     """
 
     number: int
-    start: int
-    least: int
-    value: int
+    start: tuple[int, int]
+    least: tuple[int, int]
+    value: tuple[int, int]
     most: int = MOST
 
     @property
@@ -44,16 +45,21 @@ class _Bin:
 
 
 class TimeBins:
-    """A basket of deltas in bins by the column ``by``, LE or RE. Equal deltas have equal instants, so they share a bin.
+    """A basket of deltas in bins by the column ``by``, LE or RE, and among rows of one instant by the column ``then``, if any.
 
-    The least value of the column ``valued`` is known without reading the rows.
+    Equal deltas have equal values in both, so they share a bin. The least value of the column ``valued`` is known without
+    reading the rows.
     """
 
-    def __init__(self, state: KernelBaskets, basket: str, by: str = LE, valued: str = LE):
+    def __init__(self, state: KernelBaskets, basket: str, by: str = LE, then: str | None = None, valued: str = LE):
         """Read what the bins hold from the values of ``state``."""
-        self.state, self.basket, self.by, self.valued = state, basket, by, valued
+        self.state, self.basket = state, basket
+        self.by, self.then, self.valued = by, then, valued
         self.values = state.values.get(f"{basket} bins", {"next": 0, "bins": []})
-        self.bins = [_Bin(*fields) for fields in self.values["bins"]]
+        self.bins = [
+            _Bin(number, (start, then), (least, n), (value, m), most)
+            for number, (start, then), (least, n), (value, m), most in self.values["bins"]
+        ]
         self.opened: list[_Bin] = []
 
     def __bool__(self) -> bool:
@@ -63,28 +69,28 @@ class TimeBins:
     @property
     def least(self) -> int:
         """The least instant of a row; INFINITY if there are none."""
-        return self.bins[0].least if self.bins else INFINITY
+        return self.bins[0].least[0] if self.bins else INFINITY
 
     @property
     def least_value(self) -> int:
         """The least value of a row; INFINITY if there are none."""
-        return min((bin.value for bin in self.bins), default=INFINITY)
+        return min((bin.value[0] for bin in self.bins), default=INFINITY)
 
     def append(self, rows: pa.Table) -> None:
-        """Add deltas to their bins; a bin is read only if a retraction may have taken its least row, or if it has grown."""
+        """Add deltas to their bins; a bin is read only if retractions have taken all its least rows, or if it has grown."""
         if not rows.num_rows:
             return
-        if not self.bins:
-            self._divide(0, None, rows, MOST)
-        else:
-            for bin, mine in [(self.bins[n], mine) for n, mine in split_by(rows, self._number_of(ints(rows, self.by)))]:
+        for bin, mine in [(self._bin(n), mine) for n, mine in split_by(rows, self._numbers_of(rows))]:
+            if bin is None:
+                self._divide(0, None, mine, MOST)
+            else:
                 self._add(bin, mine)
         self._store()
 
     def take(self, before: int) -> pa.Table | None:
         """Take out the deltas before an instant, added up; at INFINITY all. None if there are none."""
         taken = []
-        while self.bins and (self.bins[0].least < before or before == INFINITY):
+        while self.bins and (self.least < before or before == INFINITY):
             bin = self.bins[0]
             rows = self._read(bin)
             is_over = ints(rows, self.by) < before if before != INFINITY else np.ones(rows.num_rows, bool)
@@ -98,44 +104,59 @@ class TimeBins:
         self._store()
         return concat(taken)
 
-    def open(self, instants: Ints, before: int) -> pa.Table | None:
-        """Return the deltas in the bins of some instants, and in those with a value before an instant; None if there are none.
+    def open(self, places: Sequence[pa.Table], before: int) -> pa.Table | None:
+        """Return the deltas in the bins in which rows of ``places`` lie, and in those with a value before an instant.
 
-        The bins are then empty, until :meth:`put_back`.
+        None if there are none. The bins are then empty, until :meth:`put_back`.
         """
-        touched = {self.bins[n] for n in np.unique(self._number_of(instants))} if self.bins else set()
-        self.opened = [bin for bin in self.bins if bin in touched or bin.value < before]
+        touched = {self._bin(n) for rows in places for n in np.unique(self._numbers_of(rows))}
+        self.opened = [bin for bin in self.bins if bin in touched or bin.value[0] < before]
         return concat([self._read(bin) for bin in self.opened]) if self.opened else None
 
     def put_back(self, rows: pa.Table) -> None:
-        """Write the deltas of the opened bins, and others of the instants for which these were opened."""
-        if not self.opened:
-            self.append(rows)
-            return
-        numbers = self._number_of(ints(rows, self.by))
-        parts = [rows.filter(pa.array(numbers == self.bins.index(bin))) for bin in self.opened]
+        """Write the deltas of the opened bins, and others of the places for which these were opened."""
+        number = self._numbers_of(rows)
+        own = [self.bins.index(bin) + 1 for bin in self.opened]
+        parts = [rows.filter(pa.array(number == n)) for n in own]
         for bin, mine in zip(self.opened, parts, strict=True):
             self._divide(self.bins.index(bin), bin, mine, bin.most)
+        self.append(rows.filter(pa.array(~np.isin(number, own))))
         self._store()
 
     # inside
 
-    def _number_of(self, instants: Ints) -> Ints:
-        """Return the number of the bin of each instant."""
-        return np.searchsorted(np.array([bin.start for bin in self.bins[1:]], np.int64), instants, "right")
+    def _seconds(self, rows: pa.Table) -> Ints:
+        """Return the second part of each row's place."""
+        return np.zeros(rows.num_rows, np.int64) if self.then is None else ints(rows, self.then)
+
+    def _numbers_of(self, rows: pa.Table) -> Ints:
+        """Return the number of the bin of each row, from 1 on; 0 for rows before all bins."""
+        return _numbers([bin.start for bin in self.bins], ints(rows, self.by), self._seconds(rows))
+
+    def _bin(self, number: int) -> _Bin | None:
+        """Return the bin of this number; None if the rows of 0 need one of their own, as the first one has many rows."""
+        if number == 0 and (not self.bins or self.state.filled(self.basket, self.bins[0].name).rows > FEW):
+            return None
+        return self.bins[max(0, number - 1)]
 
     def _add(self, bin: _Bin, rows: pa.Table) -> None:
         """Append rows to a bin, or rewrite it with them, and divide it if it has grown."""
-        values, at, weight = ints(rows, self.valued), ints(rows, self.by), ints(rows, WEIGHT)
+        weight = ints(rows, WEIGHT)
         live = int(weight.sum())
-        may_lose_least = ((weight < 0) & ((at <= bin.least) | (values <= bin.value))).any()
+        least = _least(bin.least, ints(rows, self.by), weight)
+        value = _least(bin.value, ints(rows, self.valued), weight)
+        has_lost_least = least[1] <= 0 or value[1] <= 0
         grows = self.state.filled(self.basket, bin.name).rows + live > bin.most
-        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(at), live, most=COMPACT_AT, small=0)
-        if may_lose_least or grows or is_crowded:
-            self._divide(self.bins.index(bin), bin, net_deltas(concat([self._read(bin), rows])), bin.most)
+        # a bin that could not be divided is rewritten the less often, the more rows it has
+        chunks = COMPACT_AT + self.state.filled(self.basket, bin.name).stored // FEW
+        is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, most=chunks, small=0)
+        if has_lost_least or grows or is_crowded:
+            whole = net_deltas(concat([self._read(bin), rows]))
+            # a small first bin costs less when it loses its least rows again
+            self._divide(self.bins.index(bin), bin, whole, FEW if has_lost_least else bin.most)
             return
         self.state.append(self.basket, bin.name, rows, live)
-        bin.least, bin.value = min(bin.least, int(at.min())), min(bin.value, int(values.min()))
+        bin.least, bin.value = least, value
 
     def _read(self, bin: _Bin) -> pa.Table:
         """Return the deltas of a bin, added up."""
@@ -148,33 +169,64 @@ class TimeBins:
         self.state.drop(self.basket, bin.name)
         self.bins.remove(bin)
 
-    def _divide(self, place: int, bin: _Bin | None, rows: pa.Table, most: int) -> None:
+    def _divide(self, number: int, bin: _Bin | None, rows: pa.Table, most: int) -> None:
         """Write rows in place of a bin: as one if they are at most ``most``, else cut into several, of which the first is small.
 
-        Rows of one instant are not cut.
+        Rows of one place are not cut.
         """
         if bin is not None:
             self._remove(bin)
-        at = ints(rows, self.by)
-        cuts = np.zeros(0, np.int64)
-        if len(at) > most:
-            in_order = np.sort(at)
-            cuts = np.unique(in_order[max(FEW, min(len(at) // 4, MOST // 2)) :: MOST // 2])
-            cuts = cuts[cuts > in_order[0]]
-        for number, part in split_by(rows, np.searchsorted(cuts, at, "right")):
-            instants, name = ints(part, self.by), self.values["next"]
-            self.values["next"] += 1
-            start = int(cuts[number - 1]) if number else bin.start if bin is not None else int(instants.min())
+        at, then, weight, values = ints(rows, self.by), self._seconds(rows), ints(rows, WEIGHT), ints(rows, self.valued)
+        starts = _cuts(at, then) if len(at) > most else []
+        part_of = _numbers(starts, at, then)
+        for n, part in split_by(rows, part_of):
+            is_mine = part_of == n
+            low = int(at[is_mine].min())
             new = _Bin(
-                name, start, int(instants.min()), int(ints(part, self.valued).min()), max(MOST, 2 * part.num_rows)
+                self.values["next"],
+                start=(low, int(then[is_mine & (at == low)].min())),
+                least=_least((INFINITY, 0), at[is_mine], weight[is_mine]),
+                value=_least((INFINITY, 0), values[is_mine], weight[is_mine]),
+                most=max(MOST, 2 * part.num_rows),
             )
-            self.state.append(self.basket, new.name, part, int(ints(part, WEIGHT).sum()))
-            self.bins.insert(place, new)
-            place += 1
+            self.values["next"] += 1
+            self.state.append(self.basket, new.name, part, int(weight[is_mine].sum()))
+            self.bins.insert(number, new)
+            number += 1
 
     def _store(self) -> None:
         """Store what the bins hold in the values of the state."""
         self.state.values[f"{self.basket} bins"] = {**self.values, "bins": [list(astuple(bin)) for bin in self.bins]}
+
+
+def _least(least: tuple[int, int], values: Ints, weight: Ints) -> tuple[int, int]:
+    """Return the least value, and its weight, once there are more rows; ``least``: of those so far."""
+    low = int(values.min(initial=INFINITY))
+    if low < least[0]:
+        return low, int(weight[values == low].sum())
+    return least[0], least[1] + int(weight[values == least[0]].sum())
+
+
+def _numbers(starts: Sequence[tuple[int, int]], at: Ints, then: Ints) -> Ints:
+    """Return, for each place, the number of the starts that are not after it; a place is an instant and a second part."""
+    if not starts:
+        return np.zeros(len(at), np.int64)
+    start_at, start_then = np.array(starts, np.int64).T
+    is_row = np.concatenate([np.zeros(len(starts), bool), np.ones(len(at), bool)])
+    order = np.lexsort((is_row, np.concatenate([start_then, then]), np.concatenate([start_at, at])))
+    numbers = np.empty(len(order), np.int64)
+    numbers[order] = np.cumsum(~is_row[order])
+    return numbers[len(starts) :]
+
+
+def _cuts(at: Ints, then: Ints) -> list[tuple[int, int]]:
+    """Return the places, after the first one, at which rows are cut: after FEW to MOST / 2 rows, then after MOST / 2 each."""
+    order = np.lexsort((then, at))
+    at, then = at[order], then[order]
+    is_cut: Mask = np.zeros(len(at), bool)
+    is_cut[max(FEW, min(len(at) // 4, MOST // 2)) :: MOST // 2] = True
+    places = dict.fromkeys(zip(at[is_cut].tolist(), then[is_cut].tolist(), strict=True))
+    return [place for place in places if place > (int(at[0]), int(then[0]))]
 
 
 __all__ = ["FEW", "MOST", "TimeBins"]

@@ -22,7 +22,8 @@ class UnsettledRows:
 
     def __init__(self, state: KernelBaskets, basket: str):
         """Open the rows of a basket, which also names the basket of those without an end."""
-        self.ending, self.endless = TimeBins(state, basket, RE), TimeBins(state, f"{basket} without end", LE)
+        self.ending = TimeBins(state, basket, RE, then=LE)
+        self.endless = TimeBins(state, f"{basket} without end", LE)
 
     def __bool__(self) -> bool:
         """True if rows wait."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,14 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
-from streamq.runtime.group_bins import Agenda, BinSizes, GroupBins
+from streamq.policies import Level
+from streamq.runtime.agenda import Agenda
+from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.testing.operators.scan import RESETTING_SUM
@@ -103,7 +106,7 @@ def work(live: LocalRun) -> tuple[int, int]:
 
 
 def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupBins, "_is_active", lambda bins, table: np.ones(table.num_rows, bool))
+    monkeypatch.setattr(GroupBins, "is_active", lambda bins, table: np.ones(table.num_rows, bool))
     monkeypatch.setattr(Agenda, "is_due", lambda *_: True)
     query = OPERATORS["session"]
     evaluated, _ = work_of_trickle(query, 400)
@@ -155,3 +158,119 @@ def test_what_is_open_costs_nothing(query: Query) -> None:
     more_evaluated, more_bins = work_of_trickle(query, 12_000)
     assert more_evaluated <= 1.1 * evaluated + 100
     assert more_bins <= 4 * bins, "each group may lie in a bin of its own, and have a place in the agenda"
+
+
+# ingress, and rows that wait
+
+
+inverse = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)
+
+KINDS = "kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint"
+EDGES = "time bigint, edge string, k bigint, v bigint"
+
+
+@dataclass(frozen=True)
+class Items:
+    """A source, the items with which ``groups`` groups begin, and those of a later micro-batch at an instant."""
+
+    source: sq.Stream
+    columns: str
+    bulk: Callable[[int], list[tuple[Any, ...]]]
+    trickle: Callable[[int], list[tuple[Any, ...]]]
+
+
+def events(groups: int) -> list[tuple[int, int, int, int]]:
+    """EACH events of every group, with starts before 10; those of one instant are many."""
+    return [(i, FAR, k, i) for k in range(groups) for i in range(EACH)]
+
+
+def intervals_with_ids(name: str = "s") -> Items:
+    source = sq.intervals(
+        t.table(COLUMNS, []), start="start", end="end", id="k", name=name, progress=sq.explicit(), late="adjust"
+    )
+    return Items(source, COLUMNS, events, lambda at: [(at, FAR, (at + i) % HOT, at) for i in range(HOT)])
+
+
+def later_intervals() -> Items:
+    """Intervals that start late, so that a blocking level holds them back, and a few that come in time."""
+    source = sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="s", progress=sq.explicit())
+    bulk = lambda groups: [(FAR + start, 2 * FAR, k, v) for start, _, k, v in events(groups)]  # noqa: E731
+    return Items(source, COLUMNS, bulk, lambda at: [(at, FAR, i, at) for i in range(HOT)])
+
+
+def physical(id: str | None = None) -> Items:
+    source = sq.physical(t.table(KINDS, []), id=id, name="s", late="adjust")
+
+    def bulk(groups: int) -> list[tuple[Any, ...]]:
+        inserts = [("insert", start, end, None, k, 0) for start, end, k, _ in events(groups)]
+        return inserts if id is None else [(*row[:4], i, 0) for i, row in enumerate(inserts)]
+
+    def trickle(at: int) -> list[tuple[Any, ...]]:
+        """Inserts, and retractions of the first events, a tick each time; both before and after they have settled."""
+        moves = [("retract", 0, FAR - at + 10, FAR - at + 9, i * (EACH if id else 1), 0) for i in range(HOT)]
+        return [*moves, *(("insert", at, FAR + i, None, FAR + at * HOT + i, 0) for i in range(HOT))]
+
+    return Items(source, KINDS, bulk, trickle)
+
+
+def edges(payload: str = "start") -> Items:
+    source = sq.edges(
+        t.table(EDGES, []), "time", edge="edge", key="k", payload=payload, name="s", progress=sq.explicit()
+    )
+    return Items(
+        source,
+        EDGES,
+        lambda groups: [(0, "start", k, k) for k in range(groups)],
+        lambda at: [(at, "end" if at % 2 else "start", k, at) for k in range(HOT)],
+    )
+
+
+def ending_edges(payload: str = "start") -> Items:
+    """Edges that a blocking level holds back: each event has an end that lies far ahead."""
+    items = edges(payload)
+    bulk = lambda groups: [edge for k in range(groups) for edge in ((0, "start", k, k), (FAR, "end", k, k))]  # noqa: E731
+    return replace(items, bulk=bulk)
+
+
+OneSource = Callable[[sq.Stream], sq.Stream]
+Egress = dict[str, Any]
+CHANGES: Egress = {"output": OutputForm.CHANGELOG}
+
+INGRESS: dict[str, tuple[Items, OneSource, Egress]] = {
+    "ids": (intervals_with_ids(), lambda s: s, CHANGES),
+    "physical": (physical(), lambda s: s, CHANGES),
+    "physical with ids": (physical("k"), lambda s: s, CHANGES),
+    "edges": (edges(), lambda s: s, CHANGES),
+    "edges with payloads of ends": (edges("end"), lambda s: s, CHANGES),
+    "settle": (physical(), lambda s: s, {}),
+    "settle endless rows": (edges(), lambda s: s, {}),
+    "CTIs": (physical(), lambda s: s.where(sq.end() > 5), {**CHANGES, "ctis": True}),
+    "attempt": (physical(), lambda s: s.select(x=inverse("v")), {**CHANGES, "late_output": True}),
+    "blocked rows": (later_intervals(), lambda s: s, {**CHANGES, "level": Level(None)}),
+    "blocked by id": (intervals_with_ids(), lambda s: s, {**CHANGES, "level": Level(None)}),
+    "blocked retractions": (physical(), lambda s: s, {**CHANGES, "level": Level(None)}),
+    "blocked edges": (ending_edges(), lambda s: s, {**CHANGES, "level": Level(None)}),
+    "blocked edges with payloads of ends": (ending_edges("end"), lambda s: s, {**CHANGES, "level": Level(None)}),
+    "both blocked and settled": (physical("k"), lambda s: s, {"level": Level(None)}),
+}
+
+
+def work_of_items(items: Items, query: OneSource, options: Egress, groups: int) -> tuple[int, int]:
+    """The rows that all kernels together compute with, and the bins they read, in micro-batches of a few items."""
+    plan = rewrite(number_sources(query(items.source).plan)[0]).plan
+    live = LocalRun(compiled(plan, buckets=1, **options))
+    live.batch({"s": t.table(items.columns, items.bulk(groups))}, [(None, 5)])
+    for n in range(BATCHES):
+        if n == 2:
+            before = work(live)
+        live.batch({"s": t.table(items.columns, items.trickle(10 + n))}, [(None, 6 + n)])
+    after = work(live)
+    return after[0] - before[0], after[1] - before[1]
+
+
+@pytest.mark.parametrize(("items", "query", "options"), INGRESS.values(), ids=INGRESS.keys())
+def test_what_waits_or_is_open_at_a_source_costs_nothing(items: Items, query: OneSource, options: Egress) -> None:
+    evaluated, bins = work_of_items(items, query, options, 400)
+    more_evaluated, more_bins = work_of_items(items, query, options, 12_000)
+    assert more_evaluated <= 1.1 * evaluated + BATCHES * BinSizes().whole_upto, "a bin with few rows is read as a whole"
+    assert more_bins <= 4 * bins + 4, "each group may lie in a bin of its own"
