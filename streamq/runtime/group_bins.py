@@ -19,6 +19,7 @@ from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, GroupHashes
+from streamq.runtime.leaf import Leaf
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -41,28 +42,6 @@ class BinSizes:
     whole_upto: int = 512
     compact_at: int = COMPACT_AT
     slack: int = 64
-
-
-@dataclass(eq=False, repr=False)
-class Leaf:
-    """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
-
-    ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
-    ``needed`` is the number of settled events that were still needed when that last happened. A bin that is evaluated as a
-    ``whole`` has no agendas of single groups.
-    """
-
-    start: int
-    depth: int
-    agenda: Agenda
-    clean: int = INFINITY
-    needed: int = 0
-    whole: bool = True
-
-    @property
-    def name(self) -> str:
-        """The bin's name in every basket."""
-        return f"{self.depth}.{self.start >> (BITS - self.depth)}"
 
 
 class GroupBins:
@@ -132,8 +111,11 @@ class GroupBins:
         return concat(tables) if tables else None
 
     def is_active(self, table: pa.Table) -> Mask:
-        """Mark the rows of active groups."""
-        return _is_among(table.column(HASH).to_numpy(), self.active)
+        """Mark the rows of active groups; in a bin that is evaluated as a whole, all groups are, new ones too."""
+        hashes = table.column(HASH).to_numpy()
+        is_whole = np.array([leaf.name in self._evaluated_whole for leaf in self.leaves])
+        active: Mask = _is_among(hashes, self.active) | is_whole[self._leaf_of(hashes)]
+        return active
 
     def events(self, basket: str) -> pa.Table | None:
         """Return the events of the active groups in a basket, without weights: each as often as its weights add up to.
@@ -170,18 +152,26 @@ class GroupBins:
         rows = weighted(events, 1)
         for number, mine in split_by(rows, self._leaf_of(rows.column(HASH).to_numpy())):
             leaf, re = self.leaves[number], ints(mine, RE)
-            self._append(basket, leaf, mine, net_deltas)
+            self._append(basket, leaf, mine, _added_up)
             _, last = self.added.get(leaf.name, (leaf, MINUS_INFINITY))
             self.added[leaf.name] = leaf, int(re[re < INFINITY].max(initial=last))
 
     def replace_events(self, basket: str, events: pa.Table | None) -> None:
-        """Make these, or None, the events of the active groups in a basket; what changes is written."""
-        before = self.read(basket)
-        changes = [] if events is None else [weighted(events, 1)]
-        if before is not None:
-            changes.append(cancelling_deltas(before))
-        if changes:
-            self.append(basket, net_deltas(concat(changes)))
+        """Make these, or None, the events of the active groups in a basket; what changes is written.
+
+        A bin that is evaluated as a whole is rewritten if anything changes.
+        """
+        parts = self._by_leaf(weighted(events, 1)) if events is not None else [(leaf, None) for leaf in self.opened]
+        for leaf, mine in parts:
+            before = self._whole(basket, leaf)
+            if leaf.name in self._evaluated_whole:
+                self._rewrite(basket, leaf, before, mine)
+                continue
+            changes = [mine] if mine is not None else []
+            if before is not None:
+                changes.append(cancelling_deltas(before.filter(pa.array(self.is_active(before)))))
+            if changes and (change := net_deltas(concat(changes))).num_rows:
+                self._append(basket, leaf, change, net_deltas)
 
     def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
         """Write the agendas of all active groups, a row each; a group without one waits for nothing.
@@ -238,6 +228,15 @@ class GroupBins:
         self.state.values.pop("leaves", None)
 
     # inside
+
+    def _rewrite(self, basket: str, leaf: Leaf, before: pa.Table | None, rows: pa.Table | None) -> None:
+        """Replace the rows ``before`` of a basket's bin, unless the new ones are the same."""
+        if rows is None or not rows.num_rows:
+            self.state.drop(basket, leaf.name)
+            self._read[basket, leaf.name] = None
+        elif before is None or not rows.equals(before.select(rows.column_names)):
+            self.state.replace(basket, leaf.name, rows, _live(rows))
+            self._read[basket, leaf.name] = rows
 
     def _append(self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact) -> None:
         """Add rows to a basket's bin, or rewrite it by ``compact``; a bin that has not been read is read only for that."""
@@ -349,6 +348,11 @@ class GroupBins:
         for half in halves:
             half.agenda = Agenda.of_rows([agenda.filter(pa.array(self._is_in(half, agenda.column(HASH).to_numpy())))])
             self._split(half, inputs)
+
+
+def _added_up(deltas: pa.Table) -> pa.Table:
+    """Return deltas added up where some retract."""
+    return net_deltas(deltas) if (ints(deltas, WEIGHT) < 0).any() else deltas
 
 
 def _live(table: pa.Table) -> int:

@@ -1,0 +1,34 @@
+"""Bins by group: the range of hashes of each, and what its groups wait for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from streamq.runtime.agenda import Agenda
+from streamq.runtime.groups import BITS
+from streamq.time import INFINITY
+
+
+@dataclass(eq=False, repr=False)
+class Leaf:
+    """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
+
+    ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
+    ``needed`` is the number of settled events that were still needed when that last happened. A bin that is evaluated as a
+    ``whole`` has no agendas of single groups.
+    """
+
+    start: int
+    depth: int
+    agenda: Agenda
+    clean: int = INFINITY
+    needed: int = 0
+    whole: bool = True
+
+    @property
+    def name(self) -> str:
+        """The bin's name in every basket."""
+        return f"{self.depth}.{self.start >> (BITS - self.depth)}"
+
+
+__all__ = ["Leaf"]
