@@ -67,17 +67,21 @@ def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:
     return pa.table({HASH: hashes, **nothing, **columns}, schema=STORED)
 
 
+def without_idle(agenda: pa.Table) -> pa.Table:
+    """Return the rows of an agenda without those of groups that wait for nothing."""
+    waits = np.zeros(agenda.num_rows, bool)
+    for name in _INSTANTS:
+        waits |= ints(agenda, name) < INFINITY
+    for name in _FLAGS:
+        waits |= agenda.column(name).to_numpy()
+    return agenda.filter(pa.array(waits))
+
+
 def latest_agenda(agenda: pa.Table) -> pa.Table:
     """Return the last row of each group, without groups that wait for nothing."""
     hashes = agenda.column(HASH).to_numpy()
     _, last = np.unique(hashes[::-1], return_index=True)
-    rows = agenda.take(pa.array(len(hashes) - 1 - last))
-    waits = np.zeros(rows.num_rows, bool)
-    for name in _INSTANTS:
-        waits |= ints(rows, name) < INFINITY
-    for name in _FLAGS:
-        waits |= rows.column(name).to_numpy()
-    return rows.filter(pa.array(waits))
+    return without_idle(agenda.take(pa.array(len(hashes) - 1 - last)))
 
 
-__all__ = ["STORED", "Agenda", "agenda_of", "latest_agenda"]
+__all__ = ["STORED", "Agenda", "agenda_of", "latest_agenda", "without_idle"]

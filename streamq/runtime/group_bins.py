@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda
+from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_idle
 from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
@@ -171,29 +171,30 @@ class GroupBins:
             if before is not None:
                 changes.append(cancelling_deltas(before.filter(pa.array(self.is_active(before)))))
             if changes and (change := net_deltas(concat(changes))).num_rows:
-                self._append(basket, leaf, change, net_deltas)
+                self._append(basket, leaf, change)
 
     def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
         """Write the agendas of all active groups, a row each; a group without one waits for nothing.
 
         Bins with few events in the baskets ``inputs`` keep only what their groups wait for together.
         """
-        rows = rows.cast(STORED)
+        rows = without_idle(rows.cast(STORED))
         for leaf, mine in self._by_leaf(rows):
             leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
             if leaf.whole:
                 self.state.drop(AGENDA, leaf.name)
                 leaf.agenda = Agenda.of_rows([mine])
                 continue
-            others = []
+            others, more = [], mine.num_rows
             if (old := self._agendas.get(leaf.name)) is not None:
                 others = [old.filter(pa.array(~self.is_active(old)))]
                 waited = old.column(HASH).to_numpy()[self.is_active(old)]
                 silent = np.setdiff1d(waited, mine.column(HASH).to_numpy())
+                more -= len(waited)
                 mine = concat([mine, agenda_of(silent)])
             leaf.agenda = Agenda.of_rows([*others, mine])
             if others:
-                self._append(AGENDA, leaf, mine, latest_agenda)
+                self._append(AGENDA, leaf, mine, latest_agenda, more)
             else:
                 self.state.replace(AGENDA, leaf.name, mine)
                 self._read[AGENDA, leaf.name] = mine
@@ -238,9 +239,14 @@ class GroupBins:
             self.state.replace(basket, leaf.name, rows, _live(rows))
             self._read[basket, leaf.name] = rows
 
-    def _append(self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact) -> None:
-        """Add rows to a basket's bin, or rewrite it by ``compact``; a bin that has not been read is read only for that."""
-        key, live = (basket, leaf.name), _live(rows)
+    def _append(
+        self, basket: str, leaf: Leaf, rows: pa.Table, compact: Compact = net_deltas, live: int | None = None
+    ) -> None:
+        """Add rows to a basket's bin, or rewrite it by ``compact``; a bin that has not been read is read only for that.
+
+        ``live`` is the number of live rows that they add; None: their weight.
+        """
+        key, live = (basket, leaf.name), _live(rows) if live is None else live
         rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=SMALL)
         if rewrites or key in self._read:
             before = self._whole(basket, leaf)

@@ -201,7 +201,7 @@ class EdgesKernel(UncombinedKernel):
         is_needed &= ~(lost & ~late & (time < acts_from))
         kept = with_column(edges, GHOST, ghost).filter(pa.array(is_needed))
         bins.replace_events(EDGES, kept)
-        opened = np.where(is_open, chains.since, INFINITY)[is_needed]
+        opened = np.where(is_open & self.from_end, chains.since, INFINITY)[is_needed]
         bins.write_agenda(_Passing.at(clock).agenda(kept, opened), [EDGES])
         bins.close([EDGES], None)
 
