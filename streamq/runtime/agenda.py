@@ -67,7 +67,7 @@ def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:
     return pa.table({HASH: hashes, **nothing, **columns}, schema=STORED)
 
 
-def without_idle(agenda: pa.Table) -> pa.Table:
+def without_silent(agenda: pa.Table) -> pa.Table:
     """Return the rows of an agenda without those of groups that wait for nothing."""
     waits = np.zeros(agenda.num_rows, bool)
     for name in _INSTANTS:
@@ -81,7 +81,7 @@ def latest_agenda(agenda: pa.Table) -> pa.Table:
     """Return the last row of each group, without groups that wait for nothing."""
     hashes = agenda.column(HASH).to_numpy()
     _, last = np.unique(hashes[::-1], return_index=True)
-    return without_idle(agenda.take(pa.array(len(hashes) - 1 - last)))
+    return without_silent(agenda.take(pa.array(len(hashes) - 1 - last)))
 
 
-__all__ = ["STORED", "Agenda", "agenda_of", "latest_agenda", "without_idle"]
+__all__ = ["STORED", "Agenda", "agenda_of", "latest_agenda", "without_silent"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_idle
+from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_silent
 from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
@@ -178,7 +178,7 @@ class GroupBins:
 
         Bins with few events in the baskets ``inputs`` keep only what their groups wait for together.
         """
-        rows = without_idle(rows.cast(STORED))
+        rows = without_silent(rows.cast(STORED))
         for leaf, mine in self._by_leaf(rows):
             leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
             if leaf.whole:
