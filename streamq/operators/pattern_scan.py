@@ -13,9 +13,10 @@ from streamq.plan.expr import Expr
 from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
-from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart, TypedRows
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart
+from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
-from streamq.runtime.user_code.calls import StepCall
 from streamq.user_code.udso import EventOperator
 
 
@@ -73,37 +74,29 @@ class PatternScan(EventOperator):
         scope = f"{self.name}({', '.join(map(str, self.parts))}) within {self.within}"
         return f"{scope}{conditions and f', {conditions}'}"
 
-    def calling(self, values: int) -> StepCall:
-        """Return the call that a scan makes for each event: the operator's step, with the state that it begins with.
+    def evaluator(self, values: int, **site: Any) -> MatchScanEvaluator:
+        """Return the evaluator that goes from event to event by the operator's step.
 
         The number of ``values`` does not count, because ``columns`` names them.
         """
         names = tuple(field.name for field in self.columns)
         step = self.step(
-            inputs=tuple(tuple(map(names.index, source)) for source in self.sources),
+            inputs=self.sources,
             parts=self.parts,
             conditions=tuple(map(self._joint, self.conditions)),
             names=names,
             count=self.count,
             within=self.within,
         )
-        return StepCall(
-            name=self.name,
-            initial=step.initial,
-            step=step.step,
-            names=("start", "source", *names),
-            rows=TypedRows.from_fields(self.fields),
-            at_once=self.counts_others,
-            needed_until=step.needed_until,
-            completes_matches=True,
-        )
+        types = {field.name: arrow_type(field.type) for field in self.columns}
+        return MatchScanEvaluator(name=self.name, step=step, columns=names, types=types, **site)
 
     def _joint(self, condition: PartCondition) -> JointCondition:
-        """Return a condition in the form that is evaluated: with the part and position of each column that it reads."""
+        """Return a condition in the form that is evaluated: with the part of each column that it reads."""
         read = columns(condition.where)
-        places = {name: (i, at) for i in condition.parts for name, at in self.parts[i].columns if name in read}
+        owners = {name: number for number in condition.parts for name, _ in self.parts[number].columns if name in read}
         schema = Schema(tuple(field for field in self.columns if field.name in read), self.axis)
-        reads = tuple((field.name, *places[field.name]) for field in schema.fields)
+        reads = tuple((field.name, owners[field.name]) for field in schema.fields)
         return JointCondition(PairCondition(condition.where, schema), frozenset(condition.parts), reads)
 
 

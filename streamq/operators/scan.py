@@ -27,7 +27,6 @@ from streamq.plan.schema import EDGE, POINT, Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.scan import ScanKernel
 from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
@@ -111,9 +110,9 @@ class Scan(EvaluatedOperator):
             return name
 
         where = None if self.where is None else column(self.where)
-        evaluator = ScanEvaluator(
+        evaluator = self.operator.evaluator(
+            len(self.args),
             keys=self.keys,
-            calling=self.operator.calling(len(self.args)),
             args=tuple(column(arg) for arg in self.args),
             where=where,
             order=source.names,

@@ -5,11 +5,15 @@ Cost: per event a look at the events within the scope; conditions are evaluated 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScanState
+import numpy as np
+import pyarrow.compute as pc
+
+from streamq.runtime.candidates import NOBODY, EventRows, GroupRows, PatternStep, PatternWalk, ScannedPart
+from streamq.runtime.values import number_values
 
 
 @dataclass(frozen=True)
@@ -20,52 +24,91 @@ class CrowdStep(PatternStep):
     parts. An event let through on CONSUME no longer counts for later ones.
     """
 
-    def step(self, state: ScanState, events: Sequence[Sequence[Any]]) -> tuple[ScanState, list[dict[str, Any]]]:
-        """Return the state after the events of an instant, each a start, input and values, and the rows of those let through.
+    def walk(self, rows: EventRows) -> CrowdWalk:
+        return CrowdWalk(self, rows)
 
-        Of the state, events that started before the scope are forgotten. An event let through for a part that consumes is
+
+class CrowdWalk(PatternWalk):
+    """A walk that collects, as a match, each part's event that few others crowd."""
+
+    def __init__(self, step: CrowdStep, rows: EventRows):
+        """Number the values of the keys in which events of one part must agree."""
+        super().__init__(step, rows)
+        self.count = step.count
+        self.keys = [self._numbered_keys(step, part) for part in self.parts]
+
+    def _numbered_keys(self, step: CrowdStep, part: ScannedPart) -> list[list[int]]:
+        """Return, for each key of a part, a number for each event's value, NOBODY for NULL, which equals nothing."""
+        numbered = []
+        for place in part.keys:
+            values = self.rows.columns[step.inputs[part.source][place]]
+            number = np.where(pc.is_valid(values), number_values(values)[0], NOBODY)
+            numbered.append(number.tolist())
+        return numbered
+
+    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
+        """Step from instant to instant, over all events of one start at once.
+
+        Of the candidates, events that started before the scope are forgotten. An event let through for a part that consumes is
         removed, and so is not among the candidates of the events after it.
         """
-        start = events[0][0]
-        candidates = self.since(state, start - self.within + 1)
-        now: list[tuple[int, Candidate]] = []
-        for _, source, *values in events:
-            now.append((source, self.candidate(start, source, values)))
-            candidates[source] = (*candidates[source], now[-1][1])
-        rows = []
-        for source, event in now:
-            through = [match for match in self._bound(source, event) if self._is_uncrowded(*match, candidates)]
-            rows += [self.row(binding) for _, binding in through]
-            if any(self.parts[number].consumes for number, _ in through):
-                candidates[source] = tuple([c for c in candidates[source] if c is not event])
-        return tuple(candidates), rows
+        start, tail = self.rows.start, self.rows.tail
+        waiting, low, row = self.waiting(group), group.first, group.new
+        while row < group.end:
+            if row == group.kept > group.new:
+                self.keep(group, waiting, low)
+            since, until = start[row] - self.within + 1, tail[row]
+            while start[low] < since:
+                low += 1
+            for event in range(row, until):
+                waiting[self.rows.source[event]].append(event)
+            for event in range(row, until):
+                self.at = event
+                through = [n for n in self._parts_of(event) if self._is_uncrowded(n, event, waiting, low)]
+                for number in through:
+                    match = [NOBODY] * len(self.parts)
+                    match[number] = event
+                    self.matches.append(tuple(match))
+                    self.completed_by.append(event)
+                if any(self.parts[number].consumes for number in through):
+                    self.remove([event], waiting)
+            row = until
+        if group.kept == group.end:
+            self.keep(group, waiting, low)
 
-    def _bound(self, source: int, event: Candidate) -> Iterator[tuple[int, Binding]]:
-        """Yield the number of each part that an event of the input ``source`` fits, with a binding of this event alone."""
-        nothing = Binding(event[0], (None,) * len(self.parts))
-        for number, part in enumerate(self.parts):
-            if part.source == source and part.fitting([event]):
-                yield number, nothing.before(number, event)
+    def _parts_of(self, event: int) -> list[int]:
+        """Return the numbers of the parts that an event fits."""
+        source = self.rows.source[event]
+        return [n for n, part in enumerate(self.parts) if part.source == source and self.fits_part(n, event)]
 
-    def _is_uncrowded(self, number: int, binding: Binding, candidates: Sequence[Sequence[Candidate]]) -> bool:
-        """Return True if at most ``count`` of the candidates crowd the event that is bound to the part ``number``.
+    def _is_uncrowded(self, number: int, event: int, waiting: Sequence[array[int]], low: int) -> bool:
+        """Return True if at most ``count`` of the candidates crowd the event, which is one of the part ``number``.
 
         A candidate of the same part crowds it if the two agree; one of another part, if their common conditions hold.
         """
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
-            fitting = part.fitting(candidates[part.source])
+            fitting: Sequence[int] = self.fitting(other, waiting[part.source], low)
             if other == number:
-                fitting = part.agreeing(binding.events[number], fitting)
+                fitting = self._agreeing(number, event, fitting)
             else:
                 for condition in self.conditions:
-                    if condition.parts == {number, other}:
-                        (fitting,) = condition.filtered([binding], other, [fitting])
+                    if condition.parts == {number, other} and fitting:
+                        rows = np.asarray(fitting, np.int64)
+                        both = {other: rows, number: np.full(len(rows), event)}
+                        fitting = rows[condition.holds(self.rows.columns, both)].tolist()
             # equal events count one by one
-            crowd.update(map(id, fitting))
+            crowd.update(fitting)
             if len(crowd) > self.count:
                 return False
         return True
 
+    def _agreeing(self, number: int, event: int, candidates: Sequence[int]) -> Sequence[int]:
+        """Return the candidates of a part with keys equal to an event's, as in a join: NaN equals NaN, NULL equals nothing."""
+        for key in self.keys[number]:
+            own = key[event]
+            candidates = [row for row in candidates if key[row] == own != NOBODY]
+        return candidates
 
-__all__ = ["CrowdStep"]
+
+__all__ = ["CrowdStep", "CrowdWalk"]

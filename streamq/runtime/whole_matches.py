@@ -1,18 +1,32 @@
 """Pattern step that binds earlier events to each event that may complete a match, and forgets consumed events.
 
-Cost: per event that may complete a match, a look at the events within the scope; conditions are evaluated for all of them at
-once. For a part on FIRST or LAST, events are tried in order until one has a whole match, which mostly is the first.
+Cost: per event that may complete a match, a look at the parts' candidates; for a part on FIRST or LAST, events are tried in order
+until one has a whole match, which mostly is the first. Conditions are evaluated for many of them at once.
 """
 
 from __future__ import annotations
 
+from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from streamq.runtime.candidates import Binding, Candidate, PatternStep, ScannedPart, ScanState
-from streamq.time import INFINITY, MINUS_INFINITY
+import numpy as np
+
+from streamq.runtime.candidates import (
+    NOBODY,
+    EventRows,
+    GroupRows,
+    JointCondition,
+    PatternStep,
+    PatternWalk,
+)
+
+Bound = tuple[int, ...]
+"""The rows of the events bound so far, by part."""
+
+AT_ONCE = 1024
+"""The number of events for which conditions are evaluated first, if a part selects one of them."""
 
 
 @dataclass(frozen=True)
@@ -21,124 +35,174 @@ class WholeMatchStep(PatternStep):
 
     in_order: bool
 
-    def step(self, state: ScanState, start: int, source: int, *values: Any) -> tuple[ScanState, list[dict[str, Any]]]:
-        """Return the state after an event of an input, and the matches that it completes.
+    def walk(self, rows: EventRows) -> WholeMatchWalk:
+        return WholeMatchWalk(self, rows)
 
-        The events that these matches consume are removed, for all parts of their input, as are those that started before the
-        scope. The event itself is remembered if it fits a part that another event can follow.
+
+class WholeMatchWalk(PatternWalk):
+    """A walk that collects the whole matches that each event completes."""
+
+    def __init__(self, step: WholeMatchStep, rows: EventRows):
+        """Look up, for each input, the parts that its event may be the last of, and those that another may follow."""
+        super().__init__(step, rows)
+        self.count, self.in_order = step.count, step.in_order
+        every = range(len(self.parts))
+        last, earlier = (every[-1:], every[:-1]) if step.in_order else (every, every)
+        self.completing = [[n for n in last if self.parts[n].source == source] for source in self.sources]
+        self.remembering = [[n for n in earlier if self.parts[n].source == source] for source in self.sources]
+        self.consuming = [number for number in every if self.parts[number].consumes]
+        self.joint: dict[tuple[frozenset[int], int], list[JointCondition]] = {}
+
+    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
+        """Step from event to event.
+
+        The events that matches of an event consume are removed, for all parts of their input, as are those that started before
+        the scope. The event itself is remembered if it fits a part that another event can follow.
         """
-        event = self.candidate(start, source, values)
-        candidates = self.since(state, start - self.within)
-        matches = self._completed(event, source, candidates)
-        # equal events are consumed one by one
-        consumed = {
-            id(bound)
-            for match in matches
-            for bound, part in zip(match.events, self.parts, strict=True)
-            if bound is not None and part.consumes
-        }
-        if any(part.source == source and part.fitting([event]) for part in self._earlier):
-            candidates[source] = (*candidates[source], event)
-        if consumed:
-            candidates = [tuple([c for c in several if id(c) not in consumed]) for several in candidates]
-        return tuple(candidates), [self.row(match) for match in matches]
+        start, source, within = self.rows.start, self.rows.source, self.within
+        waiting, low = self.waiting(group), group.first
+        for row in range(group.new, group.end):
+            if row == group.kept > group.new:
+                self.keep(group, waiting, low)
+            self.at, number = row, source[row]
+            since = start[row] - within
+            while start[low] < since:
+                low += 1
+            matches = self._completed(row, waiting, low) if self.completing[number] else ()
+            for part in self.remembering[number]:
+                if self.fits_part(part, row):
+                    waiting[number].append(row)
+                    break
+            if matches:
+                self.matches += matches
+                self.completed_by += [row] * len(matches)
+                consumed = {match[part] for match in matches for part in self.consuming} - {NOBODY}
+                self.remove(tuple(consumed), waiting)
+        if group.kept == group.end:
+            self.keep(group, waiting, low)
 
-    @property
-    def _earlier(self) -> Sequence[ScannedPart]:
-        """The parts whose event may come before another event of the match."""
-        return self.parts[:-1] if self.in_order else self.parts
-
-    def _completed(self, event: Candidate, source: int, candidates: Sequence[Sequence[Candidate]]) -> list[Binding]:
-        """Return the matches whose last event in time is this one."""
-        nothing = Binding(event[0], (None,) * len(self.parts))
-        fitting = [part.fitting(candidates[part.source]) for part in self.parts]
+    def _completed(self, row: int, waiting: Sequence[array[int]], low: int) -> list[Bound]:
+        """Return the matches whose last event in time is that of this row."""
+        fitting: Sequence[Sequence[int]] | None
         if self.in_order:
-            fitting = _reachable(fitting)
-        matches: list[Binding] = []
-        for last in self._completing:
-            part = self.parts[last]
-            if part.source == source and part.fitting([event]):
-                (completed,) = self._whole([nothing.before(last, event)], frozenset({last}), fitting)
-                matches += completed
+            fitting = self._reachable(row, waiting, low)
+        else:
+            fitting = [self.fitting(n, waiting[part.source], low) for n, part in enumerate(self.parts)]
+        matches: list[Bound] = []
+        if fitting is None:
+            return matches
+        nothing = (NOBODY,) * len(self.parts)
+        for last in self.completing[self.rows.source[row]]:
+            if self.fits_part(last, row):
+                bound = (*nothing[:last], row, *nothing[last + 1 :])
+                matches += self._whole([bound], [row], frozenset({last}), fitting)[0]
         return matches
 
+    def _reachable(self, row: int, waiting: Sequence[array[int]], low: int) -> list[Sequence[int]] | None:
+        """Return, for each part of a sequence but the last, the events that have an event of every preceding part before them.
+
+        None if the event of the row has no such events before it.
+        """
+        reachable: list[Sequence[int]] = []
+        since = low
+        for number, part in enumerate(self.parts[:-1]):
+            several = self.fitting(number, waiting[part.source], low)
+            at = bisect_left(several, since) if number else 0
+            if at == len(several):
+                return None
+            reachable.append(several[at:] if at else several)
+            since = self.rows.tail[several[at]]
+        return reachable if since <= row else None
+
     def _whole(
-        self, bindings: Sequence[Binding], bound: frozenset[int], fitting: Sequence[Sequence[Candidate]]
-    ) -> list[list[Binding]]:
+        self, bindings: Sequence[Bound], first: Sequence[int], bound: frozenset[int], fitting: Sequence[Sequence[int]]
+    ) -> list[list[Bound]]:
         """Return, for each of some bindings of the same parts, its selected extensions to whole matches.
 
-        ``bound``: the numbers of these parts; ``fitting``: the candidates that fit each part.
+        ``first``: the row of each binding's earliest event; ``bound``: the numbers of the parts; ``fitting``: the candidates
+        that fit each part.
         """
         if len(bound) == self.count or not bindings:
             return [[binding] for binding in bindings]
-        whole: list[list[Binding]] = [[] for _ in bindings]
-        for number in self._next(bound):
-            earlier = self._earlier_events(bindings, bound, number, fitting[number])
-            for matches, more in zip(whole, self._selected(bindings, bound, number, earlier, fitting), strict=True):
-                matches += more
+        if self.in_order:
+            return self._selected(bindings, first, bound, min(bound) - 1, fitting)
+        whole: list[list[Bound]] = [[] for _ in bindings]
+        for number in range(len(self.parts)):
+            if number not in bound:
+                selected = self._selected(bindings, first, bound, number, fitting)
+                for matches, more in zip(whole, selected, strict=True):
+                    matches += more
         return whole
 
     def _selected(
         self,
-        bindings: Sequence[Binding],
+        bindings: Sequence[Bound],
+        first: Sequence[int],
         bound: frozenset[int],
         number: int,
-        earlier: Sequence[Sequence[Candidate]],
-        fitting: Sequence[Sequence[Candidate]],
-    ) -> list[list[Binding]]:
-        """Return, for each binding, the whole matches in which the part ``number`` has one of the events ``earlier``.
+        fitting: Sequence[Sequence[int]],
+    ) -> list[list[Bound]]:
+        """Return, for each binding, the whole matches in which the part ``number`` has an event before those bound.
 
         On FIRST or LAST these are the matches of the first, or the last, event that has any. Events are tried one, two, four,
         ... at a time, because the first one mostly has a match.
         """
-        part = self.parts[number]
-        ordered = [part.preferred(several) for several in earlier]
-        whole: list[list[Binding]] = [[] for _ in bindings]
-        begin, end = 0, 1 if part.selects else max(map(len, ordered), default=0)
-        waiting = [i for i, several in enumerate(ordered) if several]
-        while waiting:
-            tried = [(i, bindings[i].before(number, event)) for i in waiting for event in ordered[i][begin:end]]
-            for (i, _), matches in zip(
-                tried, self._whole([b for _, b in tried], bound | {number}, fitting), strict=True
-            ):
+        part, candidates, head = self.parts[number], fitting[number], self.rows.head
+        before = [candidates[: bisect_left(candidates, head[row])] for row in first]
+        conditions = self._conditions_with(bound, number)
+        whole: list[list[Bound]] = [[] for _ in bindings]
+        begin = [0] * len(before)
+        untried: list[Sequence[int]] = [()] * len(before)
+        trying = [i for i, several in enumerate(before) if several]
+        size = 1 if part.selects else max(map(len, before))
+        ahead = max(size, AT_ONCE) if conditions else size
+        while trying:
+            lacking = [i for i in trying if not untried[i]]
+            for i in lacking:
+                end = min(begin[i] + ahead, len(before[i]))
+                untried[i], begin[i] = part.preferred(before[i], begin[i], end), end
+            if conditions and lacking:
+                fulfilling = self._fulfilling(
+                    conditions, number, [bindings[i] for i in lacking], [untried[i] for i in lacking]
+                )
+                for i, several in zip(lacking, fulfilling, strict=True):
+                    untried[i] = several
+            tried = [(i, row) for i in trying for row in untried[i][:size]]
+            extended = [(*bindings[i][:number], row, *bindings[i][number + 1 :]) for i, row in tried]
+            matched = self._whole(extended, [row for _, row in tried], bound | {number}, fitting)
+            for (i, _), matches in zip(tried, matched, strict=True):
                 if not (part.selects and whole[i]):
                     whole[i] += matches
-            waiting = [i for i in waiting if not whole[i] and len(ordered[i]) > end]
-            begin, end = end, 2 * end + 1
+            for i in trying:
+                untried[i] = untried[i][size:]
+            trying = [i for i in trying if not whole[i] and (untried[i] or begin[i] < len(before[i]))]
+            size, ahead = 2 * size, 2 * ahead
         return whole
 
-    @property
-    def _completing(self) -> Iterable[int]:
-        """The parts whose event may be the last in time."""
-        every = range(len(self.parts))
-        return every[-1:] if self.in_order else every
+    def _fulfilling(
+        self,
+        conditions: Sequence[JointCondition],
+        number: int,
+        bindings: Sequence[Bound],
+        several: Sequence[Sequence[int]],
+    ) -> list[list[int]]:
+        """Return, for each binding, those of its candidates for the part ``number`` for which the conditions hold with it."""
+        candidates = np.concatenate([np.asarray(rows, np.int64) for rows in several])
+        owner = np.repeat(np.arange(len(bindings)), [len(rows) for rows in several])
+        bound = np.asarray(bindings, np.int64)
+        for condition in conditions:
+            rows = {part: candidates if part == number else bound[owner, part] for part in condition.parts}
+            holds = condition.holds(self.rows.columns, rows)
+            candidates, owner = candidates[holds], owner[holds]
+        ends = np.searchsorted(owner, np.arange(1, len(bindings)))
+        return [rows.tolist() for rows in np.split(candidates, ends)]
 
-    def _next(self, bound: frozenset[int]) -> Iterable[int]:
-        """Return the parts that may be bound next, to events before those already bound."""
-        if self.in_order:
-            return (min(bound) - 1,)
-        return (number for number in range(len(self.parts)) if number not in bound)
-
-    def _earlier_events(
-        self, bindings: Sequence[Binding], bound: frozenset[int], number: int, fitting: Sequence[Candidate]
-    ) -> list[Sequence[Candidate]]:
-        """Return, for each binding, the part's earlier events that satisfy the conditions with the bound events."""
-        earlier: list[Sequence[Candidate]] = [fitting[: bisect_left(fitting, (b.first,))] for b in bindings]
-        for condition in self.conditions:
-            if number in condition.parts and condition.parts <= bound | {number}:
-                earlier = condition.filtered(bindings, number, earlier)
-        return earlier
-
-
-def _reachable(fitting: Sequence[Sequence[Candidate]]) -> list[Sequence[Candidate]]:
-    """Return, for each part of a sequence, the events that have an event of every preceding part before them."""
-    reachable: list[Sequence[Candidate]] = []
-    first = MINUS_INFINITY
-    for several in fitting:
-        several = several[bisect_left(several, (first,)) :]
-        reachable.append(several)
-        first = several[0][0] + 1 if several else INFINITY
-    return reachable
+    def _conditions_with(self, bound: frozenset[int], number: int) -> list[JointCondition]:
+        """Return the conditions that can be evaluated once the part ``number`` is bound, too."""
+        if (bound, number) not in self.joint:
+            parts = bound | {number}
+            self.joint[bound, number] = [c for c in self.conditions if number in c.parts and c.parts <= parts]
+        return self.joint[bound, number]
 
 
-__all__ = ["WholeMatchStep"]
+__all__ = ["WholeMatchStep", "WholeMatchWalk"]

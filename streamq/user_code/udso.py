@@ -17,6 +17,7 @@ from streamq.plan.expr import Alias, Expr, as_expr
 from streamq.plan.fingerprint import text_of
 from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
+from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
 from streamq.user_code.guards import guards_of, versions_of
@@ -109,8 +110,11 @@ class EventOperator(ABC):
         """The columns of its rows."""
 
     @abstractmethod
-    def calling(self, values: int) -> StepCall:
-        """Return the call for events with this many values each; raises PlanError if it cannot be called so."""
+    def evaluator(self, values: int, **site: Any) -> ScanEvaluator:
+        """Return the evaluator for events with this many values each; raises PlanError if it does not take them.
+
+        ``site`` are the fields of ScanEvaluator: the group's keys and the columns that it reads.
+        """
 
     def shown(self, args: Sequence[Expr]) -> str:
         """Return its form in explain over ``args``."""
@@ -198,6 +202,9 @@ class StatefulOperator(UserModule, EventOperator):
             hint = "Return the state, and a list of rows."
             raise PlanError(sentence(self.name, "a step gives (state, rows)", "this one is a generator", hint))
         return start, step
+
+    def evaluator(self, values: int, **site: Any) -> ModuleScanEvaluator:
+        return ModuleScanEvaluator(calling=self.calling(values), **site)
 
     def calling(self, values: int) -> StepCall:
         """Return the call of the step with this many values; raises PlanError if the code does not take them, or the options."""

@@ -7,10 +7,12 @@ for all occurrences of the run, so it takes aggregates: ``count(e)``, ``sum(e.v)
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+import pyarrow as pa
 from pyspark.sql import types as t
 
 from streamq.aggregates import built_in
@@ -41,12 +43,16 @@ from streamq.patterns.picture_words import PictureWords
 from streamq.patterns.source_text import MAX_EVENTS, Refusal
 from streamq.patterns.syntax import Part, Scope
 from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.lazy import lazy
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.plan.verbs import accepts_placeholders
-from streamq.runtime.candidates import TypedRows
-from streamq.runtime.user_code.calls import StepCall
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.candidates import Candidate, EventRows, GroupRows, KeptState, MatchStep, MatchWalk
+from streamq.runtime.columnar import expand_ranges
+from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
+from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
 from streamq.user_code.udso import EventOperator
@@ -214,66 +220,116 @@ class RunScan(EventOperator):
     def shown(self, args: Sequence[Expr]) -> str:
         return f"{self.name}({', '.join(map(show, args))}) within {self.within}{' CONSUME' if self.consumes else ''}"
 
-    def calling(self, values: int) -> StepCall:
-        """Return the call that a scan makes for each event: the step of runs, with the state that it begins with.
+    def evaluator(self, values: int, **site: Any) -> MatchScanEvaluator:
+        """Return the evaluator that goes from event to event by the step of runs.
 
         The number of ``values`` does not count, because ``columns`` names them.
         """
         names = tuple(field.name for field in self.columns)
-        step = RunStep(names, self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
-        return StepCall(
-            name=self.name,
-            initial=step.initial,
-            step=step.step,
-            names=("start", *names),
-            rows=TypedRows.from_fields(self.fields),
-            needed_until=step.needed_until,
-            completes_matches=True,
-        )
+        most = INFINITY if self.most is None else self.most
+        step = RunStep((names,), self.count, most, self.within, self.consumes)
+        types = {field.name: arrow_type(field.dataType) for field in self.fields}
+        return MatchScanEvaluator(name=self.name, step=step, columns=names, types=types, **site)
 
 
-Occurrences = tuple[tuple[int, tuple[Any, ...]], ...]
-"""Events with their starts in ticks, in the order of (Vs, id)."""
-
-RunScanState = tuple[int, int, Occurrences]
+RunScanState = tuple[int, int, tuple[Candidate, ...]]
 """The start of the last event, the number of that event among those of the same start, and the events of the current run."""
 
 
 @dataclass(frozen=True)
-class RunStep:
-    """The step of the scan from event to event, each of which may end a run; ``names`` are those of the events' values."""
+class RunStep(MatchStep):
+    """The step of the scan from event to event, each of which may end a run.
 
-    names: tuple[str, ...]
+    A run has all events less than ``within`` before its last; one of less than ``count`` or more than ``most`` is no match. After
+    a match, if it ``consumes``, the run begins anew.
+    """
+
+    inputs: tuple[tuple[str, ...], ...]
     count: int
     most: int
     within: int
     consumes: bool
 
-    def initial(self) -> RunScanState:
-        """Return the state before the first event."""
-        return MINUS_INFINITY, 0, ()
+    def walk(self, rows: EventRows) -> RunWalk:
+        return RunWalk(self, rows)
 
-    def step(self, state: RunScanState, start: int, *values: Any) -> tuple[RunScanState, list[dict[str, Any]]]:
-        """Return the state after an event, and the occurrences of the run that ends with it if these are a match, else none.
+    def state(self, kept: KeptState, candidates: Mapping[int, Candidate]) -> RunScanState:
+        """Return the counts with the run."""
+        last, number = kept.counts
+        return last, number, tuple([candidates[row] for row in kept.rows[0]])
 
-        A run has all events less than ``within`` before; one of more than ``most`` is no match. After a match that consumes, the
-        run begins anew.
-        """
-        last, ended, before = state
-        number = ended + 1 if start == last else 0
-        run = (*(one for one in before if one[0] > start - self.within), (start, values))
-        if not self.count <= len(run) <= self.most:
-            return (start, number, run), []
-        rows = [{MATCH: number, NUMBER: n, **dict(zip(self.names, one[1], strict=True))} for n, one in enumerate(run)]
-        if ID in self.names:
-            ids = ", ".join(row[ID] for row in rows)
-            rows = [{**row, IDS: ids} for row in rows]
-        return (start, number, () if self.consumes else run), rows
+    def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
+        """Return the run."""
+        _, _, run = state
+        return (run,)
 
-    def needed_until(self, state: RunScanState) -> int:
-        """Return the last start at which an event could still use the state."""
-        last, _, run = state
-        return max(last, run[-1][0] + self.within - 1) if run else last
+    def counts(self, state: Any) -> tuple[int, ...]:
+        """Return the start of the last event, and its number among those of that start."""
+        last, number, _ = state
+        return last, number
+
+
+class RunWalk(MatchWalk):
+    """A walk over runs, each of which has the rows from one on to its last."""
+
+    def __init__(self, step: RunStep, rows: EventRows):
+        """Begin without runs."""
+        super().__init__(rows)
+        self.step = step
+        self.runs: list[tuple[int, int, int]] = []
+
+    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
+        """Step from event to event: collect the first and last row of each run, and its number among those of its instant."""
+        step, start = self.step, self.rows.start
+        last, number = counts or (MINUS_INFINITY, 0)
+        first = group.first
+        for row in range(group.new, group.end):
+            if row == group.kept > group.new:
+                self._keep(group, first, row, (last, number))
+            self.at, since = row, start[row] - step.within
+            while start[first] <= since:
+                first += 1
+            number = number + 1 if start[row] == last else 0
+            last = start[row]
+            if step.count <= row + 1 - first <= step.most:
+                self.runs.append((first, row, number))
+                if step.consumes:
+                    first = row + 1
+        if group.kept == group.end:
+            self._keep(group, first, group.end, (last, number))
+
+    def _keep(self, group: GroupRows, first: int, end: int, counts: tuple[int, int]) -> None:
+        """Collect the state of a group, with the run from a row to before another."""
+        until = max(counts[0], self.rows.start[end - 1] + self.step.within - 1) if end > first else counts[0]
+        self.kept.append(KeptState(group.new, (tuple(range(first, end)),), until, counts))
+
+    @lazy
+    def _occurrences(self) -> tuple[Ints, Ints]:
+        """The number of the run, and the row, of each occurrence."""
+        bounds = np.asarray(self.runs, np.int64).reshape(-1, 3)
+        return expand_ranges(bounds[:, 0], bounds[:, 1])
+
+    def last_rows(self) -> Ints:
+        return self._of_runs(1)
+
+    def _of_runs(self, place: int) -> Ints:
+        """Return, for each occurrence, a value of its run: its first row, its last row or its number."""
+        run, _ = self._occurrences
+        values: Ints = np.asarray(self.runs, np.int64).reshape(-1, 3)[run, place]
+        return values
+
+    def column(self, name: str, kind: pa.DataType) -> pa.Array:
+        """Return a column of the occurrences: their own, the numbers of their runs and in these, or the ids of the run."""
+        _, row = self._occurrences
+        if name == MATCH:
+            return pa.array(self._of_runs(2), kind)
+        if name == NUMBER:
+            return pa.array(row - self._of_runs(0), kind)
+        if name == IDS:
+            ids = self.rows.columns[ID].to_pylist()
+            texts = [", ".join(ids[first : last + 1]) for first, last, _ in self.runs]
+            return pa.array(texts, kind).take(pa.array(self._occurrences[0]))
+        return self.rows.columns[name].take(pa.array(row)).cast(kind)
 
 
 @check_keywords

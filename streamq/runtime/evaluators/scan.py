@@ -1,27 +1,26 @@
-"""Evaluator that calls a module for the events of each group in turn, each with the state after the event before it."""
+"""Evaluators of scans: each goes from event to event of a group with a state; the first one calls a user's module for each."""
 
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.errors import ModuleFailed
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.evaluators.member_reductions import payload_order
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.rendering import python_rows, python_values
-from streamq.runtime.user_code.calls import StepCall, pickled, shown_instant, shown_values
+from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
-from streamq.runtime.values import Ints, Mask
+from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -35,22 +34,36 @@ NEEDED_UNTIL = "__needed_until"
 """The column of the last start of an event that needs the state, if the module knows it."""
 
 
-@dataclass(frozen=True)
-class ScanEvaluator(SettledProgress):
-    """The rows that ``calling`` returns for each event, as points at the event's start.
+@dataclass(frozen=True, kw_only=True)
+class ScanEvaluator(SettledProgress, ABC):
+    """The rows of each event of a group, as points at the event's start, by a state that goes from event to event.
 
-    keys: of the group; args: the columns of the values it is called with; where: the column that is true for events it is
-    called for; order: the payload, which orders events of one start; axis: the type of instants; open_ends: events are
-    processed before their ends are known.
+    keys: of the group; args: the columns of an event's values; where: the column that is true for events that count; order: the
+    payload, which orders events of one start; axis: the type of instants; open_ends: events are processed before their ends are
+    known.
     """
 
     keys: tuple[str, ...]
-    calling: StepCall
     args: tuple[str, ...]
     where: str | None
     order: tuple[str, ...]
     axis: pa.DataType
     open_ends: bool = False
+
+    completes_matches: ClassVar[bool] = False
+    """True if rows are the matches of a pattern."""
+
+    @abstractmethod
+    def go_on(
+        self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
+    ) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of events, and for each group with events that start before c the state after those.
+
+        Events that do not pass the filter do not count. ``states`` are the groups' states after all events before the first
+        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures
+        are set aside, an event whose step fails leaves the state unchanged and has no rows, and ``aside`` takes it if it starts
+        before c. Otherwise it raises ModuleFailed.
+        """
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -63,7 +76,7 @@ class ScanEvaluator(SettledProgress):
         from streamq.runtime.progress_rule import NoRowReason, ProgressRule
         from streamq.runtime.release import Release
 
-        may_be_none = NoRowReason.OF_MATCH if self.calling.completes_matches else NoRowReason.OF_MODULE
+        may_be_none = NoRowReason.OF_MATCH if self.completes_matches else NoRowReason.OF_MODULE
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
@@ -78,40 +91,19 @@ class ScanEvaluator(SettledProgress):
         return [ints(inputs[0], LE) >= c]
 
     def passing(self, events: pa.Table) -> pa.Table:
-        """Return the events that the module is called for."""
+        """Return the events that pass the filter."""
         return events if self.where is None else events.filter(events.column(self.where))
-
-    def go_on(
-        self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
-    ) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of events, and for each group with events that start before c the state after those.
-
-        Events that the module is not called for do not count. ``states`` are the groups' states after all events before the first
-        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures
-        are set aside, an event whose step fails leaves the state unchanged and has no rows, and ``aside`` takes it if it starts
-        before c. Otherwise it raises ModuleFailed.
-        """
-        events = self.passing(events)
-        group, state_of = self._numbered(events, states)
-        le = ints(events, LE)
-        order = payload_order(events, self.order, le, ints(events, RE))
-        order = order[np.argsort(group[order], kind="stable")]
-        walk = _ScanWalk(self, events, order, c, aside)
-        heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
-        for first, end in pairwise([*heads, len(order)]):
-            walk.over_group(first, end, state_of.get(int(group[order[first]])))
-        return walk.result_rows(), walk.states()
 
     def latest(self, states: pa.Table, since: int) -> pa.Table:
         """Return the last state of each group, if an event that starts at ``since`` or later can need it."""
         group, _ = codes(states, self.keys)
         last = states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
-        return last if self.calling.needed_until is None else last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since))
+        return last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since)) if NEEDED_UNTIL in last.column_names else last
 
-    def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
+    def numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
         """Return the group number of each event, and the pickled states by group number; the last one of each group."""
         if states is None:
-            return codes(events, self.keys)[0], {}
+            return ints(events, GROUP_NUMBER), {}
         bodies = states.column(STATE).to_pylist()
         if not self.keys:
             # states that are no longer needed have been removed
@@ -120,11 +112,73 @@ class ScanEvaluator(SettledProgress):
         number, _ = codes(both, self.keys)
         return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))
 
+    def ordered(self, events: pa.Table, group: Ints) -> Ints:
+        """Return the places of events in the order of group, start, payload and end.
+
+        Payloads are compared only where starts are equal.
+        """
+        le, re = ints(events, LE), ints(events, RE)
+        order = np.lexsort((le, group))
+        same = (np.diff(group[order]) == 0) & (np.diff(le[order]) == 0)
+        tied = np.append(same, False) | np.append([False], same)
+        if tied.any():
+            rows = order[tied]
+            ranks = column_ranks(events.take(pa.array(rows)), self.order)
+            order[tied] = rows[np.lexsort((re[rows], *reversed(ranks), le[rows], group[rows]))]
+        return order
+
+    def states(self, heads: pa.Table, bodies: Sequence[bytes], needed_until: Sequence[int] | None = None) -> pa.Table:
+        """Return pickled states with the keys and numbers of their groups, and the instants until which they are needed.
+
+        ``heads`` has an event of each group.
+        """
+        columns: dict[str, Any] = {key: heads.column(key) for key in (*self.keys, GROUP_NUMBER)}
+        columns[STATE] = pa.array(bodies, pa.binary())
+        if needed_until is not None:
+            columns[NEEDED_UNTIL] = pa.array(needed_until, pa.int64())
+        return pa.table(columns)
+
+    def as_points(self, events: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
+        """Return rows with these columns, each a point at the start of its event, with the keys and number of its group."""
+        keys = {key: events.column(key) for key in (*self.keys, GROUP_NUMBER)}
+        start = ints(events, LE)
+        return with_column(pa.table({**keys, **columns, LE: start}), RE, start + 1)
+
+    def reason(self, call: ModuleCall, names: Sequence[str], error: BaseException, event: pa.Table) -> str:
+        """Return the reason of a failed call for an event, with its group and values; ``names``: those of the arguments."""
+
+        def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
+            return {n: python_values(event.column(c))[0] for n, c in zip(names, columns, strict=True)}
+
+        instant = shown_instant(int(ints(event, LE)[0]), self.axis)
+        group = shown_values(shown_group(values_of(self.keys, self.keys)))
+        values = shown_values(values_of(names, self.args))
+        return call.reason(error, f"event at {instant}{group and ', '}{group}{values and '; '}{values}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModuleScanEvaluator(ScanEvaluator):
+    """The rows that ``calling`` returns for each event, called with its values and the state after the event before it."""
+
+    calling: StepCall
+
+    def go_on(
+        self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
+    ) -> tuple[pa.Table, pa.Table]:
+        events = self.passing(events)
+        group, state_of = self.numbered(events, states)
+        order = self.ordered(events, group)
+        walk = _ScanWalk(self, events, order, c, aside)
+        heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
+        for first, end in pairwise([*heads, len(order)]):
+            walk.over_group(first, end, state_of.get(int(group[order[first]])))
+        return walk.result_rows(), walk.states()
+
 
 class _ScanWalk:
     """A walk over events in ``order``, group by group, that collects their rows and the states before c."""
 
-    def __init__(self, scan: ScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
+    def __init__(self, scan: ModuleScanEvaluator, events: pa.Table, order: Ints, c: int, aside: QuarantineRows | None):
         """Read the values for the calls, with the start first if the module takes it; ``aside`` counts only under quarantine."""
         self.scan, self.events, self.order = scan, events, order
         self.aside = aside if scan.calling.quarantine else None
@@ -138,7 +192,6 @@ class _ScanWalk:
         self.rows: list[dict[str, Any]] = []
         self.heads: list[int] = []
         self.bodies: list[bytes] = []
-        self.needed_until: list[int] = []
 
     def over_group(self, first: int, end: int, body: bytes | None) -> None:
         """Call the module for the events of one group, from the pickled state ``body`` on; None: from its first state.
@@ -149,7 +202,7 @@ class _ScanWalk:
         at = first
         try:
             state = self.scan.calling.initial() if body is None else pickle.loads(body)
-            for at, values in self._calls(first, end):
+            for at, values in enumerate(self.values[first:end], first):
                 if at > first and self.is_before[at - 1] and not self.is_before[at]:
                     self._keep(first, state)
                 state, rows = self._after(state, values, at)
@@ -158,9 +211,6 @@ class _ScanWalk:
             if self.is_before[end - 1]:
                 at = end - 1
                 self._keep(first, state)
-        except ModuleFailed:
-            # a user's function within a condition has its own error
-            raise
         except FAILURES as error:
             is_taken = self.aside is not None
             raise self.scan.calling.failure(self._reason(error, at), is_taken=is_taken) from error
@@ -191,58 +241,31 @@ class _ScanWalk:
         group = next(iter(python_rows(event.select(self.scan.keys))), {})
         self.aside.add(self.scan.calling.name, self._reason(error, at), event, group=group)
 
-    def _calls(self, first: int, end: int) -> Iterator[tuple[int, Sequence[Any]]]:
-        """Yield for each call the place of its first event and the values that it takes.
-
-        A call is for one event, or for all events of one start.
-        """
-        if not self.scan.calling.at_once:
-            yield from enumerate(self.values[first:end], first)
-            return
-        new = 1 + first + np.flatnonzero(np.diff(self.start[first:end]))
-        for at, until in pairwise([first, *new.tolist(), end]):
-            yield at, (self.values[at:until],)
-
     def _keep(self, first: int, state: Any) -> None:
         """Collect the state of a group after its last event before c; ``first`` is the place of the group's first event."""
         self.heads.append(first)
         self.bodies.append(pickled(state))
-        if self.scan.calling.needed_until is not None:
-            self.needed_until.append(self.scan.calling.needed_until(state))
 
     def result_rows(self) -> pa.Table:
-        """Return the rows of all groups, as points at their events' starts; each has its group's keys and number."""
-        source = np.asarray(self.source, np.int64)
-        shape, at = self.scan.calling.rows, pa.array(self.order[source])
-        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in (*self.scan.keys, GROUP_NUMBER)}
-        for name, kind in zip(shape.names, shape.types, strict=True):
-            columns[name] = pa.array([row[name] for row in self.rows], kind)
-        start = self.start[source]
-        return with_column(pa.table({**columns, LE: start}), RE, start + 1)
+        """Return the rows of all groups, as points at the starts of their events, with the keys and the module's columns."""
+        shape = self.scan.calling.rows
+        columns = {
+            n: pa.array([row[n] for row in self.rows], kind) for n, kind in zip(shape.names, shape.types, strict=True)
+        }
+        return self.scan.as_points(self._events_at(self.source), columns)
 
     def states(self) -> pa.Table:
-        """Return the collected states, pickled, with the keys and the numbers of their groups.
+        """Return the collected states, pickled, with the keys of their groups."""
+        return self.scan.states(self._events_at(self.heads), self.bodies)
 
-        If the module says until when a state is needed, that instant is a column, too.
-        """
-        at = pa.array(self.order[np.asarray(self.heads, np.int64)])
-        columns: dict[str, Any] = {key: self.events.column(key).take(at) for key in (*self.scan.keys, GROUP_NUMBER)}
-        columns[STATE] = pa.array(self.bodies, pa.binary())
-        if self.scan.calling.needed_until is not None:
-            columns[NEEDED_UNTIL] = pa.array(self.needed_until, pa.int64())
-        return pa.table(columns)
+    def _events_at(self, places: Sequence[int]) -> pa.Table:
+        """Return the keys, groups and starts of the events at places of the order."""
+        return self.events.select((*self.scan.keys, GROUP_NUMBER, LE)).take(pa.array(self.order[np.asarray(places, np.int64)]))
 
     def _reason(self, error: BaseException, at: int) -> str:
         """Return the reason of a failure, with the event and its group."""
-        scan, event = self.scan, self.events.slice(int(self.order[at]), 1)
-
-        def values_of(names: Sequence[str], columns: Sequence[str]) -> dict[str, Any]:
-            return {n: python_values(event.column(c))[0] for n, c in zip(names, columns, strict=True)}
-
-        instant = shown_instant(int(self.start[at]), scan.axis)
-        group = shown_values(shown_group(values_of(scan.keys, scan.keys)))
-        values = shown_values(values_of(scan.calling.names, scan.args))
-        return scan.calling.reason(error, f"event at {instant}{group and ', '}{group}{values and '; '}{values}")
+        calling = self.scan.calling
+        return self.scan.reason(calling, calling.names, error, self.events.slice(int(self.order[at]), 1))
 
 
-__all__ = ["STATE", "ScanEvaluator"]
+__all__ = ["ModuleScanEvaluator", "ScanEvaluator"]

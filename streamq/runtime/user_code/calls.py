@@ -236,9 +236,7 @@ class StepCall(ModuleCall):
     """A module as called for events, with the state so far and the event's values; it returns a new state and rows.
 
     initial: makes the state before the first event of a group; step: returns the next state and the rows of an event; names: of
-    the event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values;
-    at_once: it takes instead a list of the values of all events of one start; needed_until: returns the last start of an event
-    for which a state differs from the first one, None: it always may; completes_matches: its rows are the matches of a pattern.
+    the event's values, for errors; rows: the shape of the rows; sensitive: ``step`` takes the event's start before the values.
     """
 
     initial: Callable[[], Any]
@@ -246,9 +244,6 @@ class StepCall(ModuleCall):
     names: tuple[str, ...]
     rows: RowShape
     sensitive: bool = False
-    at_once: bool = False
-    needed_until: Callable[[Any], int] | None = None
-    completes_matches: bool = False
 
     def after(self, state: Any, values: Sequence[Any]) -> tuple[Any, list[dict[str, Any]]]:
         """Return the state after an event, and the event's rows; raises ReturnError if they are not valid.

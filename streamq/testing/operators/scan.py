@@ -24,6 +24,7 @@ from streamq.plan.inference import infer
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.event import LE, RE
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
@@ -33,8 +34,8 @@ from streamq.testing.oracle.modules import plain_value, sets_aside
 from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups
-from streamq.time import TIMESTAMP
-from streamq.user_code.udso import EventOperator, StatefulOperator, udso
+from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.user_code.udso import StatefulOperator, udso
 
 
 @defines(Scan)
@@ -43,8 +44,11 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
 
     A row is a point at the start of its event, with the keys and the operator's own columns. Events that do not pass the scan's
     filter are not stepped over. An event that is set aside, as its step fails, has no rows, and the state goes on from before it.
-    Raises QueryFailed if another module fails.
+    Raises QueryFailed if another module fails. A pattern's scan is evaluated by streamq's own code, because patterns are judged
+    by their rules (``Detect``).
     """
+    if not isinstance(node.operator, StatefulOperator):
+        return _evaluated(node, inputs[0], run)
     source = node.input.schema
     passes = [] if node.where is None else [("f", node.where, "")]
     values = [(f"v{i}", arg, "f" if passes else "") for i, arg in enumerate(node.args)]
@@ -70,39 +74,40 @@ def scan(node: Scan, inputs: Sequence[str], run: Run) -> str:
     return f"SELECT {listed('le', 'le + 1 AS re', *(f'{n} AS c{i}' for i, n in enumerate(names)))} FROM {run.registered(result)}"
 
 
+def _evaluated(node: Scan, table: str, run: Run) -> str:
+    """Return SQL for the rows of a scan over the events in a table, by its evaluator."""
+    source = node.input.schema
+    columns = node.evaluation.inputs[0].columns
+    events, _ = events_in_groups(node, [(f"v{i}", expr, "") for i, (_, expr) in enumerate(columns)], table, run)
+    rows = run.arrow(f"SELECT {listed('le', *(f'v{i}' for i in range(len(columns))))} FROM {events}")
+    start = rows.column("le").to_numpy()
+    values = {
+        name: from_duckdb(rows.column(f"v{i}"), infer(expr, source, "oracle")) for i, (name, expr) in enumerate(columns)
+    }
+    history = pa.table({**values, LE: start, RE: start + 1})
+    result = node.evaluation.evaluator.rows([history], MINUS_INFINITY, INFINITY)
+    own = {f"c{i}": to_duckdb(result.column(f.name), f.type) for i, f in enumerate(node.schema.fields)}
+    return f"SELECT * FROM {run.registered(pa.table({'le': result.column(LE), 're': result.column(RE), **own}))}"
+
+
 def _results(
     node: Scan, starts: list[int], numbers: list[int], arguments: list[Any], set_aside: Counter[str]
 ) -> Iterator[tuple[int, list[Any]]]:
     """Yield, for each row of the result, the position of its event and its values.
 
-    ``starts``, ``numbers`` (of groups) and ``arguments`` are those of the sorted events; each group begins with a new state. A
-    pattern's scan steps over all events of one start at once, and its rows have the position of the first of them.
+    ``starts``, ``numbers`` (of groups) and ``arguments`` are those of the sorted events; each group begins with a new state.
     ``set_aside`` counts the events that are set aside.
     """
-    operator = node.operator
-    initial, step = _code_of(operator, len(node.args))
-    # user code is called for each event, a pattern's scan for all events of one start
-    at_once = not isinstance(operator, StatefulOperator) and operator.calling(len(node.args)).at_once
+    operator: Any = node.operator
+    initial, step = _code_of(operator)
     state: Any = None
     for at, values in enumerate(arguments):
-        is_first = at == 0 or numbers[at] != numbers[at - 1]
-        if is_first:
+        if at == 0 or numbers[at] != numbers[at - 1]:
             state = initial()
-        if at_once:
-            if not is_first and starts[at] == starts[at - 1]:
-                continue
-            last = next(
-                (n for n in range(at, len(starts)) if (numbers[n], starts[n]) != (numbers[at], starts[at])), None
-            )
-            values = (arguments[at:last],)
-        elif isinstance(operator, StatefulOperator) and operator.time_sensitive:
+        if operator.time_sensitive:
             is_timed = node.schema.axis == TIMESTAMP
             values = (pd.Timestamp(starts[at], unit="us", tz="UTC") if is_timed else starts[at], *values)
-        if not isinstance(operator, StatefulOperator):
-            state, rows = step(state, *values)
-            # a pattern's scan returns values of events, which need no conversion
-            results = [_parts(operator, row) for row in rows or ()]
-        elif sets_aside(operator):
+        if sets_aside(operator):
             try:
                 # a step may change a state before it fails
                 after, rows = step(copy.deepcopy(state), *values)
@@ -117,7 +122,7 @@ def _results(
         yield from ((at, row) for row in results)
 
 
-def _parts(operator: EventOperator, row: Any) -> list[Any]:
+def _parts(operator: StatefulOperator, row: Any) -> list[Any]:
     """Return the values of a row that a step gives: a mapping, a named tuple, a tuple, or a value alone."""
     names = [f.name for f in operator.fields]
     fields = getattr(row, "_fields", getattr(row, "__fields__", ())) if isinstance(row, tuple) else ()
@@ -125,12 +130,12 @@ def _parts(operator: EventOperator, row: Any) -> list[Any]:
     return [row[n] for n in names] if isinstance(row, dict) else list(row) if isinstance(row, tuple) else [row]
 
 
-def _own_values(operator: EventOperator, row: Any) -> list[Any]:
+def _own_values(operator: StatefulOperator, row: Any) -> list[Any]:
     """Return the values of a row of the user's operator as Python's."""
     return [plain_value(part) for part in _parts(operator, row)]
 
 
-def _typed_values(operator: EventOperator, row: Any) -> list[Any]:
+def _typed_values(operator: StatefulOperator, row: Any) -> list[Any]:
     """Return the values of a row of the user's operator as Python's; raise one of FAILURES if a column cannot hold its value."""
     values = _own_values(operator, row)
     for value, field in zip(values, operator.fields, strict=True):
@@ -138,14 +143,8 @@ def _typed_values(operator: EventOperator, row: Any) -> list[Any]:
     return values
 
 
-def _code_of(operator: EventOperator, values: int) -> tuple[Callable[[], Any], Callable[..., Any]]:
-    """Return the functions for the initial state and the step, which reads the state and this number of values.
-
-    User code is called directly, without the product's wrapper.
-    """
-    if not isinstance(operator, StatefulOperator):
-        calling = operator.calling(values)
-        return calling.initial, calling.step
+def _code_of(operator: StatefulOperator) -> tuple[Callable[[], Any], Callable[..., Any]]:
+    """Return the functions for the initial state and the step: user code without the product's wrapper."""
     module: Any = operator.code
     if inspect.isclass(module):
         module = module(**operator.options)
