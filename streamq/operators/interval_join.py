@@ -33,28 +33,46 @@ def bounded_join(
     right: DataFrame,
     keys: list[tuple[str, str]],
     longest: int,
+    *,
+    points: tuple[bool, bool],
     condition: Column | None = None,
     how: str = "inner",
 ) -> DataFrame:
     """Join as :func:`overlap_join` does, if no lifetime lasts longer than ``longest`` ticks: all cells have about that width.
 
-    ``keys`` are pairs of a left and a right column. ``how`` is a join type of Spark's. Unless it is inner, the
-    left events must be points, so that each is in one cell.
+    ``keys`` are pairs of a left and a right column. ``points``: for each side, True if its events are points, each of them
+    in one cell. ``how`` is a join type of Spark's; unless it is inner, the left events must be points.
     """
     width = F.lit((longest - 1).bit_length())
 
-    def celled(df: DataFrame, le: str, re: str, cell: str) -> DataFrame:
-        first, last = (F.call_function("shiftright", t, width) for t in (F.col(le), F.col(re) - 1))
-        return df.select("*", F.explode(F.sequence(first, last)).alias(cell))
+    def celled(df: DataFrame, le: str, re: str, cell: str, is_point: bool) -> DataFrame:
+        first = F.call_function("shiftright", F.col(le), width)
+        if is_point:
+            return df.withColumn(cell, first)
+        # no lifetime is longer than a cell is wide
+        last = F.call_function("shiftright", F.col(re) - 1, width)
+        cells = F.when(first == last, F.array(first)).otherwise(F.array(first, last))
+        return df.select("*", F.explode(cells).alias(cell))
 
-    ours, theirs = celled(left, LE, RE, "__c1"), celled(right, OTHER_LE, OTHER_RE, "__c2")
+    ours, theirs = celled(left, LE, RE, "__c1", points[0]), celled(right, OTHER_LE, OTHER_RE, "__c2", points[1])
     on = [F.col(a) == F.col(b) for a, b in keys]
-    on += [F.col("__c1") == F.col("__c2"), F.col(LE) < F.col(OTHER_RE), F.col(OTHER_LE) < F.col(RE)]
-    if how == "inner":
+    on.append(F.col("__c1") == F.col("__c2"))
+    # ends of points are not read, so Spark does not carry them to the join
+    on.append(F.col(LE) <= F.col(OTHER_LE) if points[1] else F.col(LE) < F.col(OTHER_RE))
+    on.append(F.col(OTHER_LE) <= F.col(LE) if points[0] else F.col(OTHER_LE) < F.col(RE))
+    if not any(points):
         on.append(F.call_function("shiftright", F.greatest(F.col(LE), F.col(OTHER_LE)), width) == F.col("__c1"))
     if condition is not None:
         on.append(condition)
     return ours.join(theirs, on, how).drop("__c1", "__c2")
+
+
+def common_lifetime(points: tuple[bool, bool]) -> tuple[Column, Column]:
+    """Return the start and end of a joined row's common lifetime; ``points`` as in :func:`bounded_join`."""
+    if any(points):
+        start = F.col(LE) if points[0] else F.col(OTHER_LE)
+        return start, start + 1
+    return F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
 
 
 def overlap_join(

@@ -15,6 +15,7 @@ from streamq.operators.interval_join import (
     OTHER_LE,
     OTHER_RE,
     bounded_join,
+    common_lifetime,
     covered_parts,
     overlap_join,
     uncovered_parts,
@@ -157,14 +158,18 @@ class Join(Pairing):
         left, right = self.sides(inputs)
         names = [to for _, to in self.left_names], [to for _, to in self.right_names]
         condition = None if self.where is None else spark_expression(self.where, self.both)
-        start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
+        points = (self.left.schema.shape == POINT, self.right.schema.shape == POINT)
         longest = self._longest
-        if longest is not None and self.left.schema.shape == POINT and self.how in (JoinKind.SEMI, JoinKind.ANTI):
-            there = bounded_join(left, right, self.key_pairs, longest, condition, f"left_{self.how}")
+        if longest is not None and points[0] and self.how in (JoinKind.SEMI, JoinKind.ANTI):
+            there = bounded_join(
+                left, right, self.key_pairs, longest, points=points, condition=condition, how=f"left_{self.how}"
+            )
             return in_left_names(there.select(LE, RE, *map(quote, names[0])), self)
         if longest is not None and self.how == JoinKind.INNER:
-            pairs = bounded_join(left, right, self.key_pairs, longest, condition)
+            pairs = bounded_join(left, right, self.key_pairs, longest, points=points, condition=condition)
+            start, end = common_lifetime(points)
             return pairs.select(start.alias(LE), end.alias(RE), *(quote(n) for n in (*names[0], *names[1])))
+        start, end = F.greatest(F.col(LE), F.col(OTHER_LE)), F.least(F.col(RE), F.col(OTHER_RE))
         if self.how != JoinKind.INNER:
             left = left.withColumn("__id", F.monotonically_increasing_id())
         pairs = overlap_join(left, right, self.key_pairs, condition, self.how in (JoinKind.LEFT, JoinKind.ANTI))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from streamq.choices import Consumption
+from streamq.choices import Consumption, Selection
 from streamq.patterns import definitions
 from streamq.patterns.correlation import CorrelationKeys
 from streamq.patterns.definition_lowering import DefinitionLowering
@@ -13,7 +13,7 @@ from streamq.patterns.operators import sequence
 from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.operators.unless import Unless
 from streamq.plan.expr import Expr, Lit
-from streamq.runtime.candidates import PatternStep, ScannedPart
+from streamq.runtime.candidates import EventRows, ScannedPart
 from streamq.runtime.crowding import CrowdStep
 from streamq.runtime.whole_matches import WholeMatchStep
 from tests.mutation.mutant import Mutant, wrapped
@@ -28,17 +28,17 @@ def without_keys(right: Any, *given: Any) -> Any:
     return CorrelationKeys({}, {}), conjuncts
 
 
-def last_for_first(right: Any, part: ScannedPart, fitting: Any) -> Any:
-    return fitting[::-1] if part.selects else fitting
+def last_for_first(right: Any, part: ScannedPart, fitting: Any, begin: int, end: int) -> Any:
+    return right(replace(part, selection=Selection.LAST) if part.selects else part, fitting, begin, end)
 
 
-def nothing_consumed(right: Any, step: WholeMatchStep, state: Any, *event: Any) -> Any:
+def nothing_consumed(right: Any, step: WholeMatchStep, rows: EventRows) -> Any:
     parts = tuple(replace(p, consumption=Consumption.REUSE) for p in step.parts)
-    return right(replace(step, parts=parts), state, *event)
+    return right(replace(step, parts=parts), rows)
 
 
-def crowd_a_tick_longer(right: Any, step: PatternStep, state: Any, start: int) -> Any:
-    return right(step, state, start - isinstance(step, CrowdStep))
+def crowd_a_tick_longer(right: Any, step: CrowdStep, rows: EventRows) -> Any:
+    return right(replace(step, within=step.within + 1), rows)
 
 
 def unless_closed(right: Any, pattern: Unless, low: DefinitionLowering) -> Any:
@@ -78,13 +78,13 @@ MUTANTS = (
         "nothing consumed",
         "an event on CONSUME is in later matches, too",
         "sequence that chooses",
-        (wrapped(WholeMatchStep, "step", nothing_consumed),),
+        (wrapped(WholeMatchStep, "walk", nothing_consumed),),
     ),
     Mutant(
         "ATMOST a tick longer",
         "an event just a scope before counts",
         "at most",
-        (wrapped(PatternStep, "since", crowd_a_tick_longer),),
+        (wrapped(CrowdStep, "walk", crowd_a_tick_longer),),
     ),
     Mutant(
         "UNLESS closed",

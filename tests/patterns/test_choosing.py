@@ -296,15 +296,18 @@ print(tuple(sq.from_json(open(sys.argv[1]).read(), {"#1": rows, "#2": rows}).col
 def test_it_reaches_workers_without_streamq(tmp_path: Path) -> None:
     ship_runtime()
     found = query("SEQUENCE(A AS x FIRST CONSUME, B AS y, 9)", "x.v < y.v", A=A, B=B)
-    operator = next(n.operator for n in nodes(expanded(found.plan)) if isinstance(n, Scan))
-    (tmp_path / "shipped").write_bytes(dumps(operator.calling(8)))
+    scan = next(n for n in nodes(expanded(found.plan)) if isinstance(n, Scan))
+    (tmp_path / "shipped").write_bytes(dumps(scan.evaluation.evaluator))
     use = """
-calling = pickle.load(open(sys.argv[1], 'rb'))
-state = calling.initial()
+import pyarrow as pa
+scan, states = pickle.load(open(sys.argv[1], 'rb')), None
+kinds = dict(zip(scan.columns, map(scan.types.get, scan.columns)))
 for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, 'c', 5), (5, 1, 5, 'd', 9)):
-    values = values + [None] * 3 if source == 0 else [None] * 3 + values
-    state, rows = calling.after(pickle.loads(pickle.dumps(state)), (start, source, *values))
-    print([(row['x.n'], row['y.n']) for row in rows])
+    own = dict(zip(scan.step.inputs[source], values))
+    columns = {name: pa.array([own.get(name)], kind) for name, kind in kinds.items()}
+    times = {scan.args[0]: [start], scan.args[1]: [source], '__le': [start], '__re': [start + 1]}
+    rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
+    print([(row['x.n'], row['y.n']) for row in rows.to_pylist()])
 """
     code = READ.rpartition("pickle.load")[0] + use
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
@@ -315,14 +318,16 @@ for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, '
 def test_runs_reach_workers_without_streamq(tmp_path: Path) -> None:
     ship_runtime()
     runs = sq.cedr("EVENT E WHEN REPEAT(A AS x CONSUME, 2, 3) OUTPUT sum(x.v) AS s", A=stream(A))
-    operator = next(n.operator for n in nodes(expanded(runs.plan)) if isinstance(n, Scan))
-    (tmp_path / "shipped").write_bytes(dumps(operator.calling(4)))
+    scan = next(n for n in nodes(expanded(runs.plan)) if isinstance(n, Scan))
+    (tmp_path / "shipped").write_bytes(dumps(scan.evaluation.evaluator))
     use = """
-calling = pickle.load(open(sys.argv[1], 'rb'))
-state = calling.initial()
+import pyarrow as pa
+scan, states = pickle.load(open(sys.argv[1], 'rb')), None
 for start, v in ((1, 5), (2, 7), (3, 8), (9, 9)):
-    state, rows = calling.after(pickle.loads(pickle.dumps(state)), (start, *[v] * len(calling.names[1:])))
-    print([row['x.v'] for row in rows])
+    columns = {name: pa.array([v], scan.types[name]) for name in scan.columns}
+    times = {scan.args[0]: [start], '__le': [start], '__re': [start + 1]}
+    rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
+    print([row['x.v'] for row in rows.to_pylist()])
 """
     code = READ.rpartition("pickle.load")[0] + use
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
