@@ -57,7 +57,7 @@ class GroupRows:
 
 
 @dataclass(frozen=True)
-class KeptState:
+class MatchState:
     """The state of a group after some of its events: that of the group in which the row ``new`` is.
 
     rows: those of its events, by input; counts: numbers that the step keeps besides; needed_until: the last start of an event
@@ -80,7 +80,7 @@ class MatchStep(ABC):
         """Return a walk over these events, which collects matches and states."""
 
     @abstractmethod
-    def state(self, kept: KeptState, candidates: Mapping[int, Candidate]) -> Any:
+    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> Any:
         """Return a state as it is stored, a plain value; ``candidates``: its events by their rows."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class MatchWalk(ABC):
         """Begin without matches and states."""
         self.rows = rows
         self.at = 0
-        self.kept: list[KeptState] = []
+        self.kept: list[MatchState] = []
 
     @abstractmethod
     def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
@@ -183,7 +183,7 @@ class PatternStep(MatchStep):
     count: int
     within: int
 
-    def state(self, kept: KeptState, candidates: Mapping[int, Candidate]) -> tuple[tuple[Candidate, ...], ...]:
+    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> tuple[tuple[Candidate, ...], ...]:
         """Return the candidates of each input."""
         return tuple(tuple([candidates[row] for row in several]) for several in kept.rows)
 
@@ -242,7 +242,7 @@ class PatternWalk(MatchWalk):
         rows = tuple(tuple(several[bisect_left(several, low) :]) for several in waiting)
         last = max((several[-1] for several in rows if several), default=None)
         until = MINUS_INFINITY if last is None else min(self.rows.start[last] + self.within, INFINITY)
-        self.kept.append(KeptState(group.new, rows, until))
+        self.kept.append(MatchState(group.new, rows, until))
 
     def last_rows(self) -> Ints:
         return np.asarray(self.completed_by, np.int64)
@@ -261,7 +261,7 @@ __all__ = [
     "EventRows",
     "GroupRows",
     "JointCondition",
-    "KeptState",
+    "MatchState",
     "MatchStep",
     "MatchWalk",
     "PatternStep",

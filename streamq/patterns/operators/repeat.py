@@ -49,7 +49,7 @@ from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.plan.verbs import accepts_placeholders
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.candidates import Candidate, EventRows, GroupRows, KeptState, MatchStep, MatchWalk
+from streamq.runtime.candidates import Candidate, EventRows, GroupRows, MatchState, MatchStep, MatchWalk
 from streamq.runtime.columnar import expand_ranges
 from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
 from streamq.runtime.values import Ints
@@ -253,7 +253,7 @@ class RunStep(MatchStep):
     def walk(self, rows: EventRows) -> RunWalk:
         return RunWalk(self, rows)
 
-    def state(self, kept: KeptState, candidates: Mapping[int, Candidate]) -> RunScanState:
+    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> RunScanState:
         """Return the counts with the run."""
         last, number = kept.counts
         return last, number, tuple([candidates[row] for row in kept.rows[0]])
@@ -301,7 +301,7 @@ class RunWalk(MatchWalk):
     def _keep(self, group: GroupRows, first: int, end: int, counts: tuple[int, int]) -> None:
         """Collect the state of a group, with the run from a row to before another."""
         until = max(counts[0], self.rows.start[end - 1] + self.step.within - 1) if end > first else counts[0]
-        self.kept.append(KeptState(group.new, (tuple(range(first, end)),), until, counts))
+        self.kept.append(MatchState(group.new, (tuple(range(first, end)),), until, counts))
 
     @lazy
     def _occurrences(self) -> tuple[Ints, Ints]:

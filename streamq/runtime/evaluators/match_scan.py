@@ -48,7 +48,7 @@ class MatchScanEvaluator(ScanEvaluator):
         order = self.ordered(events, group)
         numbers = np.flatnonzero(np.bincount(group)) if len(group) else group
         before = {g: pickle.loads(state_of[g]) for g in numbers.tolist() if g in state_of}
-        layout = _Layout(self, events, group, order, before)
+        layout = _RowLayout(self, events, group, order, before)
         walk = self.step.walk(layout.rows)
         try:
             for number, rows in layout.groups(ints(events, LE) < c):
@@ -76,13 +76,13 @@ class MatchScanEvaluator(ScanEvaluator):
         args = self.args[len(self.args) - len(self.columns) :]
         return {name: events.column(arg).combine_chunks() for name, arg in zip(self.columns, args, strict=True)}
 
-    def _matches(self, walk: MatchWalk, layout: _Layout, events: pa.Table) -> pa.Table:
+    def _matches(self, walk: MatchWalk, layout: _RowLayout, events: pa.Table) -> pa.Table:
         """Return the matches of a walk, as points at the starts of the events that completed them."""
         last = pa.array(layout.event[walk.last_rows()])
         columns = {name: walk.column(name, kind) for name, kind in self.types.items()}
         return self.as_points(events.select((*self.keys, LE)).take(last), columns)
 
-    def _states(self, walk: MatchWalk, layout: _Layout, events: pa.Table) -> pa.Table:
+    def _states(self, walk: MatchWalk, layout: _RowLayout, events: pa.Table) -> pa.Table:
         """Return the states that a walk has kept."""
         candidates = layout.candidates(sorted({r for k in walk.kept for several in k.rows for r in several}))
         heads = events.select(self.keys).take(pa.array(layout.event[np.asarray([k.new for k in walk.kept], np.int64)]))
@@ -90,7 +90,7 @@ class MatchScanEvaluator(ScanEvaluator):
         return self.states(heads, bodies, [k.needed_until for k in walk.kept])
 
 
-class _Layout:
+class _RowLayout:
     """The order in which a walk reads events: group by group, those in the group's state first.
 
     rows: the events in this order; event: of each row the place of its event among the new ones, meaningless for one in a state.
