@@ -305,7 +305,7 @@ kinds = dict(zip(scan.columns, map(scan.types.get, scan.columns)))
 for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, 'c', 5), (5, 1, 5, 'd', 9)):
     own = dict(zip(scan.step.inputs[source], values))
     columns = {name: pa.array([own.get(name)], kind) for name, kind in kinds.items()}
-    times = {scan.args[0]: [start], scan.args[1]: [source], '__le': [start], '__re': [start + 1]}
+    times = {scan.args[0]: [start], scan.args[1]: [source], '__le': [start], '__re': [start + 1], '__group': [0]}
     rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
     print([(row['x.n'], row['y.n']) for row in rows.to_pylist()])
 """
@@ -325,7 +325,7 @@ import pyarrow as pa
 scan, states = pickle.load(open(sys.argv[1], 'rb')), None
 for start, v in ((1, 5), (2, 7), (3, 8), (9, 9)):
     columns = {name: pa.array([v], scan.types[name]) for name in scan.columns}
-    times = {scan.args[0]: [start], '__le': [start], '__re': [start + 1]}
+    times = {scan.args[0]: [start], '__le': [start], '__re': [start + 1], '__group': [0]}
     rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
     print([row['x.v'] for row in rows.to_pylist()])
 """

@@ -16,6 +16,7 @@ from streamq.runtime.candidates import Candidate, EventRows, GroupRows, MatchSte
 from streamq.runtime.columnar import ints
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
+from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.user_code.calls import ModuleCall, pickled
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.runtime.values import Ints, Mask
@@ -80,12 +81,13 @@ class MatchScanEvaluator(ScanEvaluator):
         """Return the matches of a walk, as points at the starts of the events that completed them."""
         last = pa.array(layout.event[walk.last_rows()])
         columns = {name: walk.column(name, kind) for name, kind in self.types.items()}
-        return self.as_points(events.select((*self.keys, LE)).take(last), columns)
+        return self.as_points(events.select((*self.keys, GROUP_NUMBER, LE)).take(last), columns)
 
     def _states(self, walk: MatchWalk, layout: _RowLayout, events: pa.Table) -> pa.Table:
         """Return the states that a walk has kept."""
         candidates = layout.candidates(sorted({r for k in walk.kept for several in k.rows for r in several}))
-        heads = events.select(self.keys).take(pa.array(layout.event[np.asarray([k.new for k in walk.kept], np.int64)]))
+        first = layout.event[np.asarray([k.new for k in walk.kept], np.int64)]
+        heads = events.select((*self.keys, GROUP_NUMBER)).take(pa.array(first))
         bodies = [pickled(self.step.state(k, candidates)) for k in walk.kept]
         return self.states(heads, bodies, [k.needed_until for k in walk.kept])
 

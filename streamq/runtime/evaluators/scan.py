@@ -260,7 +260,9 @@ class _ScanWalk:
 
     def _events_at(self, places: Sequence[int]) -> pa.Table:
         """Return the keys, groups and starts of the events at places of the order."""
-        return self.events.select((*self.scan.keys, GROUP_NUMBER, LE)).take(pa.array(self.order[np.asarray(places, np.int64)]))
+        return self.events.select((*self.scan.keys, GROUP_NUMBER, LE)).take(
+            pa.array(self.order[np.asarray(places, np.int64)])
+        )
 
     def _reason(self, error: BaseException, at: int) -> str:
         """Return the reason of a failure, with the event and its group."""

@@ -25,6 +25,7 @@ from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import number_groups
 from streamq.runtime.user_code.code_values import FAILURES
 from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_columns, matched, predicates
 from streamq.testing.drawn_operators import over_one
@@ -84,8 +85,9 @@ def _evaluated(node: Scan, table: str, run: Run) -> str:
     values = {
         name: from_duckdb(rows.column(f"v{i}"), infer(expr, source, "oracle")) for i, (name, expr) in enumerate(columns)
     }
-    history = pa.table({**values, LE: start, RE: start + 1})
-    result = node.evaluation.evaluator.rows([history], MINUS_INFINITY, INFINITY)
+    evaluator = node.evaluation.evaluator
+    histories = number_groups([pa.table({**values, LE: start, RE: start + 1})], evaluator.group_columns)
+    result = evaluator.rows(histories, MINUS_INFINITY, INFINITY)
     own = {f"c{i}": to_duckdb(result.column(f.name), f.type) for i, f in enumerate(node.schema.fields)}
     return f"SELECT * FROM {run.registered(pa.table({'le': result.column(LE), 're': result.column(RE), **own}))}"
 
