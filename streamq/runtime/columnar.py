@@ -257,11 +257,13 @@ def _remaining_weights(number: Ints, weight: Ints) -> Ints:
 def concat(tables: Sequence[pa.Table]) -> pa.Table:
     """Return the rows of tables, at least one, with the same columns, in the order of columns of the first table.
 
-    Sums that are decimals of different width are cast to the widest.
+    Sums that are decimals of different width are cast to the widest. Types of a table without rows, which may be in another time
+    zone, do not count if another has some.
     """
     if len(tables) == 1:
         return tables[0]
-    tables = [t.select(tables[0].column_names) for t in tables]
+    names = tables[0].column_names
+    tables = [t.select(names) for t in tables if t.num_rows] or [tables[0]]
     if any(not t.schema.equals(tables[0].schema) for t in tables):
         tables = _widened(tables)
     return pa.concat_tables(tables)
