@@ -80,7 +80,11 @@ class TimeBins:
         """Add deltas to their bins; a bin is read only if retractions have taken all its least rows, or if it has grown."""
         if not rows.num_rows:
             return
-        for bin, mine in [(self._bin(n), mine) for n, mine in split_by(rows, self._numbers_of(rows))]:
+        numbers = self._numbers_of(rows)
+        if self._bin(0) is not None:
+            # rows before all bins go into the first one, together with its own
+            numbers = np.maximum(numbers, 1)
+        for bin, mine in [(self._bin(n), mine) for n, mine in split_by(rows, numbers)]:
             if bin is None:
                 self._divide(0, None, mine, MOST)
             else:
