@@ -113,7 +113,7 @@ def test_an_aggregate_less_stays_in_the_state() -> None:
 
 @pytest.mark.parametrize("query", [counted, sessions, STATEFUL["snapshot over windows"]])
 def test_a_column_more_that_no_state_reads(query: Query) -> None:
-    """Of the source, with lateness judged in a stage of its own or not, and before the operator."""
+    """Filters of the source, with lateness judged in a stage of its own or not, and before the operator."""
     less = source("s", "w")
     changing, steady = ChangingRun(query(less)), ChangingRun(query(S))
     changing.batch({"s": rows(0, 5, "w")})
@@ -202,7 +202,7 @@ def test_the_order_of_sources_is_that_of_the_checkpoint() -> None:
 
 @pytest.mark.parametrize("stateful", ["windows", "sessions", "median"])
 def test_final_rows_become_a_changelog(stateful: str) -> None:
-    """What the watermark had reached, and was not final, comes first: nothing is missing, nothing twice."""
+    """Rows that the watermark had reached, and that were not final, come first: nothing is missing, nothing twice."""
     query = STATEFUL[stateful](S)
     run = ChangingRun(query)
     sent = [run.batch({"s": rows(0, 3)})[0], run.batch({"s": rows(3, 6)})[0]]

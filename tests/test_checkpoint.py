@@ -1,4 +1,4 @@
-"""What identifies a query in its checkpoint; which folders a run takes."""
+"""The identity of a query in its checkpoint, and the folders that a run takes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the compiler asks of a place for a kernel: the columns of its ports, and whether ends that may still move matter there."""
+"""The compiler's questions about a place for a kernel: the columns of its ports, and if ends that may still move matter."""
 
 from __future__ import annotations
 

@@ -189,8 +189,8 @@ class StagedPlan:
     def sources(self) -> list[Relation]:
         """The source relations, in the order of the checkpoint, if there is one, then in order of appearance."""
         sources = [r for r in self.relations.values() if r.source is not None]
-        known = {f"source:{table}": place for place, table in enumerate(self.options.placement.sources)}
-        return sorted(sources, key=lambda relation: known.get(relation.name, len(known)))
+        places = {f"source:{table}": place for place, table in enumerate(self.options.placement.sources)}
+        return sorted(sources, key=lambda relation: places.get(relation.name, len(places)))
 
     def made_at(self, stage: int) -> list[Relation]:
         """Return the relations that the stage before ``stage`` makes."""

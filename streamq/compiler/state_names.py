@@ -33,7 +33,7 @@ from streamq.runtime.identity import ModuleCode
 
 @dataclass(frozen=True, kw_only=True)
 class StateName:
-    """What names an operator's state: ``digest`` of all ``parts``, which are texts for messages; and the modules it calls."""
+    """The name of an operator's state: ``digest`` of all ``parts``, which are texts for messages; and the modules it calls."""
 
     digest: str
     parts: tuple[str, ...]

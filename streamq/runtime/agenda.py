@@ -1,4 +1,4 @@
-"""Agendas: what groups wait for, the least progress at which each must be evaluated without new rows."""
+"""Agendas: for each group, the least progress at which it must be evaluated without new rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streamq.time import INFINITY
 
 @dataclass(repr=False)
 class Agenda:
-    """What the groups of a bin, or one group, wait for; INFINITY: for nothing.
+    """The instants that the groups of a bin, or one group, wait for; INFINITY: for none.
 
     c, m: the least CTI and the least watermark at which a group must be evaluated. due: the least progress that sends a row, of
     those that wait, if ``waits``. held: the least instant that a group holds the CTI back to. since: the least end of a sent row

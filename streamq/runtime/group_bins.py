@@ -99,7 +99,7 @@ class GroupBins:
             mine = agenda.filter(pa.array(self.is_active(agenda)))
             self.since = min(self.since, int(ints(mine, "since").min(initial=INFINITY)))
 
-    def read(self, basket: str, compact: Compact | None = None) -> pa.Table | None:
+    def read(self, basket: str) -> pa.Table | None:
         """Return the rows of the active groups in a basket, None if there are none."""
         tables = []
         for leaf in self.opened:

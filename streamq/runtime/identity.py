@@ -74,7 +74,7 @@ class ResultState:
 
 @dataclass(frozen=True, kw_only=True)
 class Identity:
-    """What two runs must know of each other so that one can go on from the other's state.
+    """The facts about a run by which another run decides if it can go on from its state.
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
     ``stages`` and ``sources``, in their order, are what Spark keeps of them. ``blocks``: the level of consistency holds rows

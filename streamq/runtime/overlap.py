@@ -33,11 +33,6 @@ def matched_codes(left: pa.Table, right: pa.Table, by: Sequence[tuple[str, str]]
     return number[: left.num_rows], number[left.num_rows :]
 
 
-def grouped_codes(table: pa.Table, by: Sequence[str]) -> Ints:
-    """Return group numbers of a table's rows by columns; NULL equals NULL."""
-    return codes(table, by)[0]
-
-
 def rank_instants(*times: Ints) -> tuple[list[Ints], Ints, int]:
     """Return instants as ranks among all of them, an array per argument; the instant of each rank; and ``m``.
 

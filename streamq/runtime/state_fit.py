@@ -32,7 +32,7 @@ SOURCE = "source:"
 
 @dataclass(frozen=True)
 class Fit:
-    """How a query fits a stored state: ``misfits`` are the reasons, in words, why it cannot go on; none if it can.
+    """The result of fitting a query to a stored state: ``misfits`` say, in words, why it cannot go on; none if it can.
 
     ``hint`` is the advice on them. ``new_results``: the numbers of results that begin where the checkpoint stands.
     """
@@ -69,12 +69,12 @@ def check_state(baskets: Baskets, own: Identity) -> None:
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
     """Drop the state of operators that only one of two queries has, and mark kernels that send rows earlier from now on."""
-    kept = stored.names & own.names
-    for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in kept]:
+    common = stored.names & own.names
+    for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
     for part in (CLOCKS, TALLIES):
         of_relations = baskets.values.get(part, {})
-        for name in [name for name in of_relations if name not in kept and not name.startswith(SOURCE)]:
+        for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
     before = {operator.name: operator for operator in stored.operators}
     for operator in own.operators:

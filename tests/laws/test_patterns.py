@@ -160,7 +160,7 @@ def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_operator_in_every_other(name: str) -> None:
-    """Where there are most matches, in one way or another; of every third text another case as well, in the next way."""
+    """The case with most matches, in one way or another; of every third text another case as well, in the next way."""
     turn = list(SETS).index(name)
     sampled = most_matches(SETS[name])
     expected = check(SETS[name], sampled, ways(turn + (name in FAST)))
