@@ -164,8 +164,8 @@ class JointCondition:
 
     def holds(self, columns: Mapping[str, pa.Array], rows: Mapping[int, Ints]) -> Mask:
         """Mark the combinations of events for which it holds; ``rows``: the events of each part, ``columns`` their values."""
-        taken = {owner: pa.array(rows[owner]) for _, owner in self.reads}
-        return self.condition.holds(pa.table({name: columns[name].take(taken[owner]) for name, owner in self.reads}))
+        rows_of = {owner: pa.array(rows[owner]) for _, owner in self.reads}
+        return self.condition.holds(pa.table({name: columns[name].take(rows_of[owner]) for name, owner in self.reads}))
 
 
 @dataclass(frozen=True)

@@ -93,20 +93,20 @@ class TimeBins:
 
     def take(self, before: int) -> pa.Table | None:
         """Take out the deltas before an instant, added up; at INFINITY all. None if there are none."""
-        taken = []
+        parts = []
         while self.bins and (self.least < before or before == INFINITY):
             bin = self.bins[0]
             rows = self._read(bin)
             is_over = ints(rows, self.by) < before if before != INFINITY else np.ones(rows.num_rows, bool)
-            taken.append(rows.filter(pa.array(is_over)))
+            parts.append(rows.filter(pa.array(is_over)))
             if not is_over.all():
                 self._divide(0, bin, rows.filter(pa.array(~is_over)), FEW)
                 break
             self._remove(bin)
-        if not taken:
+        if not parts:
             return None
         self._store()
-        return concat(taken)
+        return concat(parts)
 
     def open(self, places: Sequence[pa.Table], before: int) -> pa.Table | None:
         """Return the deltas in the bins in which rows of ``places`` lie, and in those with a value before an instant.

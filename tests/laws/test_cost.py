@@ -194,7 +194,10 @@ def intervals_with_ids(name: str = "s") -> Items:
 def later_intervals() -> Items:
     """Intervals that start late, so that a blocking level holds them back, and a few that come in time."""
     source = sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="s", progress=sq.explicit())
-    bulk = lambda groups: [(FAR + start, 2 * FAR, k, v) for start, _, k, v in events(groups)]  # noqa: E731
+
+    def bulk(groups: int) -> list[Any]:
+        return [(FAR + start, 2 * FAR, k, v) for start, _, k, v in events(groups)]
+
     return Items(source, COLUMNS, bulk, lambda at: [(at, FAR, i, at) for i in range(HOT)])
 
 
@@ -228,7 +231,10 @@ def edges(payload: str = "start") -> Items:
 def ending_edges(payload: str = "start") -> Items:
     """Edges that a blocking level holds back: each event has an end that lies far ahead."""
     items = edges(payload)
-    bulk = lambda groups: [edge for k in range(groups) for edge in ((0, "start", k, k), (FAR, "end", k, k))]  # noqa: E731
+
+    def bulk(groups: int) -> list[Any]:
+        return [edge for k in range(groups) for edge in ((0, "start", k, k), (FAR, "end", k, k))]
+
     return replace(items, bulk=bulk)
 
 

@@ -199,10 +199,10 @@ class EdgesKernel(UncombinedKernel):
         is_needed = (time >= c) | is_open | closing | last | dropped
         # an invalid end must not be the end of a start that is dropped later
         is_needed &= ~(lost & ~late & (time < acts_from))
-        kept = with_column(edges, GHOST, ghost).filter(pa.array(is_needed))
-        bins.replace_events(EDGES, kept)
+        needed = with_column(edges, GHOST, ghost).filter(pa.array(is_needed))
+        bins.replace_events(EDGES, needed)
         opened = np.where(is_open & self.from_end, chains.since, INFINITY)[is_needed]
-        bins.write_agenda(_Passing.at(clock).agenda(kept, opened), [EDGES])
+        bins.write_agenda(_Passing.at(clock).agenda(needed, opened), [EDGES])
         bins.close([EDGES], None)
 
     def _without_repetitions(self, arrival: Arrival, held: pa.Table | None, judge: Judge, totals: Totals) -> Arrival:
