@@ -156,17 +156,24 @@ def spark_report(number: int, **observed: Any) -> dict[str, Any]:
 
 
 def test_a_report_of_spark() -> None:
-    told = {"new_rows|source:cars": 4, "cti|source:cars": 23, "rows|source:cars": 9, "moved_at|source:cars": None}
-    results = {"inserted": 2, "retracted": None, "cars|dropped": 1, "cars|invalid": None}
-    report = from_spark(spark_report(3, streamq=results, streamq_readings=told))
+    told = [
+        '{"new_rows|source:cars":4,"cti|source:cars":23}',
+        '{"rows|source:cars":9}',
+        '{"inserted|w":1}',
+        '{"inserted|w":2}',
+    ]
+    results = {"inserted": 2, "retracted": None, "readings": told, "late": ['{"cars|dropped":1}', '{"cars|dropped":2}']}
+    report = from_spark(spark_report(3, streamq=results))
     assert (report.number, report.duration_ms, report.rows) == (3, 250, 4)
-    assert (report.inserted, report.retracted, report.late) == (2, 0, {"cars|dropped": 1})
+    assert (report.inserted, report.retracted, report.late) == (2, 0, {"cars|dropped": 3})
     assert report.readings.source("source:cars") == SourceReadings(new_rows=4, cti=23, rows=9)
+    assert report.readings.kernel("w").inserted == 3
     connect = {
-        "streamq_readings": {"values": [4, None], "schema": {"fields": [{"name": "new_rows|s"}, {"name": "cti|s"}]}}
+        "values": [None, ['{"new_rows|s":4}']],
+        "schema": {"fields": [{"name": "inserted"}, {"name": "readings"}]},
     }
-    assert from_spark(spark_report(3, **connect)).readings.columns() == {"new_rows|s": 4}
-    nothing = from_spark(spark_report(4, streamq_readings=dict.fromkeys(told)))
+    assert from_spark(spark_report(3, streamq=connect)).readings.columns() == {"new_rows|s": 4}
+    nothing = from_spark(spark_report(4, streamq={"inserted": None, "readings": [], "late": []}))
     assert (nothing.rows, nothing.readings) == (7, Readings())
 
 

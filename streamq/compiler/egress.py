@@ -82,7 +82,7 @@ def user_rows(df: DataFrame, result: Result) -> DataFrame:
     """Return the rows of a result in the columns of its output.
 
     Final rows are payload, ``start`` and ``end``, which is NULL for an open end. The other outputs are folded to changes:
-    ``kind`` or ``op``, payload, and their times. Late rows, totals and rows of other results, which have no weight, are left out.
+    ``kind`` or ``op``, payload, and their times. Late rows, reports and rows of other results have no weight and are left out.
     A changelog in order of time without CTIs is brought into one partition.
     """
     from pyspark.sql import functions as F

@@ -6,10 +6,10 @@ stateful processor. No code here touches the JVM, so it runs on Spark Connect as
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+from streamq.compiler.bucket_keys import bucket_keys
 from streamq.compiler.spark_paths import (
     ExtraColumns,
     StreamLowering,
@@ -26,9 +26,8 @@ from streamq.operators.observer import NOBODY
 from streamq.operators.source import Source
 from streamq.plan.lowering import ship_runtime
 from streamq.plan.schema import Schema, quote
-from streamq.runtime.envelope import LATE, READINGS, TOTALS
+from streamq.runtime.envelope import BESIDE_RESULTS
 from streamq.runtime.event import BAD, KEEP, LE, RE, WEIGHT
-from streamq.runtime.readings import OBSERVED, CombineRule, columns_of, combine_of, is_text
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -40,12 +39,14 @@ if TYPE_CHECKING:
 def build_frame(
     lowering: StreamLowering, identity: Identity, *, control: DataFrame | None = None, clock: DataFrame | None = None
 ) -> DataFrame:
-    """Return the streaming DataFrame of a program: results, late rows and totals, distinguished by ``__channel``.
+    """Return the streaming DataFrame of a program: results, late rows and reports, distinguished by ``__channel``.
 
     Several results have a column each, ``Result.column``. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
-    ``identity`` is kept beside the state. The readings of the stages are in Spark's reports, under OBSERVED.
+    ``identity`` is kept beside the state. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
     """
+    from pyspark.sql import functions as F
+
     from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
 
     ship_runtime()
@@ -60,7 +61,9 @@ def build_frame(
         packed.insert(0, clock.mapInArrow(clock_packer(program.clock_policies, buckets), ENVELOPE_DDL))
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
-        processor = make_processor(stage, identity)
+        keys = bucket_keys(stage.buckets)
+        processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)})
+        df = df.withColumn("__to", F.element_at(F.lit(keys), F.col("__to") + 1))
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         relations = program.made_at(stage.number + 1)
         # a stage that a changed query has emptied only passes envelopes on
@@ -69,25 +72,7 @@ def build_frame(
             _tell_results(lowering, relations, df)
             df, layout = apply_paths(lowering, relations, df)
             df = df.mapInArrow(stage_packer(program.packer(relations), layout), ENVELOPE_DDL)
-    return _result(lowering, _observed(program, df) if program.stages else df)
-
-
-def _observed(program: StagedPlan, df: DataFrame) -> DataFrame:
-    """Return the envelopes of the last stage, observing the readings in them, combined by column, under OBSERVED."""
-    from pyspark.sql import functions as F
-
-    aggregates: dict[CombineRule, Callable[[Column], Column]]
-    aggregates = {CombineRule.MAX: F.max, CombineRule.MIN: F.min, CombineRule.SUM: F.sum}
-    sources = [r.name for r in program.sources]
-    kernels = {h.name: {c.port for c in h.channels} for stage in program.stages for h in stage.hosted}
-    readings = F.from_json(F.col("__body").cast("string"), "map<string,string>")
-    read = df.withColumn("__read", F.when(F.col("__channel") == READINGS, readings))
-    parted = {r.name for r in program.sources if r.source and r.source.policy.progress.columns}
-    observed = []
-    for column in columns_of(sources, kernels, parted):
-        text = F.col("__read")[column]
-        observed.append(aggregates[combine_of(column)](text if is_text(column) else text.cast("bigint")).alias(column))
-    return read.observe(OBSERVED, *observed).drop("__read")
+    return _result(lowering, df)
 
 
 # map sides
@@ -174,7 +159,7 @@ def _opened(relations: list[Relation], df: DataFrame) -> DataFrame:
 
 
 def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
-    """Return the rows of results, late rows and totals, from the last stage's envelopes; several results have a column each."""
+    """Return the rows of results, late rows and reports, from the last stage's envelopes; several results have a column each."""
     import pyarrow as pa
     from pyspark.sql import functions as F
 
@@ -191,19 +176,18 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     first = [
         ("__channel", pa.int32()),
         ("__late", pa.struct(list(LATE_SCHEMA))),
-        ("__total_key", pa.string()),
-        ("__total", pa.int64()),
+        ("__report", pa.string()),
     ]
     unique = list({r.name: r for r in relations}.values())
     schema, places = _wide_schema(first, unique)
     opened = df.mapInArrow(result_opener(places, {f.channel.number for f in earlier}, schema), _spark_schema(schema))
     _tell_results(lowering, unique, opened)
-    meta = ["__channel", "__late", "__total_key", "__total"]
+    meta = ["__channel", "__late", "__report"]
     if len(feeds) == 1 and len(unique) == 1:
         ((relation, feed),) = feeds
         rows = opened.withColumn(KEEP, F.col("__channel") == raw_channel(relation))
         rows = apply_steps_on_spark(lowering, feed, rows, relation.schema)
-        rows = rows.where(F.col(KEEP) | F.col("__channel").isin(LATE, TOTALS))
+        rows = rows.where(F.col(KEEP) | F.col("__channel").isin(*BESIDE_RESULTS))
         return rows.select(*meta, *(F.col(quote(n)) for n in _result_names(program, feed)))
     if len(unique) == 1:
         # the steps of one path would replace columns that the next path reads
@@ -225,7 +209,7 @@ def _result(lowering: StreamLowering, df: DataFrame) -> DataFrame:
     # one row of the last stage may feed results along several paths
     rows = side.select(*meta, F.filter(F.array(*(F.col(n) for n in packed)), lambda x: x.isNotNull()).alias("__outs"))
     rows = rows.select(*meta, F.explode_outer("__outs").alias("__out")).where(
-        F.col("__out").isNotNull() | F.col("__channel").isin(LATE, TOTALS)
+        F.col("__out").isNotNull() | F.col("__channel").isin(*BESIDE_RESULTS)
     )
     return rows.select(*meta, "__out.*")
 

@@ -225,11 +225,12 @@ def _refuse_used_sink(spark: SparkSession, sink: str) -> None:
     ``streamq_batch=N`` would be overwritten. Other files, such as the input's, would be hidden, as Spark reads only files in the
     sink's log.
     """
+    if not path_exists(spark, f"{sink}/{{_spark_metadata,[^._]*}}"):
+        return
     for trace in ("_spark_metadata", f"{MICRO_BATCH}=*"):
         path = f"{sink}/{trace}"
         if path_exists(spark, path):
             wrong, hint = "the sink has micro-batches of another checkpoint", "the checkpoint that it belongs to"
             raise CheckpointError(sentence("run", wrong, f"found {path}", f"Use a new sink, or {hint}."))
-    if path_exists(spark, f"{sink}/[^._]*"):
-        wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
-        raise CheckpointError(sentence("run", wrong, f"found some in {sink}", hint))
+    wrong, hint = "the sink has files of others", "Use a new folder: Spark would no longer see them."
+    raise CheckpointError(sentence("run", wrong, f"found some in {sink}", hint))

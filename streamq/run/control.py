@@ -44,7 +44,7 @@ class ControlFolder:
 
     def create(self, spark: SparkSession) -> None:
         """Create the folder if it does not exist, so that a stream can read it."""
-        spark.createDataFrame([], CONTROL_DDL).write.mode("append").parquet(self.path)
+        _rows(spark, OutsideCti(None)).limit(0).write.mode("append").parquet(self.path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the folder's rows as a streaming DataFrame."""
@@ -52,14 +52,23 @@ class ControlFolder:
 
     def send(self, spark: SparkSession, message: OutsideCti) -> None:
         """Write a CTI; the query reads it in its next micro-batch."""
-        row = (message.table, message.cti, message.until, message.idle_before)
-        rows = spark.createDataFrame([row], CONTROL_DDL)
-        rows.coalesce(1).write.mode("append").parquet(self.path)
+        _rows(spark, message).write.mode("append").parquet(self.path)
 
     def has_end(self, spark: SparkSession) -> bool:
         """Return True if the CTI that ends the input has been sent."""
         ends = spark.read.schema(CONTROL_DDL).parquet(self.path).where(f"cti = {INFINITY}")
         return bool(ends.limit(1).collect())
+
+
+def _rows(spark: SparkSession, message: OutsideCti) -> DataFrame:
+    """Return a message as the only row of the folder's columns, made by Spark, because rows of Python take a job more."""
+    from pyspark.sql import functions as F
+
+    values = (message.table, message.cti, message.until, message.idle_before)
+    columns = [column.split() for column in CONTROL_DDL.split(", ")]
+    return spark.range(0, 1, 1, 1).select(
+        *(F.lit(value).cast(kind).alias(name) for value, (name, kind) in zip(values, columns, strict=True))
+    )
 
 
 def outside_cti(program: StagedPlan, to: int | dt.datetime, source: str | None) -> OutsideCti:

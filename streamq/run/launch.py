@@ -8,7 +8,7 @@ from operator import add
 from typing import TYPE_CHECKING
 
 from streamq.run.checkpoint import Checkpoint
-from streamq.run.micro_batches import RESULTS
+from streamq.run.micro_batches import REPORTS, RESULTS
 from streamq.run.prepared_stream import PreparedStream
 from streamq.run.run_arguments import RunArguments
 from streamq.run.sinks.data_source import DataSourceSink
@@ -54,7 +54,10 @@ class Launch:
         return writer.outputMode("append").option("checkpointLocation", self.checkpoint.path).start()
 
     def _counted_rows(self) -> DataFrame:
-        """Return the rows of the results; Spark's reports have counts of results and, with stages, of late and invalid rows."""
+        """Return the rows of the results; Spark's reports have their counts and, with stages, the texts of the buckets' reports.
+
+        Spark plans the observed columns in each micro-batch, so the texts are collected, and what they hold is summed up here.
+        """
         from pyspark.sql import functions as F
 
         program = self.prepared.program
@@ -63,8 +66,8 @@ class Launch:
             F.sum(reduce(add, (F.greatest(w, F.lit(0)) for w in weights))).alias("inserted"),
             F.sum(reduce(add, (F.greatest(-w, F.lit(0)) for w in weights))).alias("retracted"),
         ]
-        for reason in program.late_reasons if program.stages else ():
-            counts.append(F.sum(F.when(F.col("__total_key") == reason, F.col("__total"))).alias(reason))
+        for name, channel in REPORTS.items() if program.stages else ():
+            counts.append(F.collect_list(F.when(F.col("__channel") == channel, F.col("__report"))).alias(name))
         return self.prepared.rows.observe(RESULTS, *counts)
 
 

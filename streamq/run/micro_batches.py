@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import datetime as dt
+import json
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from streamq.runtime.readings import NO_READINGS, OBSERVED, Readings
+from streamq.runtime.envelope import READINGS, TOTALS
+from streamq.runtime.readings import NO_READINGS, Readings, combine_readings
 
 RESULTS = "streamq"
-"""The name under which Spark's reports hold the counts of results, late rows and invalid rows."""
+"""The name under which Spark's reports hold the counts of results, and the reports of buckets."""
+
+REPORTS = {"readings": READINGS, "late": TOTALS}
+"""The names of reports of buckets beside those counts, each a list of JSON texts, and the channels that they come from."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,26 +101,28 @@ def from_spark(report: Mapping[str, Any]) -> MicroBatch:
 
     Its rows are those that the sources' readings count, without readings those that Spark counts.
     """
-    readings = Readings.from_columns(_observed(report, OBSERVED))
-    counts = _observed(report, RESULTS)
-    inserted, retracted = counts.pop("inserted", 0), counts.pop("retracted", 0)
+    observed = _observed(report)
+    readings = combine_readings(map(json.loads, observed.get("readings", ())))
+    late: Counter[str] = Counter()
+    for totals in map(json.loads, observed.get("late", ())):
+        late.update(totals)
     rows = sum(source.new_rows or 0 for source in readings.of_sources.values())
     return MicroBatch(
         number=report["batchId"],
         began_at=dt.datetime.fromisoformat(report["timestamp"]),
         duration_ms=report.get("batchDuration"),
         rows=rows if readings else report.get("numInputRows") or 0,
-        inserted=inserted,
-        retracted=retracted,
+        inserted=observed.get("inserted", 0),
+        retracted=observed.get("retracted", 0),
         readings=readings,
-        late=counts,
+        late=late,
         spark=report,
     )
 
 
-def _observed(report: Mapping[str, Any], name: str) -> dict[str, int]:
-    """Return the values, other than NULL, that a report observed under a name."""
-    columns = (report.get("observedMetrics") or {}).get(name) or {}
+def _observed(report: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values, other than NULL, that a report observed under RESULTS."""
+    columns = (report.get("observedMetrics") or {}).get(RESULTS) or {}
     if "schema" in columns:
         # Spark Connect reports names and values separately
         columns = dict(zip((f["name"] for f in columns["schema"]["fields"]), columns["values"], strict=True))

@@ -167,10 +167,13 @@ def streaming_rows(request: StreamRequest) -> DataFrame:
 
 
 def _default_buckets(spark: SparkSession) -> int:
-    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch."""
+    """Return a number of buckets that keeps all tasks of a shuffle busy; each bucket costs some milliseconds a micro-batch.
+
+    It is the number of tasks, because Spark gives each of them one bucket (``bucket_keys``).
+    """
     from streamq.compiler.options import BUCKETS
 
-    return min(BUCKETS, 4 * int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
+    return min(BUCKETS, int(spark.conf.get("spark.sql.shuffle.partitions") or BUCKETS))
 
 
 @dataclass(frozen=True)

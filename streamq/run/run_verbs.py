@@ -113,7 +113,7 @@ class RunVerbs(Verbs):
         source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
-        micro-batch. A checkpoint fixes it. The default is that of the checkpoint; for a new one four times
+        micro-batch. A checkpoint fixes it. The default is that of the checkpoint; for a new one
         ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,

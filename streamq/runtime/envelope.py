@@ -12,6 +12,9 @@ PROGRESS, LATE, TOTALS, SPOKEN, READINGS = -1, -2, -3, -4, -5
 """Channels without deltas; SPOKEN is a stage's progress before it goes to every bucket, READINGS are for those who watch the
 query."""
 
+BESIDE_RESULTS = (LATE, TOTALS, READINGS)
+"""The channels whose rows leave the last stage beside those of results."""
+
 OUTPUTS = -100
 """From this number down, channels hold the whole output of a kernel, before it follows the paths to its readers."""
 

@@ -6,7 +6,6 @@ The runtime is pickled by value: no function of it may import streamq when calle
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -16,7 +15,7 @@ import pyarrow as pa
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
-from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, SPOKEN, TOTALS, Envelope, relation_of
+from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
@@ -74,8 +73,8 @@ def hush_driver_worker() -> None:
         vars(main)["print"] = lambda *_, **__: None
 
 
-def make_processor(stage: Stage, identity: Identity) -> Any:
-    """Return a StatefulProcessor that hosts a stage of the query with that identity.
+def make_processor(stage: Stage, identity: Identity, buckets_by_key: Mapping[int, int]) -> Any:
+    """Return a StatefulProcessor that hosts a stage of the query with that identity; Spark groups each bucket under a key.
 
     The class is defined inside a function, because it must not be imported before a session is set up. It holds the stage packed:
     as a query starts, Spark makes a processor in a new Python process only to ask for its state, and unpacking would import all
@@ -97,7 +96,7 @@ def make_processor(stage: Stage, identity: Identity) -> Any:
             self.state = handle.getMapState(STATE, key, StructType([StructField("chunk", BinaryType())]))
 
         def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:
-            yield from self.run(int(key[0]), rows, self.state)
+            yield from self.run(buckets_by_key[key[0]], rows, self.state)
 
         def close(self) -> None:
             pass
@@ -347,15 +346,15 @@ def stage_packer(
 def result_opener(
     relations: dict[int, tuple[str | None, pa.Schema]], passed: set[int], schema: pa.Schema
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that opens the last stage's envelopes: results, late rows and totals; others are dropped.
+    """Return the function that opens the last stage's envelopes: results, late rows and reports; others are dropped.
 
     ``passed`` are the channels that lead to a result from an earlier stage; such a one has the number ``-1 - channel`` in
-    ``relations``, which is as in :func:`opener`. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__total_key``,
-    ``__total``, then the relations' columns.
+    ``relations``, which is as in :func:`opener`. ``schema`` is the wide row: ``__channel``, ``__late`` (struct), ``__report``
+    (the totals or the readings of a bucket, as JSON), then the relations' columns.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield a batch of wide rows for each envelope with a result, with late rows or with totals."""
+        """Yield a batch of wide rows for each envelope with a result, with late rows or with a report."""
         for batch in batches:
             for channel, body in zip(batch.column("__channel").to_pylist(), batch.column("__body"), strict=True):
                 number = relation_of(channel)
@@ -371,14 +370,9 @@ def result_opener(
                         fields=list(schema.field("__late").type),
                     )
                     yield _row(schema, rows, {"__channel": pa.array([LATE] * rows, pa.int32()), "__late": struct})
-                elif channel == TOTALS:
-                    totals = json.loads(body.as_py())
-                    columns = {
-                        "__channel": pa.array([TOTALS] * len(totals), pa.int32()),
-                        "__total_key": pa.array(list(totals)),
-                        "__total": pa.array(list(totals.values()), pa.int64()),
-                    }
-                    yield _row(schema, len(totals), columns)
+                elif channel in (TOTALS, READINGS):
+                    report = pa.array([body.as_py().decode()])
+                    yield _row(schema, 1, {"__channel": pa.array([channel], pa.int32()), "__report": report})
 
     return packed(run)
 

@@ -1,12 +1,12 @@
 """Readings: the plain numbers and texts that a stage reports about its sources and kernels in every micro-batch.
 
 Each reading is a running total or an instant, so that the latest one is enough. All of them come from values that the stage
-has at hand. Spark observes each as a column called ``reading|relation``.
+has at hand. They travel as columns called ``reading|relation``, a JSON object for each bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
@@ -19,9 +19,6 @@ from streamq.runtime.deltas import with_ends, with_weights
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.kernel import Arrival, Output
 from streamq.runtime.starts import StartSummary
-
-OBSERVED = "streamq_readings"
-"""The name under which Spark's reports have the readings, in ``observedMetrics``."""
 
 LATEST = "latest_readings"
 """The name under which a bucket's state has its latest readings."""
@@ -56,9 +53,9 @@ _FUNCTIONS: Mapping[CombineRule, Callable[[Iterable[Any]], Any]] = {
 }
 
 
-def _reading(combine: CombineRule, **others: bool) -> Any:
-    """Return a field for a reading, None by default, with the rule that combines it and other facts in its metadata."""
-    return field(default=None, metadata={"combine": combine, **others})
+def _reading(combine: CombineRule) -> Any:
+    """Return a field for a reading, None by default, with the rule that combines it in its metadata."""
+    return field(default=None, metadata={"combine": combine})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,13 +79,13 @@ class SourceReadings:
     least_start: int | None = _reading(CombineRule.MIN)
     middle_start: int | None = _reading(CombineRule.MAX)
     """A start in the middle of the last rows."""
-    round: int | None = _reading(CombineRule.MAX, of_parts=True)
+    round: int | None = _reading(CombineRule.MAX)
     """The number of the last round, a micro-batch with rows of some part, from 1; only for policies that keep parts apart."""
-    quiet_round: int | None = _reading(CombineRule.MIN, of_parts=True)
+    quiet_round: int | None = _reading(CombineRule.MIN)
     """The round in which the part that has been silent for longest last had rows."""
-    straggler: str | None = _reading(CombineRule.MAX, of_parts=True, is_text=True)
+    straggler: str | None = _reading(CombineRule.MAX)
     """The part that holds the CTI back, as users name it."""
-    straggler_cti: int | None = _reading(CombineRule.MAX, of_parts=True)
+    straggler_cti: int | None = _reading(CombineRule.MAX)
     """The CTI of this part alone."""
 
 
@@ -123,8 +120,6 @@ _COMBINE: Mapping[str, CombineRule] = {
     ARRIVED: CombineRule.SUM,
     **{f.name: f.metadata["combine"] for kind in (SourceReadings, KernelReadings) for f in fields(kind) if f.metadata},
 }
-_TEXTS = {f.name for f in fields(SourceReadings) if f.metadata.get("is_text")}
-_OF_PARTS = [f.name for f in fields(SourceReadings) if f.metadata.get("of_parts")]
 _OF_SOURCES = [f.name for f in fields(SourceReadings)]
 _OF_KERNELS = [f.name for f in fields(KernelReadings) if f.name != ARRIVED]
 
@@ -197,32 +192,12 @@ def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Rea
     for columns in columns_of_buckets:
         for column, value in columns.items():
             values.setdefault(column, []).append(value)
-    return Readings.from_columns({column: _FUNCTIONS[combine_of(column)](some) for column, some in values.items()})
+    return Readings.from_columns({column: _FUNCTIONS[_combine_of(column)](some) for column, some in values.items()})
 
 
-def combine_of(column: str) -> CombineRule:
+def _combine_of(column: str) -> CombineRule:
     """Return the rule that combines a column's values of several buckets."""
     return _COMBINE[column.partition("|")[0].partition(" ")[0]]
-
-
-def is_text(column: str) -> bool:
-    """Return True if a column's values are texts, not numbers."""
-    return column.partition("|")[0] in _TEXTS
-
-
-def columns_of(
-    sources: Iterable[str], ports: Mapping[str, Iterable[int]], parted: Container[str] = frozenset()
-) -> list[str]:
-    """Return all reading columns that stages over these sources, and over kernels with these ports, can have.
-
-    ``parted`` are the sources whose progress policies keep parts of them apart.
-    """
-    names = {source: [n for n in _OF_SOURCES if source in parted or n not in _OF_PARTS] for source in sources}
-    return [
-        *(f"{name}|{source}" for source, some in names.items() for name in some),
-        *(f"{name}|{kernel}" for kernel in ports for name in _OF_KERNELS),
-        *(f"{ARRIVED} {port}|{kernel}" for kernel, numbers in ports.items() for port in numbers),
-    ]
 
 
 # On executors readings are plain columns: the classes above would travel with every stage.

@@ -133,7 +133,7 @@ def test_what_modules_are_called_by_goes_by_value(tmp_path: Path) -> None:
 def test_a_processor_says_what_state_it_has_without_what_its_stage_needs(tmp_path: Path) -> None:
     """Spark asks in a new Python as a query starts; imports would be most of it."""
     ship_runtime()
-    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), {}, frozenset(), 1), MINE)
+    processor = make_processor(Stage(0, (), (Channel(0, "source:a", 0, 0, 0, ()),), {}, frozenset(), 1), MINE, {0: 0})
     (tmp_path / "shipped").write_bytes(cloudpickle.dumps(processor))
     ask = """
 class Handle:

@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 import streamq as sq
+from streamq.compiler.bucket_keys import spark_hash
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.spark_paths import StreamLowering
 from streamq.compiler.streaming import build_frame
@@ -227,6 +229,11 @@ def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, plain:
         assert run.late == want
         with pytest.raises(PlanError, match="advance: the run is over; its stream has ended."):
             run.advance(7)
+
+
+def test_keys_of_buckets_are_hashed_as_spark_hashes_them(spark: SparkSession, plain: None) -> None:
+    hashes = spark.range(200).select(F.hash(F.col("id").cast("int")).alias("hash")).collect()
+    assert [row.hash for row in hashes] == [spark_hash(key) for key in range(200)]
 
 
 def test_what_a_sinks_function_raises_is_told(spark: SparkSession, plain: None, tmp_path: Path) -> None:
