@@ -14,6 +14,7 @@ MODULES = {
     "patterns": "benchmarks.patterns",
     "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",
+    "fixed_costs": "benchmarks.fixed_costs",
     "partitions": "benchmarks.partitions",
     "cost_by_change": "benchmarks.cost_by_change",
     "importing": "benchmarks.importing",

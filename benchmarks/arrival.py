@@ -1,8 +1,6 @@
-"""Arrival of events: a trickle against Spark's own tumbling count, and disorder against order; all in one run.
+"""Arrival of events: disorder against order, in one run.
 
-* trickle: 1,000 events a micro-batch, one stateful stage: the fixed cost of a micro-batch;
-* disorder: 8 M events as a changelog at the middle level, in order of time, and with one event in ten out of order,
-  within the delay.
+8 M events as a changelog at the middle level, in order of time, and with one event in ten out of order, within the delay.
 
 Prints a table and writes JSON. ``python -m benchmarks.arrival --help``.
 """
@@ -21,10 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import streamq as sq
-from benchmarks.streaming_hopping import AXIS, ended, source
+from benchmarks.streaming_hopping import AXIS, source
 
 SCHEMA = pa.schema([("ts", AXIS), ("k", pa.int64()), ("v", pa.int64())])
 SECOND = 1_000_000
@@ -54,62 +51,41 @@ def reports(query: Any) -> list[int]:
     return [p["durationMs"]["triggerExecution"] for p in progress if p["numInputRows"]]
 
 
-def ours(spark: SparkSession, folder: Path, output: str) -> list[int]:
-    """Run the count by streamq; return the milliseconds of its micro-batches."""
+def disorder(spark: SparkSession, folder: Path) -> list[int]:
+    """Run a count by streamq; return the milliseconds of its micro-batches."""
     points = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate(f"{DELAY} seconds"))
     query = points.group_by("k").tumbling_window("1 minute").select(n=sq.count())
-    run = query.run(sink="noop", trigger="available_now", output=output)
+    run = query.run(sink="noop", trigger="available_now", output="changelog")
     shutil.rmtree(run.checkpoint, ignore_errors=True)
     return reports(run.query)
-
-
-def native(spark: SparkSession, folder: Path) -> list[int]:
-    """Run the count by Spark; return the milliseconds of its micro-batches."""
-    counts = (
-        source(spark, folder).withWatermark("ts", f"{DELAY} seconds").groupBy(F.window("ts", "1 minute"), "k").count()
-    )
-    return reports(ended(spark, counts).query)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2, help="how often each is run, in turn")
-    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows of disorder")
-    parser.add_argument("--settings", default="trickle,disorder")
+    parser.add_argument("--scale", type=float, default=1.0, help="fraction of the rows")
     parser.add_argument("--json", default="arrival.json")
     args = parser.parse_args()
     spark = sq.session(
         "benchmark", master="local[2]", config={"spark.sql.shuffle.partitions": "2", "spark.driver.memory": "6g"}
     )
     folder = Path(tempfile.mkdtemp(prefix="streamq-bench-"))
-    times_by_name: dict[str, list[int]] = {}
+    times_by_name: dict[str, list[int]] = {"in order": [], "out of order": []}
     try:
-        if "trickle" in args.settings:
-            write(folder / "trickle", 14, 1_000, 60, 0.0)
-            for _ in range(args.rounds):
-                # the first two micro-batches of each run are warm-up
-                times_by_name.setdefault("trickle, spark", []).extend(native(spark, folder / "trickle")[2:])
-                times_by_name.setdefault("trickle, streamq", []).extend(ours(spark, folder / "trickle", "final")[2:])
-        if "disorder" in args.settings:
-            for name, late in (("in order", 0.0), ("out of order", 0.1)):
-                write(folder / name, 8, int(1_000_000 * args.scale), 120, late)
-            for _ in range(args.rounds):
-                for name in ("in order", "out of order"):
-                    times_by_name.setdefault(name, []).extend(ours(spark, folder / name, "changelog")[1:])
+        for name, late in (("in order", 0.0), ("out of order", 0.1)):
+            write(folder / name, 8, int(1_000_000 * args.scale), 120, late)
+        for _ in range(args.rounds):
+            for name, times in times_by_name.items():
+                times += disorder(spark, folder / name)[1:]
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         spark.stop()
     medians = {name: statistics.median(times) for name, times in times_by_name.items()}
     for name, times in times_by_name.items():
         print(f"{name:18} {medians[name]:8.0f} ms a micro-batch   {times}")
-    ratios = {}
-    if "trickle, spark" in medians:
-        ratios["trickle: streamq / spark time"] = medians["trickle, streamq"] / medians["trickle, spark"]
-    if "in order" in medians:
-        ratios["disorder: out of order / in order rate"] = medians["in order"] / medians["out of order"]
-    for name, ratio in ratios.items():
-        print(f"{name:45} {ratio:6.2f}")
-    Path(args.json).write_text(json.dumps({"milliseconds": times_by_name, "ratios": ratios}, indent=2))
+    ratio = medians["in order"] / medians["out of order"]
+    print(f"out of order / in order rate {ratio:6.2f}")
+    Path(args.json).write_text(json.dumps({"milliseconds": times_by_name, "ratio": ratio}, indent=2))
 
 
 if __name__ == "__main__":
