@@ -32,6 +32,8 @@ HOT = 3
 EACH = 3
 """The events of a group when the trickle begins."""
 BATCHES, NEW = 20, 4
+FEW, MANY = 200, 4_000
+"""The groups with open events that are compared; many of them fill several bins."""
 
 
 @sq.uda("bigint", name="spread")
@@ -109,8 +111,8 @@ def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.M
     monkeypatch.setattr(GroupBins, "is_active", lambda bins, table: np.ones(table.num_rows, bool))
     monkeypatch.setattr(Agenda, "is_due", lambda *_: True)
     query = OPERATORS["session"]
-    evaluated, _ = work_of_trickle(query, 400)
-    assert work_of_trickle(query, 4_000)[0] > 5 * evaluated
+    evaluated, _ = work_of_trickle(query, FEW)
+    assert work_of_trickle(query, MANY)[0] > 5 * evaluated
 
 
 GROUPS, LIVES = 200, 150
@@ -154,8 +156,8 @@ def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
 
 @pytest.mark.parametrize("query", OPERATORS.values(), ids=OPERATORS.keys())
 def test_what_is_open_costs_nothing(query: Query) -> None:
-    evaluated, bins = work_of_trickle(query, 400)
-    more_evaluated, more_bins = work_of_trickle(query, 12_000)
+    evaluated, bins = work_of_trickle(query, FEW)
+    more_evaluated, more_bins = work_of_trickle(query, MANY)
     assert more_evaluated <= 1.1 * evaluated + 100
     assert more_bins <= 4 * bins, "each group may lie in a bin of its own, and have a place in the agenda"
 
@@ -276,7 +278,7 @@ def work_of_items(items: Items, query: OneSource, options: Egress, groups: int) 
 
 @pytest.mark.parametrize(("items", "query", "options"), INGRESS.values(), ids=INGRESS.keys())
 def test_what_waits_or_is_open_at_a_source_costs_nothing(items: Items, query: OneSource, options: Egress) -> None:
-    evaluated, bins = work_of_items(items, query, options, 400)
-    more_evaluated, more_bins = work_of_items(items, query, options, 12_000)
+    evaluated, bins = work_of_items(items, query, options, FEW)
+    more_evaluated, more_bins = work_of_items(items, query, options, MANY)
     assert more_evaluated <= 1.1 * evaluated + BATCHES * BinSizes().whole_upto, "a bin with few rows is read as a whole"
     assert more_bins <= 4 * bins + 4, "each group may lie in a bin of its own"
