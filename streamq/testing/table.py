@@ -122,15 +122,19 @@ def _column(field: Field, values: Sequence[Any]) -> pa.Array:
     """Return values as a column; raise SourceError for a value that it does not accept."""
     import pyarrow as pa
 
-    arrow_values = []
-    for i, value in enumerate(values):
-        try:
-            arrow_values.append(_arrow_value(value, field.type))
-            pa.scalar(arrow_values[-1], _written(field.type))
-        except (TypeError, ValueError, OverflowError, pa.ArrowException) as error:
-            wrong = f"column {field.name!r} is {field.type.simpleString()}"
-            raise SourceError(sentence("table", wrong, f"row {i} has {value!r}")) from error
-    return pa.array(arrow_values, _written(field.type)).cast(arrow_type(field.type))
+    refused = (TypeError, ValueError, OverflowError, pa.ArrowException)
+    kind = _written(field.type)
+    try:
+        column = pa.array([_arrow_value(value, field.type) for value in values], kind)
+    except refused:
+        for row, value in enumerate(values):
+            try:
+                pa.scalar(_arrow_value(value, field.type), kind)
+            except refused as error:
+                wrong = f"column {field.name!r} is {field.type.simpleString()}"
+                raise SourceError(sentence("table", wrong, f"row {row} has {value!r}")) from error
+        raise
+    return column.cast(arrow_type(field.type))
 
 
 def _written(kind: t.DataType) -> pa.DataType:
