@@ -52,6 +52,9 @@ class KernelFactory(ABC):
     corrects: ClassVar[bool]
     """True if the kernel keeps the rows that it has sent, and retracts them if they change."""
 
+    condenses: ClassVar[bool] = False
+    """True if the kernel replaces settled events by partial results of several."""
+
     @abstractmethod
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         """Return a new kernel for the operator of ``evaluation``."""

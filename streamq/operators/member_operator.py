@@ -13,7 +13,8 @@ from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema
-from streamq.runtime.evaluators.member_evaluators import TopKEvaluator, WindowEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.windows import Window
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}

@@ -20,7 +20,7 @@ from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
 from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_lifetime

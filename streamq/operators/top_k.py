@@ -22,7 +22,7 @@ from streamq.plan.node import ADDED, Node, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.runtime.evaluators.member_evaluators import TopKEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.windows import Window
 from streamq.windows.batch_events import stamped
 

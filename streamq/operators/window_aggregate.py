@@ -12,7 +12,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
+from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
@@ -32,10 +32,11 @@ from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
+from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
@@ -54,7 +55,7 @@ class WindowAggregate(MemberOperator):
         the start (at point_at_end the end) of the earliest window not final
     Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
         settled
-    State: {window}
+    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results
     Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
         collect and time_weighted_avg have a copy of each member in each of its windows, in a batch all windows but snapshots
         and those of partial results have; mergeable: where all aggregates merge, partial results are made before the shuffle
@@ -68,14 +69,19 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable")
+    cases = ("time-sensitive", "mergeable", "condensed")
 
     @property
     def case(self) -> tuple[str, ...]:
-        """The cases that hold: all aggregates merge; one of them reads ends of members that the window does not cut."""
+        """The cases that hold.
+
+        All aggregates merge on a grid; one of them reads ends of members that the window does not cut; settled events are
+        condensed.
+        """
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive}
+        condenses = not self.is_grid and self.evaluation.factory.condenses
+        holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive, "condensed": condenses}
         return tuple(name for name, holds in holds_of.items() if holds)
 
     @property
@@ -220,7 +226,9 @@ class WindowAggregate(MemberOperator):
             payload=payload,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        calls_modules = any(reduction.calls_module for reduction in reductions)
+        factory: KernelFactory = _CondensingFactory() if evaluator.condenses else RecomputeFactory()
+        if any(reduction.calls_module for reduction in reductions):
+            factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
@@ -228,7 +236,7 @@ class WindowAggregate(MemberOperator):
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             takes_ends=by_ends,
             sets_aside=bool(payload),
-            factory=_CallModulesFactory(time_bound_by) if calls_modules else RecomputeFactory(),
+            factory=factory,
         )
 
     def grid_windows(self) -> GridAggregation | None:
@@ -311,6 +319,15 @@ class _CallModulesFactory(RecomputeFactory):
     @property
     def can_hold(self) -> bool:
         return not self.time_bound_by
+
+
+class _CondensingFactory(RecomputeFactory):
+    """Makes the kernel ``condensing``."""
+
+    condenses = True
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move)
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:

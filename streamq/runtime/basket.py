@@ -25,6 +25,9 @@ CHUNK_BYTES = 1 << 20
 AGENDA = "agenda"
 """The basket in which a kernel notes what its groups wait for."""
 
+ENDS = "ends"
+"""The basket of endpoints that bound the windows of lifetimes without an end."""
+
 
 def grain(least: int, most: int, bins: int) -> int:
     """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
@@ -193,10 +196,11 @@ class KernelBaskets:
     def size(self, basket: str = "") -> tuple[int, int]:
         """Return live rows and bytes of the baskets whose names begin with ``basket``; by default of all.
 
-        The rows of the agenda, in which a kernel notes what its groups wait for, do not count.
+        The rows of AGENDA and ENDS are no events, and do not count.
         """
         rows, size = self.baskets.size(f"{self.prefix}.{basket}")
-        return (rows, size) if basket else (rows - self.baskets.size(f"{self.prefix}.{AGENDA}")[0], size)
+        notes = () if basket else (AGENDA, ENDS)
+        return rows - sum(self.baskets.size(f"{self.prefix}.{name}")[0] for name in notes), size
 
     def bins(self, basket: str) -> list[str]:
         """Return the bins of a basket."""

@@ -11,11 +11,17 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from streamq.runtime.basket import ENDS
+from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.time_bins import TimeBins
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.grid import Grid
+    from streamq.runtime.basket import KernelBaskets
     from streamq.runtime.kernel import Clock
 
 
@@ -24,13 +30,14 @@ class Endpoint:
     """An endpoint of lifetimes that the map side announces to every bucket.
 
     at: the instant, or the number of the last window before it; endless: the lifetimes have no end, and this is their start;
-    weight: their number, negative for retractions; first: the number of the first window in which they lie, by which a window
-    kernel recognizes late ones.
+    weight: their number, negative for retractions; is_fixed: none of them will be retracted; first: the number of the first
+    window in which they lie, by which a window kernel recognizes late ones.
     """
 
     at: int
     endless: bool
     weight: int
+    is_fixed: bool = False
     first: int = MINUS_INFINITY
 
 
@@ -63,11 +70,11 @@ def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -
     return INFINITY
 
 
-def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
+def bound_at_end(state: KernelBaskets, clock: Clock, bound: Bound, grid: Grid | None = None) -> int:
     """Return the instant before which windows of endless lifetimes start once the input has ended; INFINITY: there is none.
 
     It is ``clock.until``, if the call that ended the input gave that. On a ``grid`` it is the number of the last such window.
-    Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``values``, except, on a grid, those of
+    Unless ``bound`` is NONE, the endpoints that the map side has announced are added to ``state``, except, on a grid, those of
     lifetimes that the source drops as late; those that the input has passed are removed.
     """
 
@@ -77,7 +84,7 @@ def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid 
     until, reach = None if clock.until is None else place(clock.until), place(clock.reach)
     if bound is Bound.NONE:
         return INFINITY if until is None else until
-    endpoints, announced = Endpoints(values), list[Endpoint]()
+    endpoints, announced = Endpoints(state), list[Endpoint]()
     for note in clock.notes:
         first = MINUS_INFINITY
         if grid is not None and note.judge is not None:
@@ -88,34 +95,40 @@ def bound_at_end(values: dict[str, Any], clock: Clock, bound: Bound, grid: Grid 
 
 
 class Endpoints:
-    """The endpoints that can still count, kept in ``values`` (JSON-like, in the state store).
+    """The endpoints that can still count, kept in a kernel's state: of fixed ones the greatest, the others in bins of time.
 
     Endpoints that the input has passed are forgotten, even if they are retracted later: the input has come further.
     """
 
-    def __init__(self, values: dict[str, Any]):
-        self.state = values.setdefault("ends", {"endless": 0, "ahead": {}})
+    def __init__(self, state: KernelBaskets):
+        self.values = state.values.setdefault("ends", {"endless": 0, "last": MINUS_INFINITY + 1})
+        self.ahead = TimeBins(state, ENDS)
 
     def add(self, endpoints: Iterable[Endpoint], reach: int) -> None:
         """Add a micro-batch's endpoints, and forget those up to ``reach``, which the input has reached.
 
         Weights of one instant are summed up, as are those of all endless lifetimes.
         """
-        weights: dict[int, int] = {int(at): weight for at, weight in self.state["ahead"].items()}
+        movable: dict[int, int] = {}
         for endpoint in endpoints:
-            self.state["endless"] += endpoint.weight if endpoint.endless else 0
-            weights[endpoint.at] = weights.get(endpoint.at, 0) + endpoint.weight
-        self.state["ahead"] = {str(at): weight for at, weight in sorted(weights.items()) if weight and at > reach}
+            self.values["endless"] += endpoint.weight if endpoint.endless else 0
+            if endpoint.is_fixed:
+                self.values["last"] = max(self.values["last"], endpoint.at)
+            elif endpoint.at > reach:
+                movable[endpoint.at] = movable.get(endpoint.at, 0) + endpoint.weight
+        weights = {at: weight for at, weight in movable.items() if weight}
+        columns = {LE: pa.array(weights.keys(), pa.int64()), WEIGHT: pa.array(weights.values(), pa.int64())}
+        self.ahead.append(pa.table(columns))
+        self.ahead.take(min(reach, INFINITY - 2) + 1)
 
     @property
     def endless(self) -> bool:
         """True if a lifetime has no end."""
-        return bool(self.state["endless"] > 0)
+        return bool(self.values["endless"] > 0)
 
     def last(self, reach: int) -> int:
         """Return the greater of ``reach`` and the greatest endpoint with a positive weight."""
-        ahead = (int(at) for at, weight in self.state["ahead"].items() if weight > 0)
-        return max([reach, MINUS_INFINITY + 1, *ahead])
+        return max(reach, self.values["last"], self.ahead.greatest)
 
     def limit(self, bound: Bound, reach: int, until: int | None) -> int:
         """Return the instant that bounds windows at the end of the input: ``until`` if given, else by the last endpoint."""

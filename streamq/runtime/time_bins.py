@@ -16,7 +16,7 @@ from streamq.runtime.basket import COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 MOST = 2_048
 """The number of live rows above which a bin is divided."""
@@ -70,6 +70,15 @@ class TimeBins:
     def least(self) -> int:
         """The least instant of a row; INFINITY if there are none."""
         return self.bins[0].least[0] if self.bins else INFINITY
+
+    @property
+    def greatest(self) -> int:
+        """The greatest instant of a row that is not taken back; MINUS_INFINITY if there is none. It reads the last bins."""
+        for bin in reversed(self.bins):
+            rows = self._read(bin)
+            if (is_live := ints(rows, WEIGHT) > 0).any():
+                return int(ints(rows, self.by)[is_live].max())
+        return MINUS_INFINITY
 
     @property
     def least_value(self) -> int:

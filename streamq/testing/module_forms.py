@@ -23,7 +23,7 @@ from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import evaluate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import concat, ints, with_column
-from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_ranges import grid_lifetimes
 from streamq.runtime.groups import number_groups

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.errors import TimeError, nearest, sentence
 from streamq.runtime.columnar import ints
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import LE, RE
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
@@ -180,7 +180,7 @@ class CalendarVerbs(WindowKindVerbs[W]):
 
 
 @dataclass(frozen=True)
-class CalendarAssigner(Assigner):
+class CalendarAssigner(RangeAssigner):
     """Assigns events to calendar windows by number: window 0 contains 1970-01-01; ``skipped``: windows of no length."""
 
     n: int

@@ -13,7 +13,7 @@ from streamq.errors import TimeError, sentence
 from streamq.grid import Grid
 from streamq.runtime.columnar import ints
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.event import RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.values import Ints, Mask
@@ -145,7 +145,7 @@ class HoppingVerbs(WindowKindVerbs[W]):
 
 
 @dataclass(frozen=True)
-class HoppingAssigner(Assigner):
+class HoppingAssigner(RangeAssigner):
     """Assigns events to hopping windows by the grid."""
 
     on: Grid

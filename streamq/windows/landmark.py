@@ -14,7 +14,7 @@ from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
 from streamq.runtime.columnar import expand_ranges, ints
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.assigner import Assigner, Ranges
+from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.evaluators.numbering import distance_behind
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_index
@@ -164,7 +164,7 @@ class LandmarkVerbs(WindowKindVerbs[W]):
 
 
 @dataclass(frozen=True)
-class LandmarkAssigner(Assigner):
+class LandmarkAssigner(RangeAssigner):
     """Assigns events to landmark windows; each landmark numbers its own windows."""
 
     hop: int

@@ -112,6 +112,8 @@ class SessionAssigner(Assigner):
 
     gap: int
 
+    has_chains = True
+
     @property
     def cti(self) -> Cti:
         from streamq.runtime.progress_rule import Cti
@@ -148,6 +150,13 @@ class SessionAssigner(Assigner):
         is_needed = np.zeros(len(order), bool)
         is_needed[order] = end[number] >= c - 1
         return is_needed
+
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return the numbers of the sessions that these events alone would be: nothing parts them, others only join them."""
+        order, number, _, _ = self._sessions(g, table)
+        chains = np.empty(len(order), np.int64)
+        chains[order] = number
+        return chains
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
         """Return the starts of the sessions that end after c, each until its end."""

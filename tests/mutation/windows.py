@@ -10,12 +10,15 @@ import numpy as np
 from streamq.grid import Grid
 from streamq.runtime import grid_ranges
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators import member_evaluators
+from streamq.runtime.evaluators import window_evaluator
 from streamq.runtime.evaluators.assigner import Ranges
-from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
+from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.time import INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
@@ -91,6 +94,14 @@ def ties_cut(right: Any, evaluator: Any, *given: Any) -> Any:
     return right(replace(evaluator, ties="break"), *given)
 
 
+def one_session_a_group(kind: Any, g: Any, table: Any, c: int) -> Any:
+    return g
+
+
+def condensed_before_its_end(right: Any, kernel: CondensingKernel, *given: Any) -> Any:
+    return right(replace(kernel, ends_move=False), *given)
+
+
 MUTANTS = (
     Mutant(
         "first window too early",
@@ -153,21 +164,33 @@ MUTANTS = (
         (wrapped(WindowEvaluator, "_spanned", not_clipped_on_the_right),),
     ),
     Mutant(
+        "sessions condensed over a gap",
+        "settled events of a group become one event although a gap parts them",
+        "session",
+        ((session.SessionAssigner, "chains", one_session_a_group),),
+    ),
+    Mutant(
+        "an open end condensed",
+        "an event is condensed when it has started, although its end may still move",
+        "session",
+        (wrapped(CondensingKernel, "_outdated", condensed_before_its_end),),
+    ),
+    Mutant(
         "point on the last instant",
         "a result stamped at the window's end stands one tick before it",
         "count",
-        ((member_evaluators._MemberEvaluator, "_stamped", point_on_the_last_instant),),
+        ((MemberEvaluator, "_stamped", point_on_the_last_instant),),
     ),
     Mutant(
         "first among equals by arrival",
         "of events of one start the first that came is the first, not the least payload",
         "first and last",
-        ((member_evaluators, "payload_order", placed_by_arrival),),
+        ((window_evaluator, "payload_order", placed_by_arrival),),
     ),
     Mutant(
         "ties of top_k cut",
         "of members that share the last rank only some are kept",
         "top_k",
-        (wrapped(member_evaluators.TopKEvaluator, "rows", ties_cut),),
+        (wrapped(TopKEvaluator, "rows", ties_cut),),
     ),
 )

@@ -14,6 +14,7 @@ from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.run.query import local_history
+from streamq.runtime.basket import Baskets, DictStore, KernelBaskets, Work
 from streamq.runtime.endpoints import Endpoint, Endpoints
 from streamq.runtime.event import WEIGHT
 from streamq.testing.deltas import as_history, net
@@ -23,24 +24,44 @@ from streamq.time import MINUS_INFINITY
 from tests.programs import compiled
 
 
+def state() -> KernelBaskets:
+    return Baskets(DictStore()).scoped("kernel")
+
+
 def test_the_greatest_endpoint_counts_until_it_is_taken_back() -> None:
-    values: dict[str, Any] = {}
-    Endpoints(values).add([Endpoint(9, False, 1), Endpoint(5, False, 1), Endpoint(3, True, 1)], 3)
-    assert Endpoints(values).last(3) == 9
-    Endpoints(values).add([Endpoint(9, False, -1)], 4)
-    assert Endpoints(values).last(4) == 5
+    kernel = state()
+    Endpoints(kernel).add([Endpoint(9, False, 1), Endpoint(5, False, 1), Endpoint(3, True, 1)], 3)
+    assert Endpoints(kernel).last(3) == 9
+    Endpoints(kernel).add([Endpoint(9, False, -1)], 4)
+    assert Endpoints(kernel).last(4) == 5
 
 
 def test_what_the_input_has_passed_is_forgotten_and_counts_for_ever() -> None:
-    values: dict[str, Any] = {}
-    Endpoints(values).add([Endpoint(9, False, 1)], 9)
-    Endpoints(values).add([Endpoint(9, False, -1)], 9)
-    assert (Endpoints(values).last(9), values["ends"]["ahead"]) == (9, {})
+    kernel = state()
+    Endpoints(kernel).add([Endpoint(9, False, 1)], 9)
+    Endpoints(kernel).add([Endpoint(9, False, -1)], 9)
+    assert (Endpoints(kernel).last(9), kernel.names()) == (9, [])
+
+
+def test_of_endpoints_that_stay_only_the_greatest_is_kept() -> None:
+    kernel = state()
+    for last in (20, 90, 30):
+        Endpoints(kernel).add([Endpoint(at, False, 1, is_fixed=True) for at in range(10, last)], 0)
+    assert (Endpoints(kernel).last(0), kernel.names()) == (89, [])
+
+
+def test_a_micro_batch_reads_no_endpoints_of_others() -> None:
+    kernel = state()
+    Endpoints(kernel).add([Endpoint(at, False, 1) for at in range(100, 30_000)], 0)
+    kernel.baskets.work = work = Work()
+    for reach in range(20):
+        Endpoints(kernel).add([Endpoint(40_000 + reach, False, 1), Endpoint(20_000 + reach, False, -1)], reach)
+    assert work.rows < 6_000, "a bin is read now and then, to rewrite it"
+    assert Endpoints(kernel).last(0) == 40_019
 
 
 def test_lifetimes_without_an_end_are_counted() -> None:
-    values: dict[str, Any] = {}
-    endpoints = Endpoints(values)
+    endpoints = Endpoints(state())
     endpoints.add([Endpoint(1, True, 2)], 1)
     endpoints.add([Endpoint(1, True, -1)], 1)
     assert endpoints.endless
@@ -49,7 +70,7 @@ def test_lifetimes_without_an_end_are_counted() -> None:
 
 
 def test_before_anything_has_come_there_is_none() -> None:
-    assert Endpoints({}).last(MINUS_INFINITY) == MINUS_INFINITY + 1
+    assert Endpoints(state()).last(MINUS_INFINITY) == MINUS_INFINITY + 1
 
 
 S = sq.events(

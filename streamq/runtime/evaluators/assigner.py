@@ -14,10 +14,11 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import codes, ints
 from streamq.runtime.event import RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
 from streamq.runtime.values import Ints, Mask
+from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import Cti, MissingRows
@@ -47,6 +48,9 @@ class Assigner(ABC):
 
     is_piecewise: bool = False
     """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
+
+    has_chains: bool = False
+    """True if it tells which settled events stay together in the same windows for good."""
 
     @property
     def grid(self) -> Grid | None:
@@ -83,6 +87,14 @@ class Assigner(ABC):
         """
         return no_holds()
 
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return a number for each of these events, which no longer change at CTI c; only if the kind ``has_chains``.
+
+        Events of one number are in the same windows from now on, of those that end at or after c - 1. One event from their least
+        start to their greatest end would be in these windows, and no others would change if it replaced them.
+        """
+        raise NotImplementedError
+
     def latest_cti(self, c: int) -> int:
         """Return the CTI to send at c if no group holds it back."""
         return c
@@ -100,4 +112,23 @@ class Assigner(ABC):
         return t
 
 
-__all__ = ["Assigner", "Ranges"]
+class RangeAssigner(Assigner):
+    """An assigner whose windows lie where they lie, whatever events there are."""
+
+    has_chains = True
+
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return equal numbers for events in the same range of windows that end at or after c - 1.
+
+        An event in several ranges, or in none, has a number of its own.
+        """
+        ranges = self.ranges(g, table, max(MINUS_INFINITY, c - 2), INFINITY).some()
+        number = np.arange(len(g))
+        is_only = np.bincount(ranges.event, minlength=len(g))[ranges.event] == 1
+        of, names = ranges.event[is_only], ("owner", "low", "high")
+        same, first = codes(pa.table({name: getattr(ranges, name)[is_only] for name in names}), names)
+        number[of] = of[first[same]]
+        return number
+
+
+__all__ = ["Assigner", "RangeAssigner", "Ranges"]

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.columnar import ints, net_deltas, with_column
-from streamq.runtime.evaluators.member_evaluators import WindowEvaluator
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.kernel import Clock, Totals

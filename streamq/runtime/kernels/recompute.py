@@ -115,19 +115,24 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
         """Return the endpoints of these deltas, each with the sum of its weights, those of sum 0 left out.
 
-        Endless lifetimes have endpoints of their own, their starts. None if there are no deltas, or if no windows need a bound at
-        the end of the stream.
+        Endless lifetimes have endpoints of their own, their starts. Of inserts that are never retracted only the greatest
+        endpoint is returned, and that of the endless ones. None if there are no deltas, or if no windows need a bound at the end
+        of the stream.
         """
         if self.bound is Bound.NONE or table.num_rows == 0:
             return None
+        is_fixed = WEIGHT not in table.column_names
         table = with_weights(with_ends(table))
         le, re = ints(table, LE), ints(table, RE)
         endless = re == INFINITY
         rows = pa.table(
             {"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": table.column(WEIGHT)}
         )
-        weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
-        return [Endpoint(r["end"], bool(r["endless"]), r["w"]) for r in weights.to_pylist() if r["w"]]
+        if is_fixed:
+            weights = group(rows, ["endless"], {"end": ("end", "max"), "w": ("w", "sum")})
+        else:
+            weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
+        return [Endpoint(r["end"], bool(r["endless"]), r["w"], is_fixed) for r in weights.to_pylist() if r["w"]]
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Add deltas to the state and evaluate it.
@@ -331,7 +336,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         it is the bound of all windows (``runtime.endpoints``). INFINITY: the operator needs no bound. Announced endpoints are
         added to the state.
         """
-        at_end = INFINITY if self.bound is Bound.NONE else bound_at_end(state.values, clock, self.bound)
+        at_end = INFINITY if self.bound is Bound.NONE else bound_at_end(state, clock, self.bound)
         if clock.c != INFINITY and not self._sends_at_once and self._leaves_out_rows_to_come:
             return clock.m + 1 if clock.m > MINUS_INFINITY else clock.m
         return at_end
@@ -353,15 +358,20 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         self, bins: GroupBins, histories: Sequence[pa.Table], fresh: Sequence[pa.Table], rows: pa.Table, c: int
     ) -> None:
         """Add the deltas to the events in state, and take out the events of active groups that no longer matter."""
-        needed: Sequence[Mask | None] = [None] * len(histories)
+        outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
         if any((ints(table, LE) < c).any() for table in histories):
-            needed = self.evaluator.needed(histories, rows, c)
-        for port, (history, new, is_needed) in enumerate(zip(histories, fresh, needed, strict=True)):
-            change = new
-            if is_needed is not None and not is_needed.all():
-                gone = history.filter(pa.array(~is_needed)).select(new.column_names[:-2] + [HASH])
-                change = net_deltas(concat([new, weighted(gone, -1).select(new.column_names)]))
-            bins.append(input_basket(port), change)
+            outdated = self._outdated(histories, rows, c)
+        for port, (history, new, out) in enumerate(zip(histories, fresh, outdated, strict=True)):
+            changes = [new]
+            if out is not None and out[0].any():
+                gone, replacement = history.filter(pa.array(out[0])), out[1]
+                events = [weighted(gone, -1), *([] if replacement is None else [weighted(replacement, 1)])]
+                changes += [table.select(new.column_names) for table in events]
+            bins.append(input_basket(port), new if len(changes) == 1 else net_deltas(concat(changes)))
+
+    def _outdated(self, histories: Sequence[pa.Table], rows: pa.Table, c: int) -> list[tuple[Mask, pa.Table | None]]:
+        """Return, per input, which events state no longer needs at CTI c, and the events that replace them; None: none do."""
+        return [(~is_needed, None) for is_needed in self.evaluator.needed(histories, rows, c)]
 
 
 def open_since(clock: Clock, bins: GroupBins) -> int:

@@ -106,7 +106,11 @@ class WindowAggregateKernel:
             weights = group(rows, ["low", "endless"], {"last": ("last", "max"), "w": ("w", "max")})
         else:
             weights = group(rows, ["low", "endless", "last"], {"w": ("w", "sum")})
-        return [Endpoint(r["last"], bool(r["endless"]), r["w"], r["low"]) for r in weights.to_pylist() if r["w"]]
+        return [
+            Endpoint(r["last"], bool(r["endless"]), r["w"], self.merges, r["low"])
+            for r in weights.to_pylist()
+            if r["w"]
+        ]
 
     # one bucket, one micro-batch
 
@@ -122,7 +126,7 @@ class WindowAggregateKernel:
         fresh = [p for a in arrivals if (p := self._judged(a, totals)).num_rows]
         new = self._held.merged(concat(fresh)) if fresh else None
         bound = Bound.ENDLESS if self.infinite else Bound.NONE
-        last_of_all = bound_at_end(state.values, clock, bound, self.window)
+        last_of_all = bound_at_end(state, clock, bound, self.window)
 
         if self.final:
             report_from, report_to = open_before, open_now - 1 if open_now != INFINITY else last_of_all

@@ -1,0 +1,213 @@
+"""The evaluator of aggregates over windows of every kind: partial results merged over ranges of windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql.types import LongType
+
+from streamq.plan.partial import COUNT, Partial, spark_partials
+from streamq.plan.reduction import RangedMembers, Reduction
+from streamq.runtime.built_in_partials import PartialMax
+from streamq.runtime.columnar import codes, ints, with_column
+from streamq.runtime.evaluators.assigner import Ranges
+from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.evaluators.member_reductions import payload_order, reduced
+from streamq.runtime.evaluators.numbering import find_places
+from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.open_windows import LAST_END
+from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, row_windows
+from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.lateness import QuarantineRows
+    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.user_code.member_changes import CallMemory
+
+OWNER = "__owner"
+"""The column of a window for the owner of its number."""
+
+
+@dataclass(frozen=True)
+class WindowEvaluator(MemberEvaluator):
+    """One row per window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
+
+    order: the payload columns that order first, last and collected values; payload: the columns of events that are set aside.
+    """
+
+    partials: tuple[Partial, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    order: tuple[str, ...] = ()
+    payload: tuple[str, ...] = ()
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The rule of the windows; it also says if a window may have no row, because a module may return none for it."""
+        from streamq.runtime.progress_rule import NoRowReason
+
+        rule = super().progress_rule
+        is_open = any(reduction.may_be_none for reduction in self.reductions)
+        return replace(rule, may_be_none=NoRowReason.OF_MODULE) if is_open else rule
+
+    def rows(
+        self,
+        inputs: Sequence[pa.Table],
+        since: int,
+        upto: int,
+        memory: CallMemory | None = None,
+        is_asked: Callable[[pa.Table], Mask] | None = None,
+        aside: QuarantineRows | None = None,
+    ) -> pa.Table:
+        """Return the windows' rows, from partial results over ranges; only reductions of all members copy them into every window.
+
+        The windows end after ``since``, and ``upto`` bounds them as :meth:`Assigner.ranges` says. The columns are the keys,
+        ``__n``, the partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a
+        member. ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked``
+        marks, by lifetimes, the rows that somebody reads; for others no module is called. ``aside`` takes the windows whose calls
+        fail. Rows of both kinds stay, with NULL as the module's result.
+        """
+        table = self._in_order(inputs[0])
+        ranges = self._ranges(table, since, upto)
+        events = self.with_partials(table.take(pa.array(ranges.event)))
+        columns: dict[str, Any] = {OWNER: ranges.owner}
+        columns |= {name: events.column(name) for name in self._partial_columns}
+        partials = self.partials
+        if self.waits_for_members:
+            columns[LAST_END] = events.column(RE)
+            partials = (*partials, PartialMax(LAST_END, LAST_END, LongType()))
+        heads = np.zeros(1 + int(ranges.owner.max(initial=0)), np.int64)
+        heads[ranges.owner] = ranges.event
+
+        place = row_windows(
+            lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
+            lambda row: table.select(self.keys).take(pa.array(heads[ints(row, OWNER)])),
+        )
+        any_order = not any(partial.depends_on_order for partial in self.partials)
+        windows = merge_by_window(
+            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place, in_any_order=any_order
+        )
+        windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
+        start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
+        head = pa.array(heads[ints(windows, OWNER)])
+        columns_of_result = {k: table.column(k).take(head) for k in (*self.keys, GROUP_NUMBER)}
+        names = [*self._partial_columns, *[LAST_END] * self.waits_for_members]
+        columns_of_result |= {name: windows.column(name) for name in names}
+        if self.reductions:
+            groups = pa.table(columns_of_result).select(list(self.keys))
+            members = self._spanned(table, ranges, windows, (start, end), groups)
+            stamped = self._stamped(groups, start, end)
+            if self.waits_for_members:
+                stamped = with_column(stamped, LAST_END, windows.column(LAST_END))
+            asked = self._reported(end) & (True if is_asked is None else is_asked(stamped))
+            if aside is not None:
+                members = replace(members, aside=aside, final=aside.is_final(stamped))
+            columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
+        is_reported = self._reported(end)
+        return self._stamped(
+            pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
+        )
+
+    @property
+    def _partial_columns(self) -> list[str]:
+        """The columns of partial results, the number of events first."""
+        return [COUNT, *(name for partial in self.partials for name in partial.columns)]
+
+    def with_partials(self, events: pa.Table) -> pa.Table:
+        """Return events with the columns of their partial results; unchanged if they have these."""
+        if COUNT in events.column_names:
+            return events
+        events = with_column(events, COUNT, np.ones(events.num_rows, np.int64))
+        for name, values in [item for partial in self.partials for item in partial.of_events(events).items()]:
+            events = with_column(events, name, values)
+        return events
+
+    @property
+    def condenses(self) -> bool:
+        """True if settled events may be replaced by their partial results: no result needs anything else of them.
+
+        States of a user's code are left out: a retraction may not have the same bytes as the insert that it takes back.
+        """
+        is_built_in = spark_partials(self.partials) is not None
+        return self.assigner.has_chains and is_built_in and not (self.reductions or self.sensitive)
+
+    @property
+    def condensed_columns(self) -> list[str]:
+        """The columns that are left of events with partial results: those, the keys, and the columns that order events."""
+        return list(dict.fromkeys([*self.keys, *self._ordering_columns, *self._partial_columns]))
+
+    def condensed(self, events: pa.Table, rows: pa.Table, c: int) -> tuple[Mask, pa.Table]:
+        """Return which of these settled events can be replaced, and the rows that replace them, each like one event.
+
+        ``rows`` are those of the events' groups: windows that wait for members count as not final, too. A row that replaces
+        events has their merged partial results, and lives from their least start to their greatest end; the columns that order
+        events are NULL.
+        """
+        number = self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
+        is_one_of_several = np.bincount(number)[number] > 1
+        several = with_column(events, INDEX, number).filter(pa.array(is_one_of_several))
+        several = self._in_order(several)
+        number, first = codes(several, [INDEX])
+        start, end = np.full(len(first), INFINITY), np.full(len(first), MINUS_INFINITY)
+        np.minimum.at(start, number, ints(several, LE))
+        np.maximum.at(end, number, ints(several, RE))
+        merged = merge_partial_rows(with_column(several, INDEX, number), [INDEX], self.partials)
+        at = ints(merged, INDEX)
+        rows = several.take(pa.array(first[at])).select(events.column_names)
+        rows = with_column(with_column(rows, LE, start[at]), RE, end[at])
+        for name in self._ordering_columns:
+            rows = with_column(rows, name, pa.nulls(len(at), rows.schema.field(name).type))
+        for name in self._partial_columns:
+            rows = with_column(rows, name, merged.column(name))
+        return is_one_of_several, rows
+
+    @property
+    def _ordering_columns(self) -> list[str]:
+        """The columns of events by which partial results are merged in a fixed order."""
+        return [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
+
+    def _in_order(self, table: pa.Table) -> pa.Table:
+        """Return events in a fixed order if a result depends on it, as a sum of floats does; else as they are.
+
+        The order is by start, then by the columns read, so that a window's sum does not depend on arrival.
+        """
+        added = list(self._ordering_columns)
+        added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
+        if not added:
+            return table
+        return table.take(pa.array(np.lexsort((*column_ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
+
+    def _spanned(
+        self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
+    ) -> RangedMembers:
+        """Return the members for reductions: each event with the range of rows of ``windows`` that contain it.
+
+        window: the starts and ends of ``windows``; groups: the key values of each.
+        """
+        first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
+        place = None
+        if self.order:
+            place = np.empty(table.num_rows, np.int64)
+            place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
+            place = place[ranges.event]
+        names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
+        names |= dict.fromkeys(self.payload)
+        return RangedMembers(
+            table.select([*names, LE]).take(pa.array(ranges.event)),
+            first,
+            first + (ranges.high - ranges.low),
+            n=windows.num_rows,
+            place=place,
+            lifetime=(ints(table, LE)[ranges.event], ints(table, RE)[ranges.event]),
+            clip=self.clip,
+            window=window,
+            groups=groups,
+        )
+
+
+__all__ = ["WindowEvaluator"]
