@@ -9,6 +9,7 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
+from streamq.compiler.options import Placement
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
 from streamq.testing.deltas import net
@@ -145,6 +146,32 @@ def test_results_begin_and_end() -> None:
     run.changed(sessions(S)).batch({"s": rows(4, 6)})
     assert {name.partition(":")[0] for name in run.scopes} == {"ingress", "session"}
     assert run.identity.stages == 3 and [len(stage.hosted) for stage in run.run.program.stages] == [1, 1, 0]
+
+
+def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there() -> None:
+    """As one of a version in which no stage was shared: the same query, changed above, goes on in as many stages."""
+    chained = counted(S, 4).group_by("k").tumbling_window(8).select(n=sq.sum("n"))
+    shared = ChangingRun(chained)
+    assert [len(stage.hosted) for stage in shared.run.program.stages] == [2]
+    names = [operator.name for operator in shared.identity.operators]
+    placement = Placement(by_name={name: place for place, name in enumerate(names)}, stages=2, sources=("s",))
+    apart = ChangingRun(chained, placement=placement)
+    assert [len(stage.hosted) for stage in apart.run.program.stages] == [1, 1]
+    sent = []
+    for run in (apart, shared):
+        run.batch({"s": rows(0, 4)})
+        run.changed(chained.where(sq.col("n") > 1))
+        sent.append(net([run.batch({"s": rows(4, 8)})[0], run.batch({"s": rows(8, 10)})[0], run.finish()[0]]))
+    assert [len(run.run.program.stages) for run in (apart, shared)] == [2, 1]
+    assert same_history(*sent) is None and sent[0].num_rows
+
+
+def test_a_step_that_spark_must_compute_is_another_operators_state() -> None:
+    """Between two operators that shared a stage it changes what the upper one reads, and with that its state."""
+    run = ChangingRun(counted(S, 4).group_by("k").tumbling_window(8).select(n=sq.sum("n")))
+    halves = counted(S, 4).with_columns(n=sq.col("n") / 2).group_by("k").tumbling_window(8).select(n=sq.sum("n"))
+    with pytest.raises(CheckpointError, match=r"Spark has fixed 1 stage\(s\), and hopping size=8, .* would need 2"):
+        run.changed(halves)
 
 
 def test_an_operator_less_on_top_leaves_those_below_as_they_are() -> None:

@@ -21,7 +21,7 @@ from streamq.run.quarantine import Quarantine
 from streamq.run.running import Run
 
 CALLED_BY_USERS = (sq.Stream, GroupedStream, WindowedStream, Pattern, Run, Quarantine, Expr)
-OF_STREAMQ = {"shown_over", "with_children"}
+OF_STREAMQ = {"is_exact", "shown_over", "with_children"}
 """The methods of expressions that only streamq calls."""
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from functools import reduce
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.compiler.results import Result
 from streamq.compiler.staged_plan import Feed, Relation, StagedPlan
@@ -22,6 +21,7 @@ from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import Identity
+from streamq.runtime.inner_path import normalize_keys
 from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
@@ -124,7 +124,7 @@ class LocalRun:
                     baskets = Baskets(DictStore(self.stores.setdefault((stage.number, bucket), {})))
                     if self.identity is not None:
                         check_state(baskets, self.identity)
-                    out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000)
+                    out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000, _Watcher(self))
             columns += [json.loads(body) for _, number, body in out if number == READINGS]
             envelopes = self._between(stage.number, out, result)
         self.readings = combine_readings(columns) or self.readings
@@ -161,9 +161,6 @@ class LocalRun:
         relations = self.program.made_at(number + 1)
         by_number = {r.number: r for r in relations}
         tables = [(by_number[n], decode(body)) for _, number, body in out if (n := relation_of(number)) is not None]
-        for relation, table in tables:
-            if relation.number in self.program.nodes:
-                self.observer.rows_out(self.program.nodes[relation.number], table)
         packer = self.program.packer(relations)
         done = {f.channel.number: f.result for f in self.program.feeds if f.result is not None}
         for _, number, body in passing:
@@ -196,6 +193,27 @@ class LocalRun:
         return list(packer.pack(tables_by_channel, stage_messages, source_message))
 
 
+@dataclass(frozen=True)
+class _Watcher:
+    """A watcher of stages that passes the rows on to the observer of a run, as rows of its nodes."""
+
+    run: LocalRun
+
+    def kernel_sends(self, number: int, deltas: pa.Table) -> None:
+        """Pass on the rows of a kernel's node, if it has one."""
+        if number in self.run.program.nodes:
+            self.run.observer.rows_out(self.run.program.nodes[number], deltas)
+
+    def rows_move(self, channel: int, tables: Sequence[pa.Table]) -> None:
+        """Pass on the rows that go into and out of the steps of a path, and into the node of its reader."""
+        feed = self.run.program.feeds[channel]
+        for step, before, after in zip(feed.path.steps, tables, tables[1:], strict=False):
+            self.run.observer.rows_in(step, 0, before)
+            self.run.observer.rows_out(step, after)
+        if feed.channel.reader in self.run.program.nodes:
+            self.run.observer.rows_in(self.run.program.nodes[feed.channel.reader], feed.channel.port, tables[-1])
+
+
 def _deltas(tables: Iterable[pa.Table], schema: Schema) -> pa.Table:
     """Return the rows of a result as one table with the columns of its schema, lifetime and weight."""
     names = [*schema.names, LE, RE, WEIGHT]
@@ -218,14 +236,6 @@ def apply_steps_in_arrow(
         rows = step.in_arrow(rows)
         observer.rows_out(step, rows.table)
     columns = {name: rows.evaluate(expr) for name, expr in feed.columns}
-    for name in feed.hashed:
-        if name in columns and pa.types.is_floating(columns[name].type):
-            columns[name] = _as_key(columns[name])
     lifetimes = rows.lifetimes
-    return pa.table({n: columns[n] if n in columns else lifetimes.column(n) for n in feed.channel.columns})
-
-
-def _as_key(column: pa.Array) -> pa.Array:
-    """Normalize floats as keys: -0.0 becomes 0.0, and all NaNs are equal."""
-    zero, nan = pa.scalar(0.0, column.type), pa.scalar(float("nan"), column.type)
-    return pc.if_else(pc.equal(column, zero), zero, pc.if_else(pc.is_nan(column), nan, column))
+    taken = pa.table({n: columns[n] if n in columns else lifetimes.column(n) for n in feed.channel.columns})
+    return normalize_keys(taken, feed.hashed)

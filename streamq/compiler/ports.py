@@ -5,12 +5,13 @@ Stage k hosts the kernels whose inputs all come from sources and from stages bef
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
 from streamq.compiler.results import Result
+from streamq.compiler.sharing import APART, Sharing, share
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.errors import PlanError, sentence
@@ -22,6 +23,7 @@ from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import OPEN, OperatorState
+from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.stage import Stage
@@ -35,7 +37,9 @@ class Port:
     kernel to run instead if rows wait until they are final; None if it cannot hold them back. ``lines``: explain's lines on it.
     ``aligns``: the point at which the level of consistency holds rows back. ``node``: the operator whose result it computes, for
     observers. ``after``: the number of a stage that its own stage must come after. ``place``: the stage that has its state in the
-    checkpoint that a run goes on from. ``state``: the parts and modules of its name.
+    checkpoint that a run goes on from. ``state``: the parts and modules of its name. ``bucket_columns``: the columns of its
+    output that choose a row's bucket, None if no columns do. ``hears_endpoints``: each bucket hears the endpoints of all input.
+    ``sharings``: for each path, the answer if it may run in the stage where the path begins; (): it may not.
     ``form``, ``held``, ``opens``, ``closes``: see ``OperatorState``.
     """
 
@@ -50,6 +54,9 @@ class Port:
     place: int = -1
     final_kernel: Kernel | None = None
     state: StateName
+    bucket_columns: tuple[str, ...] | None = None
+    hears_endpoints: bool = False
+    sharings: Sequence[Sharing] = ()
     form: str = OPEN
     held: str = ""
     opens: bool = False
@@ -72,8 +79,21 @@ class Port:
 
     @property
     def stage(self) -> int:
-        """The number of the stage that hosts it: the first after all its inputs and stage ``after``, and not before ``place``."""
-        return max((self.after + 1, self.place, *(path.stage for path in self.paths)))
+        """The number of the stage that hosts it: the first that can read all its inputs, after ``after``, not before ``place``.
+
+        It can read a kernel's rows in the kernel's own stage if it may share that, else in the next one.
+        """
+        earliest = [path.stage - (sharing.inner is not None) for path, sharing in self.shared_paths]
+        return max((self.after + 1, self.place, *earliest))
+
+    @property
+    def shared_paths(self) -> list[tuple[Path, Sharing]]:
+        """The paths of all its inputs, each with the answer if it may run in the stage where the path begins."""
+        return list(zip(self.paths, self.sharings or [APART] * len(self.paths), strict=True))
+
+    def inner_path(self, path: Path, sharing: Sharing) -> InnerPath | None:
+        """Return the path inside the stage, if the path begins at a kernel of the same stage."""
+        return sharing.inner if path.stage == self.stage + 1 else None
 
     @property
     def paths(self) -> list[Path]:
@@ -81,16 +101,20 @@ class Port:
         return [p for i in self.inputs for p in i.paths]
 
 
-def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
+def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[Path]) -> None:
     """Number kernels, stages and channels, and add to the program the stages and the feeds into their kernels.
 
-    Also sets the kernel's number in the relation of its output, its lines of explain (``titles``) and its node (``nodes``).
-    Raises PlanError if a source follows itself, or one that is not in the query.
+    ``results`` are the paths that lead to results. Also sets the kernel's number in the relation of its output, its lines of
+    explain (``titles``) and its node (``nodes``). Raises PlanError if a source follows itself, or one that is not in the query.
     """
     stages = max(max((p.stage for p in ports), default=-1) + 1, program.options.placement.stages)
     hosted: list[list[HostedKernel]] = [[] for _ in range(stages)]
+    read_outside = {path.relation for path in results}
+    for port in ports:
+        read_outside |= {path.relation for path, s in port.shared_paths if port.inner_path(path, s) is None}
     for number, port in enumerate(ports):
         channels: list[Channel] = []
+        shared_paths = iter(port.shared_paths)
         for input_number, port_input in enumerate(port.inputs):
             for path in port_input.paths:
                 names = tuple(name for name, _ in port_input.columns.columns)
@@ -105,14 +129,18 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
                     hashed=port_input.columns.hashed,
                     judge=_judge(program, path),
                     progress_maps=path.progress_maps,
+                    inner=port.inner_path(*next(shared_paths)),
                 )
                 channels.append(channel)
                 program.feeds.append(Feed(path, channel, port_input.columns.columns, port.kernel))
         relation = program.relations[port.name]
         program.relations[port.name] = Relation(port.name, relation.stage, relation.schema, None, number)
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
-        hosted[port.stage].append(HostedKernel(number, port.name, port.kernel, inputs, tuple(channels), port.aligns))
-        program.titles[port.name] = port.lines
+        sends = port.name in read_outside
+        hosted[port.stage].append(
+            HostedKernel(number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns)
+        )
+        program.titles[port.name] = (*port.lines, *dict.fromkeys(sharing_lines(program, port)))
         program.states.append(port.operator_state)
         if port.node is not None:
             program.nodes[number] = port.node
@@ -137,6 +165,39 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port]) -> None:
                 buckets_behind=program.buckets(number + 1, stages),
             )
         )
+
+
+def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> list[Sharing]:
+    """Return, for each path to a kernel, the answer if it may run in the stage where the path begins, at one of ``ports``."""
+    makers = {port.name: port for port in ports}
+    return [
+        share(
+            path,
+            port_input,
+            program.relations[path.relation],
+            makers[path.relation].bucket_columns,
+            hears_endpoints=reader.hears_endpoints,
+        )
+        if path.relation in makers
+        else APART
+        for port_input in reader.inputs
+        for path in port_input.paths
+    ]
+
+
+def sharing_lines(program: StagedPlan, port: Port) -> Iterator[str]:
+    """Yield explain's lines on the kernels that a kernel reads: those in its stage, and the reason why others are not."""
+    for path, sharing in port.shared_paths:
+        if program.relations[path.relation].source is not None or not port.sharings:
+            continue
+        before = program.titles[path.relation][0]
+        if port.inner_path(path, sharing) is not None:
+            yield f"in the stage of ({before}), because rows stay in their bucket"
+        elif sharing.inner is not None:
+            why = "its state is in this one" if port.place == port.stage else "another input is there only now"
+            yield f"not in the stage of ({before}), because {why}"
+        else:
+            yield f"not in the stage of ({before}), because {sharing.reason}"
 
 
 def _leaders(program: StagedPlan) -> dict[str, str]:

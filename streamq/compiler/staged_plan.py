@@ -193,12 +193,12 @@ class StagedPlan:
         return sorted(sources, key=lambda relation: places.get(relation.name, len(places)))
 
     def made_at(self, stage: int) -> list[Relation]:
-        """Return the relations that the stage before ``stage`` makes."""
-        return [r for r in self.relations.values() if r.source is None and r.stage == stage]
+        """Return the relations that the stage before ``stage`` makes, and that others than itself read."""
+        return [r for r in self.relations.values() if r.source is None and r.stage == stage and self.feeds_of(r)]
 
     def feeds_of(self, relation: Relation) -> list[Feed]:
-        """Return the feeds that begin at a relation."""
-        return [f for f in self.feeds if f.path.relation == relation.name]
+        """Return the feeds that begin at a relation and lead out of the stage that makes it."""
+        return [f for f in self.feeds if f.path.relation == relation.name and f.channel.inner is None]
 
     @property
     def axis(self) -> str:

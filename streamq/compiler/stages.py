@@ -12,7 +12,7 @@ from dataclasses import replace
 from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
 from streamq.compiler.options import Options
-from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels
+from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, without_policies
 from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
@@ -67,7 +67,7 @@ class _Compiler:
         for result in results:
             if result.egress.ctis:
                 paths[result.number] = [host_ctis(self.program, self.ports, result, paths[result.number], last)]
-        host_kernels(self.program, self.ports)
+        host_kernels(self.program, self.ports, [path for of_result in paths for path in of_result])
         for result in results:
             feed_result(self.program, result, paths[result.number])
         return self.program
@@ -182,6 +182,8 @@ class _Compiler:
             aligns=AlignAt.INPUT,
             node=node,
             state=state,
+            bucket_columns=evaluation.bucket_columns,
+            hears_endpoints=node.hears_endpoints,
             form=EARLY if self.options.early and factory.corrects else OPEN,
             opens=factory.corrects,
         )
@@ -196,6 +198,7 @@ class _Compiler:
         ``retracts``: the output has retractions; ``moves``: some of them are followed by the same event with another end.
         """
         port.place = self.options.placement.by_name.get(port.name, -1)
+        port.sharings = sharings_of(self.program, self.ports, port)
         self.ports.append(port)
         self.program.relations[port.name] = Relation(port.name, port.stage + 1, port.schema)
         return Path(port.name, port.stage + 1, port.schema, retracts=retracts, moves=moves)
@@ -267,6 +270,7 @@ class _Compiler:
             schema=path.schema,
             lines=lines,
             aligns=ingress.aligns,
+            bucket_columns=None if LE in ingress.hashed else ingress.hashed,
             state=StateName(digest=name, parts=(source.detail(), source.schema.describe()), modules=()),
             held=columns_text(source),
         )
@@ -313,6 +317,8 @@ class _Compiler:
             lines=lines,
             node=node,
             state=state,
+            bucket_columns=windows.keys,
+            hears_endpoints=kernel.infinite,
             form=FINAL if final else EARLY if self.options.early else OPEN,
             opens=not kernel.reads_end,
             closes=not kernel.reads_end,

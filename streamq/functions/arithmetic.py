@@ -71,8 +71,13 @@ def _computed(
     return compute
 
 
-def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm) -> BuiltIn:
-    """Return the operator ``sign`` from its forms; it never fails on floats. ``rank`` is how tightly it binds."""
+def _arithmetic(
+    sign: str, rank: int, spark: Callable[[Any, Any], Column], result: Result, arrow: ArrowForm, *, exact: bool = False
+) -> BuiltIn:
+    """Return the operator ``sign`` from its forms; it never fails on floats. ``rank`` is how tightly it binds.
+
+    ``exact``: see ``BuiltIn``.
+    """
     return BuiltIn(
         sign,
         spark,
@@ -82,6 +87,7 @@ def _arithmetic(sign: str, rank: int, spark: Callable[[Any, Any], Column], resul
         cheap=True,
         shown=infix(sign, rank),
         notation=Infix(sign, rank),
+        exact=exact,
     )
 
 
@@ -178,6 +184,7 @@ ADD = _arithmetic(
     lambda a, b: a + b,
     arithmetic_types.SUM,
     ArrowForm(_takes(sum_of_decimals), _computed(pc.add_checked, pc.add, operator.add)),
+    exact=True,
 )
 SUBTRACT = _arithmetic(
     "-",
@@ -185,6 +192,7 @@ SUBTRACT = _arithmetic(
     lambda a, b: a - b,
     arithmetic_types.DIFFERENCE,
     ArrowForm(_takes(sum_of_decimals), _computed(pc.subtract_checked, pc.subtract, operator.sub)),
+    exact=True,
 )
 MULTIPLY = _arithmetic(
     "*",
@@ -192,6 +200,7 @@ MULTIPLY = _arithmetic(
     lambda a, b: a * b,
     arithmetic_types.PRODUCT,
     ArrowForm(_takes(product_of_decimals), _computed(pc.multiply_checked, pc.multiply, operator.mul)),
+    exact=True,
 )
 DIVIDE = replace(
     _arithmetic("/", 7, lambda a, b: a / b, arithmetic_types.QUOTIENT, ArrowForm(_divides, _divide, divisor_rows)),

@@ -10,6 +10,7 @@ from pyspark.sql.types import DataType
 
 from streamq.plan.function import Function, Notation, Text
 from streamq.plan.operand import ArrowForm, Operand
+from streamq.plan.spark_types import INTEGRAL
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -25,7 +26,8 @@ class BuiltIn(Function):
     """A function of Spark's; ``spark`` is its form there, if not the function of that name in ``pyspark.sql.functions``.
 
     ``result`` is its type, or computes it; ``total``: True if no row makes it fail once its type is known, or a function.
-    ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
+    ``exact``: True if Arrow computes it exactly as Spark on integers, and on operands of one type if it only selects among
+    them. ``names_fields``: the result's fields have the names of the arguments, which therefore keep their names.
     """
 
     name: str
@@ -39,6 +41,7 @@ class BuiltIn(Function):
     shown: Callable[[Sequence[Text]], Text] | None = None
     notation: Notation | None = None
     names_fields: bool = False
+    exact: bool = False
 
     @property
     def identity(self) -> str:
@@ -56,6 +59,13 @@ class BuiltIn(Function):
 
     def is_total(self, operands: Sequence[Operand], result: DataType | None) -> bool:
         return self.total(operands, result) if callable(self.total) else self.total and result is not None
+
+    def is_exact(self, operands: Sequence[DataType], result: DataType) -> bool:
+        if not self.exact:
+            return False
+        if all(isinstance(kind, INTEGRAL) for kind in (*operands, *(() if self.selects else (result,)))):
+            return True
+        return self.selects and all(kind == operands[0] for kind in operands)
 
     def shown_over(self, arguments: Sequence[Text]) -> Text:
         return super().shown_over(arguments) if self.shown is None else self.shown(arguments)

@@ -99,6 +99,7 @@ COALESCE = BuiltIn(
     arrow=ArrowForm(have_unwidened_type, _coalesce, rows_until_valid),
     total=True,
     selects=True,
+    exact=True,
 )
 IFNULL = replace(COALESCE, name="ifnull")
 NVL = replace(COALESCE, name="nvl")
@@ -137,6 +138,7 @@ ISNULL = BuiltIn(
     total=True,
     cheap=True,
     selects=True,
+    exact=True,
     shown=lambda arguments: Text(f"{arguments[0].within(5)} is null", 4),
     notation=Method("is_null", 1),
 )
@@ -146,6 +148,7 @@ ISNOTNULL = BuiltIn(
     arrow=ArrowForm(types_accepted(ANY), lambda o, _: o[0].array.is_valid(), all_rows),
     total=True,
     selects=True,
+    exact=True,
 )
 ISNAN = BuiltIn(
     "isnan",

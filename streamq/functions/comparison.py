@@ -100,7 +100,7 @@ def _until_equal(operands: Sequence[Value]) -> list[Mask | None]:
 def _comparison(sign: str, spark: Callable[[Any, Any], Column], arrow: ArrowForm, notation: Notation) -> BuiltIn:
     """Return a comparison from its forms; its type is BOOLEAN, and it never fails."""
     return BuiltIn(
-        sign, spark, result_types.compared_type, arrow, total=True, cheap=True, selects=True,
+        sign, spark, result_types.compared_type, arrow, total=True, cheap=True, selects=True, exact=True,
         shown=infix(sign, 4), notation=notation,
     )  # fmt: skip
 
@@ -132,6 +132,7 @@ ISIN = BuiltIn(
     ArrowForm(have_common_type, _isin, _until_equal),
     total=True,
     selects=True,
+    exact=True,
     shown=_among,
     notation=Method("isin", None),
 )

@@ -50,6 +50,7 @@ AND = BuiltIn(
     total=True,
     cheap=True,
     selects=True,
+    exact=True,
     shown=infix("and", 2),
     notation=Infix("&", 4),
 )
@@ -61,6 +62,7 @@ OR = BuiltIn(
     total=True,
     cheap=True,
     selects=True,
+    exact=True,
     shown=infix("or", 1),
     notation=Infix("|", 2),
 )
@@ -72,6 +74,7 @@ NOT = BuiltIn(
     total=True,
     cheap=True,
     selects=True,
+    exact=True,
     shown=lambda arguments: Text(f"not {arguments[0].within(5)}", 3),
     notation=Prefix("~"),
 )

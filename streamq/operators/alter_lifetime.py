@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql import types as t
 
 from streamq.choices import Anchor, LengthKind
-from streamq.errors import TimeError, TypeMismatch, sentence
+from streamq.errors import TypeMismatch, sentence
+from streamq.operators.changed_lifetimes import ChangedLifetimes
 from streamq.operators.lifetime_change import BREACH, Length, Start, length_of, start_of
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import SparkRows, Step
+from streamq.operators.table_steps import MovedRows
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
 from streamq.plan.lowering import lifetime, move_ticks, spark_expression
@@ -25,7 +24,7 @@ from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.expr_progress_map import ExprProgressMap
-from streamq.runtime.lifetimes import saturating
+from streamq.runtime.inner_path import TableStep
 from streamq.runtime.progress_map import ProgressMap, ProgressShift
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
 
@@ -229,43 +228,14 @@ class AlterLifetime(Step):
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Compute the new lifetimes, saturating; raise TimeError for a start further back than ``within`` allows."""
-        is_there, start = self._start_in_arrow(rows)
-        lasts = self._length_in_arrow(rows)
-        end = np.where(lasts == INFINITY, INFINITY, saturating(start, lasts))
-        is_alive = is_there & (lasts > 0) & (start < INFINITY) & (end > start)
-        return rows.with_lifetimes(pa.array(start), pa.array(end), pa.array(is_alive), self.schema)
+        return rows.with_lifetimes(*ChangedLifetimes(self.start, self.length).of(rows), self.schema)
 
-    def _start_in_arrow(self, rows: ArrowRows) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-        """Return two arrays: True where a row has a start, and the starts in ticks, INFINITY for a row without one.
-
-        A row has none only where the start's expression is NULL; one that starts at an endless end has INFINITY.
-
-        Raises TimeError for a start further back than ``within`` allows.
-        """
-        start, le = self.start, rows.starts.to_numpy()
-        if start.expr is None:
-            anchor = rows.ends.to_numpy() if start.anchor == Anchor.RE else le
-            return np.ones(rows.count, bool), saturating(anchor, start.by)
-        at = rows.evaluate(start.expr)
-        is_there, starts = at.is_valid().to_numpy(zero_copy_only=False), pc.fill_null(at, INFINITY).to_numpy()
-        if start.within is not None and (is_early := starts < saturating(le, -start.within)).any():
-            shown = f"found start {starts[is_early][0]} of an event at {le[is_early][0]}"
-            raise TimeError(sentence("alter_lifetime", BREACH, shown))
-        return is_there, starts
-
-    def _length_in_arrow(self, rows: ArrowRows) -> np.ndarray[Any, Any]:
-        """Return the new lengths in ticks; INFINITY for an endless lifetime, and where the expression of the length is NULL."""
-        length = self.length
-        if length.kind == LengthKind.FIXED:
-            return np.full(rows.count, length.by)
-        if length.expr is not None:
-            return pc.fill_null(rows.evaluate(length.expr), INFINITY).to_numpy(zero_copy_only=False)
-        le, re = rows.starts.to_numpy(), rows.ends.to_numpy()
-        with np.errstate(over="ignore"):
-            duration = re - le
-        # a difference that overflows is longer than the axis: durations saturate
-        duration = np.where(duration < 0, INFINITY, duration)
-        return np.where(re == INFINITY, INFINITY, saturating(duration, length.by))
+    @property
+    def table_step(self) -> TableStep | None:
+        """The step for workers, if start and length are old ones moved by ticks, or fixed."""
+        if self.start.expr is not None or self.length.expr is not None:
+            return None
+        return MovedRows(ChangedLifetimes(self.start, self.length), self.schema)
 
 
 class AlterLifetimeVerbs(Verbs):

@@ -64,6 +64,7 @@ class Clip(EvaluatedOperator):
             inputs=(ours, PortColumns(keys.right, keys.hashed)),
             schema=self.schema,
             pointwise=(1,),
+            group_columns=keys.left_columns({name: name for name in self.schema.names}),
             unmoved=ClipEvaluator(self.schema.names, keys.on, ends_move=False),
         )
 

@@ -59,6 +59,7 @@ class DistinctIds(EvaluatedOperator):
             schema=self.schema,
             reads_ends=True,
             moves=EndMoves.NEVER,
+            group_columns=self.ids,
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -37,6 +37,13 @@ class EvaluatedOperator(Operator):
         return self.evaluation.bound is not Bound.NONE
 
     @property
+    def hears_endpoints(self) -> bool:
+        """True if each bucket must hear the endpoints of all events, as these bound its windows once the input has ended."""
+        if self.evaluation.bound is Bound.ENDLESS:
+            return any(child.traits.infinite for child in self.children)
+        return self.evaluation.bound is Bound.ALWAYS
+
+    @property
     def progress(self) -> str:
         return self.evaluation.evaluator.progress_rule.cti.shown(len(self.children))
 

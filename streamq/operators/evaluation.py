@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
@@ -90,6 +91,19 @@ class Evaluation:
     factory: KernelFactory = field(default_factory=RecomputeFactory)
     """The factory of the kernel that runs the operator on a stream."""
 
+    group_columns: tuple[str, ...] | None = None
+    """The columns of the evaluator's rows that hold the columns ``hashed`` of the events behind them, in their order.
+
+    None: there are no such columns, or nobody has promised it."""
+
+    @property
+    def bucket_columns(self) -> tuple[str, ...] | None:
+        """The columns by whose values a row of the evaluator's is in the bucket of its events; None: no columns tell.
+
+        () if all events are in one bucket.
+        """
+        return self.group_columns if any(port.hashed for port in self.inputs) else ()
+
 
 def all_columns(schema: Schema) -> Columns:
     """Return each column of a schema as an expression, under its own name."""
@@ -111,6 +125,11 @@ class KeyColumns:
     def hashed(self) -> tuple[str, ...]:
         """The names of the key columns, which are the same on both sides."""
         return tuple(name for name, _ in self.left)
+
+    def left_columns(self, names: Mapping[str, str]) -> tuple[str, ...] | None:
+        """Return the result's columns that hold the left keys; None if one is cast. ``names``: result columns by left ones."""
+        kept = [names[expr.name] for _, expr in self.left if isinstance(expr, Col) and expr.name in names]
+        return tuple(kept) if len(kept) == len(self.left) else None
 
     @staticmethod
     def from_pairs(left: Schema, right: Schema, on: tuple[tuple[str, str], ...]) -> KeyColumns:

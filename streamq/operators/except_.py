@@ -61,7 +61,9 @@ class Except(EvaluatedOperator):
     def _evaluation(self) -> Evaluation:
         names = self.schema.names
         columns = PortColumns(all_columns(self.schema), names)
-        return Evaluation(evaluator=ExceptEvaluator(names), inputs=(columns, columns), schema=self.schema)
+        return Evaluation(
+            evaluator=ExceptEvaluator(names), inputs=(columns, columns), schema=self.schema, group_columns=names
+        )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Sweep over the endpoints of each payload: the running sum of changes is the number of copies alive.

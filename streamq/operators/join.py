@@ -127,14 +127,16 @@ class Join(Pairing):
             tuple(to for to, _ in right),
             tuple(to if whole else n for n, to in self.left_names),
         )
+        group_columns = keys.left_columns({n: to if whole else n for n, to in self.left_names})
         inputs = PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)
         if self.how != JoinKind.INNER:
-            return Evaluation(evaluator=evaluator, inputs=inputs, schema=self.schema)
+            return Evaluation(evaluator=evaluator, inputs=inputs, schema=self.schema, group_columns=group_columns)
         return Evaluation(
             evaluator=evaluator,
             inputs=inputs,
             schema=self.schema,
             moves=EndMoves.AS_INPUTS,
+            group_columns=group_columns,
             factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 

@@ -85,6 +85,7 @@ class MemberOperator(EvaluatedOperator):
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
             waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
+            group_columns=self.keys,
             **modules,
         )
 

@@ -122,4 +122,5 @@ class MergePartials(Operator):
             inputs=(PortColumns(columns, part.keys),),
             schema=self.schema,
             bound=Bound.ENDLESS,
+            group_columns=part.keys,
         )

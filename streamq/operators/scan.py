@@ -127,6 +127,7 @@ class Scan(EvaluatedOperator):
             moves=EndMoves.NEVER,
             sets_aside=self.operator.sets_aside,
             factory=_ScanFactory(),
+            group_columns=self.keys,
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

@@ -11,6 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.attempt import check_attempts, plan_attempt
 from streamq.operators.row_key import RowKey
 from streamq.operators.step import ExpressionStep, StepRows, V
+from streamq.operators.table_steps import columns_step
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
@@ -21,6 +22,7 @@ from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
+from streamq.runtime.inner_path import TableStep
 
 
 @node
@@ -89,6 +91,14 @@ class Select(ExpressionStep):
 
     def apply(self, rows: StepRows[V]) -> StepRows[V]:
         return rows.with_payload({name: rows.evaluate(expr) for name, expr in self.columns}, self.schema)
+
+    @property
+    def table_step(self) -> TableStep | None:
+        return columns_step(self.columns, self.input.schema)
+
+    def copied_column(self, name: str) -> str | None:
+        expr = self.exprs[name]
+        return expr.name if isinstance(expr, Col) else None
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return Select(inputs[0], (*self.columns, *((key, Col(key)) for key in keys)))

@@ -12,6 +12,7 @@ from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema, quote
 from streamq.runtime.event import LE, RE
+from streamq.runtime.inner_path import TableStep
 from streamq.runtime.progress_map import ProgressMap
 
 if TYPE_CHECKING:
@@ -89,6 +90,15 @@ class Step(Operator):
     @abstractmethod
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Apply the step to rows in Arrow arrays."""
+
+    @property
+    def table_step(self) -> TableStep | None:
+        """The step as workers apply it to deltas in Arrow, with exactly Spark's answer and errors; None if only Spark can."""
+        return None
+
+    def copied_column(self, name: str) -> str | None:
+        """Return the input's column that an output column copies; None if the step computes it."""
+        return name if name in self.input.schema.names else None
 
     @property
     def progress_map(self) -> ProgressMap | None:

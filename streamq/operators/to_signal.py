@@ -56,7 +56,13 @@ class ToSignal(EvaluatedOperator):
 
     def _evaluation(self) -> Evaluation:
         columns = PortColumns(all_columns(self.schema), self.keys)
-        return Evaluation(evaluator=SignalEvaluator(self.keys), inputs=(columns,), schema=self.schema, pointwise=(0,))
+        return Evaluation(
+            evaluator=SignalEvaluator(self.keys),
+            inputs=(columns,),
+            schema=self.schema,
+            pointwise=(0,),
+            group_columns=self.keys,
+        )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Order by key, latest start first; a sample ends at the least start among later ones, or never."""

@@ -14,6 +14,7 @@ from streamq.operators.evaluation import all_columns
 from streamq.operators.row_key import RowKey
 from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, StepRows, V
+from streamq.operators.table_steps import KeptRows, is_exact
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
@@ -22,6 +23,7 @@ from streamq.plan.resolve import ExprArgument, resolve
 from streamq.plan.schema import Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
+from streamq.runtime.inner_path import TableStep
 
 
 @node
@@ -70,6 +72,11 @@ class Where(ExpressionStep):
 
     def apply(self, rows: StepRows[V]) -> StepRows[V]:
         return rows.filter(rows.evaluate(self.predicate))
+
+    @property
+    def table_step(self) -> TableStep | None:
+        source = self.input.schema
+        return KeptRows(self.predicate, source) if is_exact(self.predicate, source) else None
 
 
 _COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)

@@ -107,6 +107,7 @@ class WindowedJoin(Pairing):
             schema=self.schema,
             bound=Bound.ENDLESS,
             moves=EndMoves.NEVER,
+            group_columns=keys.left_columns(dict(self.left_names)),
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql.types import DataType, NullType
+
 from streamq.plan.expr import Expr, as_expr
 from streamq.plan.function import Text
 
@@ -22,6 +24,10 @@ class Case(Expr):
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
         return Case(tuple(children))
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        values = [*operands[1:-1:2], operands[-1]]
+        return all(value == kind or isinstance(value, NullType) for value in values)
 
     def when(self, condition: Any, value: Any) -> Case:
         """Return the same CASE with one more branch, which is tried after the others."""

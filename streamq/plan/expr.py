@@ -21,7 +21,7 @@ from streamq.plan.function import Function, Text
 from streamq.plan.own_names import shown_name
 from streamq.plan.plain_values import hint_for, plain_value
 from streamq.plan.refusals import ValueRefusals
-from streamq.plan.spark_types import parse_type
+from streamq.plan.spark_types import parse_type, widens_integer
 from streamq.plan.tree import ExpressionText, Tree, show
 
 _UFUNCS = {
@@ -46,6 +46,13 @@ class Expr(ValueRefusals, Tree):
     def with_children(self, children: Sequence[Expr]) -> Expr:
         """Return the same node over other operands."""
         return self
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        """Return True if Arrow computes this node, of type ``kind``, as Spark does, to the last bit and with the same failures.
+
+        ``operands`` are the types of the children. False also where nobody has promised it.
+        """
+        return False
 
     __hash__ = Tree.__hash__
 
@@ -224,6 +231,9 @@ class Col(Expr):
     def _in_code(self) -> str:
         return f'"{self.name}"'
 
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return True
+
     def shown_over(self, parts: Sequence[Text]) -> Text:
         return Text(shown_name(self.name))
 
@@ -234,6 +244,10 @@ class Lit(Expr):
 
     value: Any
     type: DataType | None = None
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        # an instant depends on a time zone
+        return self.type is None and (self.value is None or isinstance(self.value, bool | int | float | str))
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
         if self.value is None:
@@ -260,6 +274,9 @@ class Call(Expr):
         rest = iter(operands)
         return tuple(next(rest) if isinstance(a, Expr) else a for a in self.args)
 
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return len(operands) == len(self.args) and self.function.is_exact(operands, kind)
+
     def shown_over(self, parts: Sequence[Text]) -> Text:
         return self.function.shown_over([a if isinstance(a, Text) else Text(repr(a)) for a in self.arguments(parts)])
 
@@ -270,6 +287,9 @@ class Cast(Expr):
 
     arg: Expr
     type: DataType
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return widens_integer(operands[0], kind)
 
     @property
     def children(self) -> tuple[Expr, ...]:
@@ -295,6 +315,9 @@ class Alias(Expr):
 
     def with_children(self, children: Sequence[Expr]) -> Expr:
         return Alias(children[0], self.name)
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return True
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
         if isinstance(self.arg, Col) and self.arg.name == self.name:

@@ -130,6 +130,13 @@ class Function(NamedObject, ABC):
         """True if no row can make a call fail; False where that is unknown. Every literal among the operands is a constant."""
         return False
 
+    def is_exact(self, operands: Sequence[DataType], result: DataType) -> bool:
+        """True if ``arrow`` computes a call as Spark does, to the last bit and with the same failures, whatever the session.
+
+        A stage computes such calls itself between two kernels. False unless the function promises it.
+        """
+        return False
+
     def shown_over(self, arguments: Sequence[Text]) -> Text:
         """Return a call as explain and messages show it."""
         return Text(f"{self.name}({', '.join(a.text for a in arguments)})")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pyspark.sql.types import DataType
+
 from streamq.plan.expr import Expr
 from streamq.plan.function import Text
 
@@ -14,6 +16,9 @@ class Lifetime(Expr):
     """``start``, ``end`` or ``duration`` of the event, read-only."""
 
     part: str
+
+    def is_exact(self, operands: Sequence[DataType], kind: DataType) -> bool:
+        return True
 
     def shown_over(self, parts: Sequence[Text]) -> Text:
         return Text(f"{self.part}()")

@@ -139,6 +139,13 @@ FLOATING = (t.FloatType, t.DoubleType)
 _WIDTH: list[type[DataType]] = [*INTEGRAL, *FLOATING]
 
 
+def widens_integer(kind: DataType, to: DataType) -> bool:
+    """Return True if a cast turns an integer into one as wide or wider, or into a double, which never fails."""
+    if not isinstance(kind, INTEGRAL):
+        return False
+    return isinstance(to, t.DoubleType) or (isinstance(to, INTEGRAL) and wider(kind, to) == to)
+
+
 def is_numeric(kind: DataType) -> bool:
     """True if arithmetic is defined on the type."""
     return isinstance(kind, t.NumericType)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from streamq.runtime.consistency import AlignAt
+from streamq.runtime.inner_path import InnerPath
 from streamq.runtime.kernel import Judge, Kernel
 from streamq.runtime.progress_map import ProgressMap, map_progress
 
@@ -39,6 +40,9 @@ class Channel:
     progress_maps: tuple[ProgressMap, ...] = ()
     """The changes that the path's steps make to the relation's CTI and watermark, in order."""
 
+    inner: InnerPath | None = None
+    """The path's steps, if the relation is made by a kernel of the stage that reads it; None: its rows come in envelopes."""
+
     key: str = ""
     """The channel's name among those of the kernel that reads it, which names the state that holds its rows back."""
 
@@ -58,6 +62,9 @@ class HostedKernel:
     """The relations that the kernel reads."""
 
     channels: tuple[Channel, ...]
+
+    sends: bool = True
+    """True if rows are read outside the stage: by a later stage, or by a result."""
 
     aligns: AlignAt | None = None
     """The place where the level of consistency holds rows back; None: nowhere at this kernel."""

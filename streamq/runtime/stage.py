@@ -9,19 +9,20 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
 
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.basket import Baskets, Work
+from streamq.runtime.bucket_run import BucketRun
 from streamq.runtime.columnar import concat, decode, encode
 from streamq.runtime.consistency import HeldRows, progress_at_level
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import REOPENED
-from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
+from streamq.runtime.inner_path import UNWATCHED, StageWatcher
+from streamq.runtime.kernel import Announcement, Arrival, Clock, Totals
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import CLOCKS, LevelProgress, Message, RelationClock, decode_messages, encode_messages
 from streamq.runtime.progress_map import map_progress
@@ -29,46 +30,6 @@ from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
-
-
-@dataclass(eq=False, repr=False)
-class _BucketRun:
-    """One micro-batch of one bucket, while the stage runs it."""
-
-    bucket: int
-    baskets: Baskets
-
-    tables: dict[int, list[pa.Table]]
-    """The deltas that came, by channel number."""
-
-    messages: list[Message]
-
-    clocks: dict[str, RelationClock]
-    """The CTI and watermark that each relation has sent."""
-
-    before: dict[str, LevelProgress]
-    """Each relation's progress as it counts at the level of consistency, before this micro-batch."""
-
-    now: dict[str, LevelProgress]
-    """The same, after the messages of this micro-batch."""
-
-    totals: dict[str, int]
-    """Running counts of late, invalid and repeated items, by ``source|reason``."""
-
-    notes: dict[int, list[Any]] = field(default_factory=dict)
-    """The endpoints that the map side announced, by channel number."""
-
-    outputs: list[tuple[HostedKernel, list[Arrival], Output, Work]] = field(default_factory=list)
-    """The kernels that have advanced, each with what came, what it sent, and what it read of its state."""
-
-    late: list[pa.Table] = field(default_factory=list)
-    """Rows for the late output."""
-
-    def count(self, totals: Totals) -> None:
-        """Add the counts of late, invalid and repeated items, and their rows for the late output."""
-        for key, n in totals.counts.items():
-            self.totals[key] = self.totals.get(key, 0) + n
-        self.late += totals.rows
 
 
 @dataclass(frozen=True)
@@ -107,12 +68,24 @@ class Stage:
         """The relations that the stage's kernels read."""
         return {r for h in self.hosted for r in h.inputs}
 
-    def run(self, bucket: int, baskets: Baskets, envelopes: Iterable[Envelope], wall: int = 0) -> list[Envelope]:
+    @property
+    def inner_channels(self) -> list[Channel]:
+        """The channels between two of the stage's kernels."""
+        return [channel for channel in self.channels if channel.inner is not None]
+
+    def run(
+        self,
+        bucket: int,
+        baskets: Baskets,
+        envelopes: Iterable[Envelope],
+        wall: int = 0,
+        watcher: StageWatcher = UNWATCHED,
+    ) -> list[Envelope]:
         """Run one micro-batch of one bucket, in which every kernel advances once; return the envelopes that go on.
 
         These are the kernels' deltas and progress, envelopes for later stages, late rows if there is a late output, totals since
         the checkpoint began (none if all are 0), and readings. The readings are also stored in ``baskets``, and its state is
-        written. ``wall`` is the time of day in milliseconds since 1970.
+        written. ``wall`` is the time of day in milliseconds since 1970. ``watcher`` receives the rows inside the stage.
         """
         out: list[Envelope] = []
         tables: dict[int, list[pa.Table]] = {}
@@ -135,7 +108,7 @@ class Stage:
             out.append((bucket, PROGRESS, encode_messages(for_later)))
         run = self._begin_run(bucket, baskets, tables, messages)
         for hosted in self.hosted:
-            out += self._advance(hosted, run)
+            out += self._advance(hosted, run, watcher)
         if run.late and self.late_output:
             out.append((bucket, LATE, encode(concat(run.late))))
         if run.totals:
@@ -151,7 +124,7 @@ class Stage:
 
     def _begin_run(
         self, bucket: int, baskets: Baskets, tables: dict[int, list[pa.Table]], messages: list[Message]
-    ) -> _BucketRun:
+    ) -> BucketRun:
         """Update the clocks by a micro-batch's messages; return the bucket's run with the progress before and after them.
 
         The invalid rows that messages report are counted in bucket 0 only, because every bucket gets the same messages.
@@ -161,10 +134,13 @@ class Stage:
         reads_sources = not inputs.isdisjoint(self.sources)
         relations = inputs.union(self.sources) if reads_sources else inputs
         state = baskets.values.setdefault(CLOCKS, {})
-        clocks = {r: RelationClock(state, r, self.buckets, self.sources.get(r)) for r in sorted(relations)}
+        # rows inside a stage stay in their bucket, so the bucket's own CTI is theirs
+        inner = {channel.relation for channel in self.inner_channels}
+        senders = {r: 1 if r in inner else self.buckets for r in relations}
+        clocks = {r: RelationClock(state, r, senders[r], self.sources.get(r)) for r in sorted(relations)}
         before = {r: clock.pace for r, clock in clocks.items()}
         totals: dict[str, int] = baskets.values.setdefault(LATE_COUNTS, {})
-        run = _BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
+        run = BucketRun(bucket, baskets, tables, messages, clocks, before=before, now={}, totals=totals)
         for message in messages:
             if message.relation not in clocks:
                 continue
@@ -192,11 +168,11 @@ class Stage:
 
     # kernels
 
-    def _advance(self, hosted: HostedKernel, run: _BucketRun) -> list[Envelope]:
-        """Have one kernel process what its channels brought; return its deltas, if any, and its progress as envelopes.
+    def _advance(self, hosted: HostedKernel, run: BucketRun, watcher: StageWatcher) -> list[Envelope]:
+        """Have one kernel process what its channels brought; return its deltas and progress as envelopes, if it sends any.
 
-        Its output and counts are added to ``run``. If the level of consistency holds rows back behind this kernel, only the due
-        ones are returned.
+        Its output and counts are added to ``run``; kernels of the stage that read its rows find them there. If the level of
+        consistency holds rows back behind this kernel, only the due ones go on.
         """
         totals, work = Totals(), Work()
         run.baskets.work = work
@@ -225,13 +201,32 @@ class Stage:
         run.outputs.append((hosted, arrivals, output, work))
         run.count(totals)
         run.count(output.totals)
-        out: list[Envelope] = []
-        if output.table is not None and output.table.num_rows:
-            out.append((run.bucket, output_number(hosted.number), encode(unit_weights(output.table))))
+        deltas = unit_weights(output.table) if output.table is not None and output.table.num_rows else None
         message = Message(hosted.name, output.c, w, run.bucket, until=clock.until, reach=clock.reach)
+        if deltas is not None:
+            watcher.kernel_sends(hosted.number, deltas)
+        self._hand_on(message, deltas, run, watcher)
+        if not hosted.sends:
+            return []
+        out = [] if deltas is None else [(run.bucket, output_number(hosted.number), encode(deltas))]
         return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
 
-    def _arrival(self, hosted: HostedKernel, channel: Channel, run: _BucketRun, totals: Totals) -> Arrival | None:
+    def _hand_on(self, message: Message, deltas: pa.Table | None, run: BucketRun, watcher: StageWatcher) -> None:
+        """Add a kernel's progress and its deltas, if any, to ``run`` for the kernels of this stage that read them."""
+        readers = {hosted.number: hosted.kernel for hosted in self.hosted}
+        for channel in self.inner_channels:
+            if channel.relation != message.relation:
+                continue
+            run.clocks[channel.relation].hear(message)
+            run.now[channel.relation] = run.clocks[channel.relation].pace
+            if deltas is None or channel.inner is None:
+                continue
+            tables = channel.inner.tables(deltas)
+            watcher.rows_move(channel.number, tables)
+            if tables[-1].num_rows:
+                run.tables[channel.number] = [readers[channel.reader].combine(channel.port, tables[-1])]
+
+    def _arrival(self, hosted: HostedKernel, channel: Channel, run: BucketRun, totals: Totals) -> Arrival | None:
         """Return the rows that a kernel gets from a channel, judged and held back if that happens before the kernel.
 
         None if there are none; if all have been dropped, the table is empty. The counts of late rows go into ``totals``.
@@ -264,7 +259,7 @@ class Stage:
 
     # readings
 
-    def _readings(self, run: _BucketRun, wall: int) -> dict[str, Reading]:
+    def _readings(self, run: BucketRun, wall: int) -> dict[str, Reading]:
         """Return the readings of this micro-batch: of the kernels in this bucket and, in bucket 0 only, of the sources.
 
         The tallies in the bucket's state are updated.
@@ -301,7 +296,7 @@ def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
     return map_progress(pace.counted, channel.progress_maps), map_progress(pace.promised, channel.progress_maps)
 
 
-def _clock(hosted: HostedKernel, run: _BucketRun, notes: tuple[Announcement, ...]) -> Clock:
+def _clock(hosted: HostedKernel, run: BucketRun, notes: tuple[Announcement, ...]) -> Clock:
     """Return a kernel's progress before and after a micro-batch: the least CTI and the greatest watermark of its channels."""
     before, now, clocks = run.before, run.now, run.clocks
     channels = [(channel.relation, channel.progress_maps) for channel in hosted.channels]

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 from pyspark.sql.types import LongType
@@ -21,7 +22,7 @@ from pyspark.sql.types import LongType
 import streamq as sq
 from streamq import functions
 from streamq.grid import Grid
-from streamq.operators import written_operators
+from streamq.operators import table_steps, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.expr import Col
 from streamq.plan.lowering import ship_runtime
@@ -33,6 +34,7 @@ from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.hosted_kernel import Channel
+from streamq.runtime.inner_path import InnerPath, RenamedColumns
 from streamq.runtime.kernels import condensing, inner_join, recompute, settle, window_aggregate
 from streamq.runtime.packer import Packer
 from streamq.runtime.processor import DRIVER_WORKER, make_processor
@@ -102,7 +104,8 @@ def test_stages_kernels_and_evaluators_go_by_value(tmp_path: Path) -> None:
     assert len(shipped) >= sum(issubclass(kind, EvaluatedOperator) for kind in written_operators())
     assigners = [window.assigner(("v",)) for window in A_WINDOW_A_KIND]
     assert {type(window) for window in A_WINDOW_A_KIND} == set(KINDS)
-    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, shipped, assigners)))
+    steps = [vars(table_steps)[name] for name in ("ComputedColumns", "KeptRows", "MovedRows")]
+    (tmp_path / "shipped").write_bytes(dumps((Stage, Packer, ExprProgressMap, InnerPath, steps, shipped, assigners)))
     done = subprocess.run([sys.executable, "-c", READ, str(tmp_path / "shipped")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
@@ -163,6 +166,15 @@ def test_a_stage_takes_the_evaluator_of_expressions_along_only_where_progress_go
     shipped = [cloudpickle.dumps(Stage(0, (), (c,), {}, frozenset(), 1)) for c in (plain, moved)]
     assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
     assert len(shipped[0]) < 175_000
+
+
+def test_an_inner_path_takes_it_along_only_where_it_computes() -> None:
+    ship_runtime()
+    schema = Schema((Field("a", LongType()),), "integer")
+    steps = (RenamedColumns((("b", "a"),)), table_steps.KeptRows(Col("a") == Col("a"), schema))
+    shipped = [cloudpickle.dumps(InnerPath(pa.schema([]), (step,), (), ())) for step in steps]
+    assert [evaluate.__module__.encode() in s for s in shipped] == [False, True]
+    assert len(shipped[0]) < 20_000
 
 
 def test_a_join_takes_it_along_only_where_it_has_a_condition() -> None:
