@@ -21,6 +21,7 @@ from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.batch_evaluation import ASIDE, ASIDE_TYPE, BUCKET, PORT, UNTIL, BatchEvaluation, port_column
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
+from streamq.runtime.shipping import packed
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -50,7 +51,9 @@ def evaluate_in_buckets(
     ship_runtime()
     evaluation = BatchEvaluation(operator.evaluator, schemas, result, operator.sets_aside)
     whole = result.append(pa.field(ASIDE, ASIDE_TYPE)) if operator.sets_aside else result
-    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: evaluation.rows(bucket), from_arrow_schema(whole))
+    worker = packed(evaluation.rows)
+    # PySpark counts the function's parameters
+    rows = events.groupBy(BUCKET).applyInArrow(lambda bucket: worker(bucket), from_arrow_schema(whole))
     if operator.sets_aside:
         rows = run.without_set_aside(rows)
     if not operator.outputs:

@@ -64,6 +64,13 @@ class MergeableColumns(ABC):
         """Return the columns that ``grouped`` does not list, merged over rows of equal ``number``, for the numbers ``at``."""
         return {}
 
+    def in_memory(self) -> tuple[MergeableColumns, MergeableColumns]:
+        """Return two forms of it for the merges of one table in one process: for the first merge, and for those of its results.
+
+        They differ from it where columns are expensive to read and write, as pickled states are.
+        """
+        return self, self
+
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return merged results as values, NULL over no values; ``place`` finds the window of a row, for errors."""
         return table

@@ -172,6 +172,10 @@ def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
     """
     if not by:
         return np.zeros(table.num_rows, np.int64), np.zeros(min(1, table.num_rows), np.int64)
+    heads = _run_heads([table.column(name) for name in by])
+    if 0 < 2 * len(heads) < table.num_rows:
+        number, first = codes(table.select(list(by)).take(pa.array(heads)), by)
+        return np.repeat(number, np.diff(np.append(heads, table.num_rows))), heads[first]
     number, bound = combine_numbers([number_values(table.column(name)) for name in by])
     if bound > len(number) or not np.bincount(number, minlength=bound).all():
         number, bound = number_values(pa.array(number))
@@ -179,6 +183,18 @@ def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
     # assigned in reverse, so that the first row of each group stays
     first[number[::-1]] = np.arange(len(number))[::-1]
     return number, first
+
+
+def _run_heads(columns: Sequence[pa.ChunkedArray]) -> Ints:
+    """Return the rows at which runs of equal values begin, if all columns are integers without NULLs; else no rows."""
+    if any(column.null_count or not pa.types.is_integer(column.type) for column in columns):
+        return np.zeros(0, np.int64)
+    is_head = np.ones(len(columns[0]), bool)
+    is_head[1:] = False
+    for column in columns:
+        values = column.to_numpy()
+        is_head[1:] |= values[1:] != values[:-1]
+    return np.flatnonzero(is_head)
 
 
 def is_matching(table: pa.Table, wanted: pa.Table, by: Sequence[str]) -> Mask:

@@ -111,7 +111,10 @@ def merge_by_window(
     """
     is_merged_by_us = any(len(partial.grouped) < len(partial.columns) for partial in partials)
     if is_merged_by_us or (in_any_order and _copies(low, high) > 4 * len(low)):
-        ranged = merge_partial_rows(with_column(with_column(table, LOW, low), HIGH, high), [*by, LOW, HIGH], partials)
+        forms = [partial.in_memory() for partial in partials]
+        ranged = with_column(with_column(table, LOW, low), HIGH, high)
+        ranged = merge_partial_rows(ranged, [*by, LOW, HIGH], [at_first for at_first, _ in forms])
+        partials = [later for _, later in forms]
         low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0 if is_merged_by_us else explode_rows
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]

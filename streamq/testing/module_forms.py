@@ -31,7 +31,7 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, net_partial_rows
 from streamq.runtime.user_code.calls import States
-from streamq.runtime.user_code.code_values import series
+from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle import oracle
 from streamq.testing.oracle.aggregates import ORACLE_OF
 from streamq.time import INFINITY, MINUS_INFINITY

@@ -9,11 +9,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-import pyarrow as pa
-
 from streamq.errors import PlanError, sentence
 from streamq.runtime.user_code.calls import ModuleStates
-from streamq.runtime.user_code.code_values import as_frame, as_series
+from streamq.runtime.user_code.event_readers import FrameReader, SeriesReader, ValueReader
 from streamq.user_code.signature import (
     WITH_TIME,
     QueryCall,
@@ -69,7 +67,7 @@ class WindowForm(ABC):
 
     def _states(self, options: Mapping[str, Any], *methods: Any, **fields: Any) -> ModuleStates:
         """Return states with these methods, in the order of :class:`ModuleStates`; ``fields`` replaces its other fields."""
-        read: Any = as_frame if self.sensitive else as_series
+        read = FrameReader() if self.sensitive else SeriesReader()
         common = {"code": self.code, "options": dict(options), "sensitive": self.sensitive, "read": read}
         return ModuleStates(self.name, *methods, **{**common, **fields})
 
@@ -180,10 +178,6 @@ class AggregatorForm(ClassForm):
             hint = "Give initial(), add(state, events) and result(state, window)."
             raise PlanError(sentence(self.verb, "Spark's Aggregator does not know time", f"found {self.name}", hint))
 
-        def read(columns: Mapping[str, pa.Array]) -> list[Any]:
-            values = [column.to_pylist() for column in columns.values()]
-            return list(zip(*values, strict=True)) if len(values) > 1 else values[0]
-
         def zero() -> Any:
             return copy.deepcopy(module.zero() if callable(module.zero) else module.zero)
 
@@ -200,7 +194,7 @@ class AggregatorForm(ClassForm):
         def finish(buffer: Any) -> Any:
             return module.finish(copy.deepcopy(buffer))
 
-        return self._states(options, zero, reduce, finish, merge=merge, read=read)
+        return self._states(options, zero, reduce, finish, merge=merge, read=ValueReader())
 
 
 def window_form(verb: str, name: str, code: Any, *, time_sensitive: bool = False) -> WindowForm:

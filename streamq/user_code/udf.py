@@ -29,9 +29,9 @@ from streamq.runtime.user_code.code_values import (
     ReturnError,
     fit_to_type,
     plain_result,
-    series,
     short_text,
 )
+from streamq.runtime.user_code.event_readers import series
 from streamq.user_code.guards import guards_of, versions_of
 from streamq.user_code.module import UserModule, check_decorator, type_returned
 from streamq.user_code.repository import decorate

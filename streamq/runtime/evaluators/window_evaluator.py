@@ -180,7 +180,15 @@ class WindowEvaluator(MemberEvaluator):
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
-        return table.take(pa.array(np.lexsort((*column_ranks(table, list(dict.fromkeys(added))), ints(table, LE)))))
+        start = ints(table, LE)
+        order = np.argsort(start, kind="stable")
+        is_equal = np.diff(start[order]) == 0
+        is_tied = np.concatenate([[False], is_equal]) | np.concatenate([is_equal, [False]])
+        if is_tied.any():
+            rows = order[is_tied]
+            ranks = column_ranks(table.take(pa.array(rows)), list(dict.fromkeys(added)))
+            order[is_tied] = rows[np.lexsort((*ranks, start[rows]))]
+        return table.take(pa.array(order))
 
     def _spanned(
         self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table

@@ -33,6 +33,7 @@ from streamq.runtime.user_code.code_values import (
     reason_of,
     short_text,
 )
+from streamq.runtime.user_code.event_readers import EventReader
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 
 T = TypeVar("T")
@@ -76,7 +77,7 @@ class ModuleStates(States, VersionedCode):
     sensitive: bool = False
     version: int = 1
     compatible_with: int | None = None
-    read: Callable[[Mapping[str, pa.Array]], Any]
+    read: EventReader
 
     @property
     def identity(self) -> str:
@@ -101,6 +102,11 @@ class ModuleStates(States, VersionedCode):
     def state_over(self, arguments: Mapping[str, pa.Array]) -> Any:
         """Return the state over events, from their arguments by name."""
         return self.add(self.initial(), self.read(arguments))
+
+    def state_over_parts(self, arguments: Mapping[str, pa.Array]) -> Callable[[int, int], Any]:
+        """Return the function that returns the state over the events ``[first, end)``; each event is in one state at most."""
+        events = self.read.parts(arguments)
+        return lambda first, end: self.add(self.initial(), events(first, end))
 
     @property
     def merges(self) -> bool:

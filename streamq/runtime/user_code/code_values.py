@@ -18,7 +18,6 @@ from streamq.runtime.values import Ints
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    import pandas as pd
     from pyspark.sql.types import StructField
 
 SHOWN = 60
@@ -31,30 +30,6 @@ Lifetime = tuple[int, int]
 
 FAILURES = (Exception, SystemExit)
 """The exceptions of user code that fail a call; ``sys.exit()`` in it ends the query, not the program."""
-
-
-def as_frame(columns: Mapping[str, pa.Array]) -> pd.DataFrame:
-    """Return columns as a DataFrame, each converted as by :func:`as_series`."""
-    import pandas as pd
-
-    return pd.DataFrame({name: series(column) for name, column in columns.items()}, copy=False)
-
-
-def as_series(columns: Mapping[str, pa.Array]) -> tuple[pd.Series, ...]:
-    """Return columns as by ``to_pandas``: integers and booleans with NULLs are nullable, NULL among floats is NaN."""
-    return tuple(map(series, columns.values()))
-
-
-def series(array: pa.Array) -> pd.Series:
-    """Return a column as :func:`as_series` does."""
-    import pandas as pd
-
-    plain = pa.types.is_integer(array.type) or pa.types.is_boolean(array.type)
-    if plain and array.null_count:
-        dtype = "boolean" if pa.types.is_boolean(array.type) else f"Int{array.type.bit_width}"
-        return pd.Series(array.to_pylist(), dtype=dtype)
-    # a copy: what Arrow lends cannot be written to, and a module that writes to it is to be found
-    return array.to_pandas(date_as_object=False).copy()
 
 
 @dataclass(frozen=True)

@@ -2,75 +2,34 @@
 
 from __future__ import annotations
 
-import pickle
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql.types import BinaryType, BooleanType, DataType
 
-from streamq.plan.partial import COUNT, Ints, Partial, RowWindow, Values, no_row_window
+from streamq.plan.partial import COUNT, Ints, MergeableColumns, Partial, RowWindow, Values, no_row_window
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.rendering import python_values
-from streamq.runtime.user_code.calls import FIRST, WindowCall, pickled
-from streamq.runtime.user_code.code_values import FAILURES, ReturnError, reason_of
+from streamq.runtime.user_code.calls import FIRST, WindowCall
+from streamq.runtime.user_code.part_states import (
+    NOTHING,
+    HeldState,
+    PartState,
+    StateRows,
+    merged_parts,
+    part_state,
+    unpickled,
+)
 
 if TYPE_CHECKING:
     from streamq.plan.named_object import VersionedCode
-
-NOTHING = b""
-"""The state over no events, for which the module is not called; None may be a state of the module."""
-
-
-StateRows = tuple[tuple[Any, ...], ...]
-"""The first events of a state, as their arguments in order."""
-
-
-class _PartState(NamedTuple):
-    """A state over a number of ``events``; errors show the ``first`` of them; ``error``: the failure, if there is no state.
-
-    A call that fails for a part of a window fails for each window with that part, and is reported for that window.
-    """
-
-    state: Any
-    first: StateRows
-    events: int
-    error: BaseException | None = None
-
-    def merged(self, merge: Callable[[Any, Any], Any], other: _PartState) -> _PartState:
-        """Return the state over the events of both; it is an error if one of them is, or if ``merge`` fails."""
-        first = self.first if len(self.first) >= FIRST else (self.first + other.first)[:FIRST]
-        events, error = self.events + other.events, self.error or other.error
-        if error is not None:
-            return _PartState(None, first, events, error)
-        return _part_state(lambda: merge(self.state, other.state), first, events)
-
-    @property
-    def pickle(self) -> bytes:
-        """The state with its events as bytes, for :func:`_unpickled`; a state that cannot be pickled becomes an error."""
-        try:
-            return pickled(tuple(self))
-        except FAILURES as error:
-            why = error if self.error is None else self.error
-            return pickled((None, self.first, self.events, ReturnError(reason_of(why))))
-
-
-def _part_state(compute: Callable[[], Any], first: StateRows, events: int) -> _PartState:
-    """Return the state that ``compute`` returns, with the number of its events and the first ones; its error if it fails."""
-    try:
-        return _PartState(compute(), first, events)
-    except FAILURES as error:
-        return _PartState(None, first, events, error)
-
-
-def _unpickled(body: bytes) -> _PartState:
-    return _PartState(*pickle.loads(body))
 
 
 @dataclass(frozen=True)
@@ -167,58 +126,85 @@ class PickledState(Partial):
 
         ``number``: each row's number. A number with a single row keeps it unchanged.
         """
-        order = np.argsort(number, kind="stable")
-        bound = int(number.max(initial=-1)) + 1
-        ends = _ends(number, bound)
-        pickles = table.column(self._state).take(pa.array(order)).to_pylist()
+        rows = _NumberedRows(number)
+        states = table.column(self._state).take(pa.array(rows.order[rows.ends[:-1]])).to_pylist()
+        several = np.flatnonzero(~rows.is_alone)
+        for i, part in zip(several.tolist(), self.parts(table, rows, several), strict=True):
+            states[i] = NOTHING if part is None else part.pickle
+        first_rows = table.select(self._value_names).take(pa.array(rows.order[rows.ends[:-1]][at]))
+        keeps = pa.array(rows.is_alone[at])
+        merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
+        merged_columns[self._state] = pa.array([states[i] for i in at.tolist()], pa.binary())
+        merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
+        return merged_columns
+
+    def in_memory(self) -> tuple[MergeableColumns, MergeableColumns]:
+        """Return the merge of rows into states that this process holds, and the merge of those."""
+        states = HeldStates(self.name, self, [])
+        return _HeldAtFirst(self.name, states), states
+
+    def parts(self, table: pa.Table, rows: _NumberedRows, wanted: Ints) -> Iterator[PartState | None]:
+        """Yield the state of each ``wanted`` number: its events are added to a state, which is merged with its other states.
+
+        None if no event counts.
+        """
+        order, ends = rows.order, rows.ends
         counts = pc.fill_null(table.column(self._counts), False).to_numpy()[order]
         events = table.select(self._value_names[:-1]).take(pa.array(order[counts]))
         columns = {
             name: column.combine_chunks() for name, column in zip(self.calling.names, events.columns, strict=True)
         }
-        ends_of_events = _ends(number[order[counts]], bound)
+        ends_of_events = np.concatenate([[0], np.cumsum(counts)])[ends]
         first_events, event_ends = self._first_events(columns, ends_of_events), ends_of_events.tolist()
-        is_alone = np.diff(ends) == 1
-        states: list[bytes | None] = []
-        for i, (a, b) in enumerate(pairwise(ends.tolist())):
-            if is_alone[i]:
-                states.append(pickles[a])
-                continue
-            parts = [_unpickled(state) for state in pickles[a:b] if state is not None and state != NOTHING]
+        is_state = table.column(self._state).is_valid().to_numpy()[order]
+        places_of_states = np.concatenate([[0], np.cumsum(is_state)])[ends].tolist()
+        pickles = table.column(self._state).take(pa.array(order[is_state])).to_pylist()
+        state_over = self.calling.module.state_over_parts(columns)
+        for i in wanted.tolist():
+            states = pickles[places_of_states[i] : places_of_states[i + 1]]
+            parts = [unpickled(state) for state in states if state != NOTHING]
             first, last = event_ends[i], event_ends[i + 1]
             if last > first:
-                arguments = {name: column.slice(first, last - first) for name, column in columns.items()}
-                parts.insert(0, self._state_over(arguments, first_events[i]))
-            states.append(self._merged_states(parts))
-        first_rows = table.select(self._value_names).take(pa.array(order[ends[:-1]][at]))
-        keeps = pa.array(is_alone[at])
-        merged_columns = {n: pc.if_else(keeps, first_rows.column(n), None) for n in self._value_names}
-        merged_columns[self._state] = pa.array([states[i] for i in at.tolist()], pa.binary())
-        merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
-        return merged_columns
+                parts.insert(0, part_state(partial(state_over, first, last), first_events[i], last - first))
+            yield self.merged_parts(parts)
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with the module's results, NULL if no event counts; raises ModuleFailed if one fails.
 
         ``place`` returns the window and the group of a row, for the error. The columns of states and events become NULL.
         """
-        pickles = table.column(self._state).to_pylist()
-        results = [self._result(table.slice(i, 1), state, partial(place, i)) for i, state in enumerate(pickles)]
+        rows = _NumberedRows(np.arange(table.num_rows))
+        results = [self.result(part, i, place) for i, part in enumerate(self.parts(table, rows, rows.numbers))]
+        return self.with_results(table, results)
+
+    def with_results(self, table: pa.Table, results: list[Any]) -> pa.Table:
+        """Return the table with a column of results; the columns of states and events are NULL."""
         table = with_column(table, self.name, pa.array(results, arrow_type(self.type)))
-        for name in (self._state, *self._value_names):
-            table = with_column(table, name, pa.nulls(table.num_rows, table.schema.field(name).type))
+        for name, kind in self.fields[1:]:
+            table = with_column(table, name, pa.nulls(table.num_rows, arrow_type(kind)))
         return table
 
-    def _merged_states(self, parts: Sequence[_PartState]) -> bytes:
-        """Return the state over the events of all parts, as bytes; NOTHING without parts."""
+    def merged_parts(self, parts: Sequence[PartState]) -> PartState | None:
+        """Return the state over the events of all parts; None without parts."""
         merge = self.calling.module.merge
         assert merge is not None
-        if not parts:
-            return NOTHING
-        merged = parts[0]
-        for part in parts[1:]:
-            merged = merged.merged(merge, part)
-        return merged.pickle
+        return merged_parts(parts, merge) if parts else None
+
+    def result(self, part: PartState | None, row: int, place: RowWindow) -> Any:
+        """Return the result of a state, None without one; raises ModuleFailed, with the window and the group of the ``row``."""
+        if part is None:
+            return None
+        calling, result = self.calling, part
+        if part.error is None:
+            result = part_state(
+                lambda: calling.value(calling.module.result(part.state), (0, 0)), part.first, part.events
+            )
+        if result.error is not None:
+            window, group = place(row)
+            first = (dict(zip(calling.names, event, strict=True)) for event in part.first)
+            about = calling.about(window, group, first, part.events)
+            raise calling.failure(calling.reason(result.error, about)) from result.error
+        return result.state
 
     def _first_events(self, columns: Mapping[str, pa.Array], ends: Ints) -> list[StateRows]:
         """Return the first events of each group of rows between neighbours of ``ends``; all columns are read at once."""
@@ -230,39 +216,101 @@ class PickledState(Partial):
         rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
-    def _state_over(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> _PartState:
+    def _state_over(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> PartState:
         """Return the state over events; ``first`` are the first of them, if already read."""
         count = len(next(iter(arguments.values())))
         if first is None:
             (first,) = self._first_events(arguments, np.array([0, count]))
-        return _part_state(lambda: self.calling.module.state_over(arguments), first, count)
+        return part_state(lambda: self.calling.module.state_over(arguments), first, count)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
         columns = (rows.column(name).combine_chunks() for name in self._value_names[:-1])
         return dict(zip(self.calling.names, columns, strict=True))
 
-    def _result(self, row: pa.Table, state: bytes | None, place: Callable[[], Any]) -> Any:
-        """Return the result of a row, a state or event, None if no event counts; raises ModuleFailed, with window and group."""
-        calling = self.calling
-        if state == NOTHING or (state is None and not row.column(self._counts)[0].as_py()):
-            return None
-        held = self._state_over(self._arguments(row)) if state is None else _unpickled(state)
-        result = held
-        if held.error is None:
-            result = _part_state(
-                lambda: calling.value(calling.module.result(held.state), (0, 0)), held.first, held.events
-            )
-        if result.error is not None:
-            window, group = place()
-            first = (dict(zip(calling.names, row, strict=True)) for row in held.first)
-            about = calling.about(window, group, first, held.events)
-            raise calling.failure(calling.reason(result.error, about)) from result.error
-        return result.state
+
+@dataclass(frozen=True)
+class HeldStates(MergeableColumns):
+    """The states of a ``partial`` result in this process's memory: a row has the number of its state in ``held``.
+
+    Between the merges of one table states need not be pickled, nor are rows of events carried along.
+    """
+
+    partial: PickledState
+    held: list[HeldState]
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return self.partial.fields
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {}
+
+    @property
+    def column(self) -> str:
+        """The column with the number of a row's state."""
+        return f"{self.name}__held"
+
+    def hold(self, parts: Iterable[PartState | None]) -> None:
+        """Add states to those in memory."""
+        self.held.extend(NOTHING if part is None else part.held for part in parts)
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """Return the state of each number in ``at``, merged in the order of the rows; a number with a single row keeps it."""
+        rows = _NumberedRows(number)
+        numbers = ints(table, self.column)[rows.order]
+        merged_numbers = numbers[rows.ends[:-1]]
+        several = np.flatnonzero(~rows.is_alone)
+        merged_numbers[several] = len(self.held) + np.arange(len(several))
+        starts, ends = rows.ends[several].tolist(), rows.ends[several + 1].tolist()
+        every = numbers.tolist()
+        self.hold(self.partial.merged_parts(self._parts(every[a:b])) for a, b in zip(starts, ends, strict=True))
+        return {self.column: merged_numbers[at]}
+
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
+        """Return the table with the module's results, as :meth:`PickledState.finished` does, without the states' numbers."""
+        numbers = ints(table, self.column).tolist()
+        results = [
+            self.partial.result(next(iter(self._parts([number])), None), i, place) for i, number in enumerate(numbers)
+        ]
+        return self.partial.with_results(table.drop_columns([self.column]), results)
+
+    def _parts(self, numbers: Iterable[int]) -> list[PartState]:
+        """Return the states of these numbers that have events, a copy for this reader of those that may be changed."""
+        states = [self.held[number] for number in numbers]
+        return [state if isinstance(state, PartState) else unpickled(state) for state in states if state != NOTHING]
 
 
-def _ends(number: Ints, bound: int) -> Ints:
-    """Return the end position of the rows of each number below ``bound``, once sorted by number; 0 before the first."""
-    return np.concatenate([[0], np.cumsum(np.bincount(number, minlength=bound))]).astype(np.int64)
+@dataclass(frozen=True)
+class _HeldAtFirst(MergeableColumns):
+    """The merge of rows of events and pickled states into ``states`` in memory."""
+
+    states: HeldStates
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return self.states.fields
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return {}
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """Return the number in memory of the state of each number in ``at``."""
+        rows, first = _NumberedRows(number), len(self.states.held)
+        self.states.hold(self.states.partial.parts(table, rows, rows.numbers))
+        return {self.states.column: first + at}
 
 
-__all__ = ["PickledState"]
+class _NumberedRows:
+    """Rows sorted by number: the ``order`` of the rows, and the ``ends`` between which each number's rows lie in it."""
+
+    def __init__(self, number: Ints):
+        """Sort rows by ``number``; all numbers from 0 to the greatest occur."""
+        self.order = np.argsort(number, kind="stable")
+        self.ends = np.concatenate([[0], np.cumsum(np.bincount(number))]).astype(np.int64)
+        self.numbers = np.arange(len(self.ends) - 1)
+        self.is_alone = np.diff(self.ends) == 1
+
+
+__all__ = ["HeldStates", "PickledState"]
