@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from streamq.errors import StreamqError
-from streamq.runtime.columnar import concat, group, narrow_sums, negate, net_deltas
+from streamq.runtime.columnar import codes, concat, group, narrow_sums, negate, net_deltas
 from streamq.runtime.event import LE, RE
 
 
@@ -51,3 +51,12 @@ def test_sums_of_integers_are_exact_whatever_the_order() -> None:
     with pytest.raises(StreamqError, match="sum: overflow of int64"):
         narrow_sums(part(least, -1).column("v"), pa.int64())
     assert negate(pa.chunked_array([[1, least, None]])).to_pylist() == [-1, 2**63, None]
+
+
+def test_runs_of_equal_integers_are_numbered_as_single_rows_are() -> None:
+    table = pa.table({"a": [1, 1, 1, 2, 2, 2, 1, 1, 1, 1], "b": [0, 0, 0, 0, 0, 0, 0, 0, 5, 5]})
+    number, first = codes(table, ["a", "b"])
+    assert number.tolist() == [0, 0, 0, 1, 1, 1, 0, 0, 2, 2]
+    assert first.tolist() == [0, 3, 8]
+    number, first = codes(table.slice(0, 0), ["a", "b"])
+    assert (len(number), len(first)) == (0, 0)
