@@ -216,11 +216,10 @@ class PickledState(Partial):
         rows = list(zip(*(python_values(column.take(at)) for column in columns.values()), strict=True))
         return [tuple(rows[a:b]) for a, b in pairwise(places.tolist())]
 
-    def _state_over(self, arguments: Mapping[str, pa.Array], first: StateRows | None = None) -> PartState:
-        """Return the state over events; ``first`` are the first of them, if already read."""
+    def _state_over(self, arguments: Mapping[str, pa.Array]) -> PartState:
+        """Return the state over events, at least one."""
         count = len(next(iter(arguments.values())))
-        if first is None:
-            (first,) = self._first_events(arguments, np.array([0, count]))
+        (first,) = self._first_events(arguments, np.array([0, count]))
         return part_state(lambda: self.calling.module.state_over(arguments), first, count)
 
     def _arguments(self, rows: pa.Table) -> dict[str, pa.Array]:
