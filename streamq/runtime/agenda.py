@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from streamq.runtime.columnar import ints
-from streamq.runtime.groups import HASH
+from streamq.runtime.groups import HASH, GroupHashes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
+
+NOBODY = -1
+"""A hash that no group has."""
 
 
 @dataclass(repr=False)
@@ -22,7 +24,8 @@ class Agenda:
 
     c, m: the least CTI and the least watermark at which a group must be evaluated. due: the least progress that sends a row, of
     those that wait, if ``waits``. held: the least instant that a group holds the CTI back to. since: the least end of a sent row
-    that may still change. reaches: a group has events that lie in windows to come.
+    that may still change. reaches: a group has events that lie in windows to come. by: for each of these the hash of a group to
+    which it is due, so that changes of other groups need not be compared with all.
     """
 
     c: int = INFINITY
@@ -32,6 +35,7 @@ class Agenda:
     since: int = INFINITY
     waits: bool = False
     reaches: bool = False
+    by: list[int] = field(default_factory=lambda: [NOBODY] * 7)
 
     @staticmethod
     def of_rows(rows: Sequence[pa.Table]) -> Agenda:
@@ -39,11 +43,27 @@ class Agenda:
         least = Agenda()
         for table in rows:
             if table.num_rows:
-                for name in _INSTANTS:
-                    setattr(least, name, min(getattr(least, name), int(ints(table, name).min())))
-                for name in _FLAGS:
-                    setattr(least, name, getattr(least, name) or bool(pc.any(table.column(name)).as_py()))
+                least = least.earlier(_least_of(table))
         return least
+
+    def earlier(self, other: Agenda) -> Agenda:
+        """Return what the groups of both wait for."""
+        mine, others = self.values, other.values
+        chosen, by = [], []
+        for place, name in enumerate(_NAMES):
+            is_mine = mine[place] <= others[place] if name in _INSTANTS else mine[place]
+            chosen.append(mine[place] if is_mine else others[place])
+            by.append((self if is_mine else other).by[place])
+        return Agenda(**dict(zip(_NAMES, chosen, strict=True)), by=by)
+
+    def stands_without(self, groups: GroupHashes, instead: Agenda) -> bool:
+        """Return True if nothing of it is due to some groups that wait for ``instead`` now, or if that is no less."""
+        mine, others = self.values, instead.values
+        is_theirs = np.isin(self.by, groups)
+        return not any(
+            theirs and not (others[place] <= mine[place] if name in _INSTANTS else others[place])
+            for place, (name, theirs) in enumerate(zip(_NAMES, is_theirs, strict=True))
+        )
 
     @property
     def values(self) -> list[Any]:
@@ -57,7 +77,20 @@ class Agenda:
 
 _INSTANTS = ("c", "m", "due", "held", "since")
 _FLAGS = ("waits", "reaches")
+_NAMES = (*_INSTANTS, *_FLAGS)
 STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
+
+
+def _least_of(table: pa.Table) -> Agenda:
+    """Return the agenda of groups, at least one, each a row of a table."""
+    hashes = table.column(HASH).to_numpy()
+    least, by = [], []
+    for name in _NAMES:
+        column = table.column(name).to_numpy()
+        place = int(column.argmin() if name in _INSTANTS else column.argmax())
+        least.append(column[place].item())
+        by.append(int(hashes[place]) if column[place] != (INFINITY if name in _INSTANTS else False) else NOBODY)
+    return Agenda(**dict(zip(_NAMES, least, strict=True)), by=by)
 
 
 def agenda_of(hashes: Any, **columns: Ints | Mask) -> pa.Table:

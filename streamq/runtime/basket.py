@@ -7,7 +7,7 @@ whole once progress has passed it.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -32,6 +32,9 @@ ENDS = "ends"
 def grain(least: int, most: int, bins: int) -> int:
     """Return log2, rounded down, of the width of so many bins over a span; 0 for a span shorter than that."""
     return int(np.log2(max(1.0, (most - least) / bins)))
+
+
+Decoder = Callable[[bytes], pa.Table]
 
 
 class Store(Protocol):
@@ -153,16 +156,24 @@ class Baskets:
 
     def read(self, basket: str, bin: str) -> pa.Table | None:
         """Return the rows of a bin; None if it is empty. Raises RuntimeError if the store lacks a chunk."""
-        chunks = []
+        return self.decoded(self.encoded(basket, bin), decode_small)
+
+    def encoded(self, basket: str, bin: str) -> list[bytes]:
+        """Return the chunks of a bin as they are stored. Raises RuntimeError if the store lacks one."""
+        bodies = []
         for seq in range(self.filled(basket, bin).chunks):
             body = self.store.get(f"{basket}/{bin}/{seq}")
             if body is None:
                 raise RuntimeError(f"basket {basket}/{bin}: chunk {seq} is gone from the state store")
-            chunks.append(decode_small(body))
-        if not chunks:
+            bodies.append(body)
+        self.work.bins += bool(bodies)
+        return bodies
+
+    def decoded(self, bodies: Sequence[bytes], decode: Decoder) -> pa.Table | None:
+        """Return the rows that ``decode`` returns of some chunks; None if there are no chunks."""
+        if not bodies:
             return None
-        table = concat(chunks)
-        self.work.bins += 1
+        table = concat([decode(body) for body in bodies])
         self.work.rows += table.num_rows
         return table
 
@@ -226,6 +237,10 @@ class KernelBaskets:
             table = compact(table)
             self.baskets.replace(name, bin, table)
         return table
+
+    def encoded(self, basket: str, bin: str) -> list[bytes]:
+        """Return the chunks of a bin as they are stored."""
+        return self.baskets.encoded(f"{self.prefix}.{basket}", bin)
 
     def filled(self, basket: str, bin: str) -> Bin:
         """Return the counts of a bin."""

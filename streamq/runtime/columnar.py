@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,9 +51,46 @@ def encode_small(table: pa.Table) -> bytes:
 
 def decode_small(body: bytes) -> pa.Table:
     """Return the table encoded by :func:`encode_small`."""
+    return _planes(_decompressed(body), (8, -1))
+
+
+def decode_rows(body: bytes, by: str, choose: Callable[[pa.Array], Mask]) -> pa.Table:
+    """Return some rows of a table encoded by :func:`encode_small`, without decoding the others.
+
+    ``choose`` marks them by the column ``by``, whose values have fewer than 8 bytes.
+    """
+    stored = _decompressed(body)
+    rows = np.flatnonzero(choose(stored.column(by)))
+    at = pa.array(rows)
+    columns = []
+    for column in stored.columns:
+        array = column.combine_chunks()
+        if _is_in_planes(array):
+            planes = _bytes_of(array).reshape(8, -1)
+            chosen = pa.py_buffer(np.ascontiguousarray(planes[:, rows].T))
+            columns.append(pa.Array.from_buffers(array.type, len(rows), [None, chosen]))
+        else:
+            columns.append(array.take(at))
+    return pa.table(columns, schema=stored.schema)
+
+
+def _decompressed(body: bytes) -> pa.Table:
+    """Return the table in a body of :func:`encode_small`, its columns of 8-byte values still in planes."""
     whole = pa.decompress(pa.py_buffer(body)[8:], int.from_bytes(body[:8], "little"), codec="zstd")
     with pa.ipc.open_stream(whole) as reader:
-        return _planes(reader.read_all(), (8, -1))
+        return reader.read_all()
+
+
+def _is_in_planes(array: pa.Array) -> bool:
+    """Return True if a column is stored byte plane by byte plane: its values have 8 bytes, and none is NULL."""
+    kind = array.type
+    return bool(pa.types.is_primitive(kind) and kind.bit_width == 64 and not array.null_count and len(array))
+
+
+def _bytes_of(array: pa.Array) -> np.ndarray[Any, np.dtype[np.uint8]]:
+    """Return the bytes of a column of 8-byte values."""
+    at = array.offset * 8
+    return np.frombuffer(array.buffers()[1], np.uint8)[at : at + len(array) * 8]
 
 
 def _planes(table: pa.Table, shape: tuple[int, int]) -> pa.Table:
@@ -64,12 +101,9 @@ def _planes(table: pa.Table, shape: tuple[int, int]) -> pa.Table:
     columns = []
     for column in table.columns:
         array = column.combine_chunks()
-        kind = array.type
-        if (pa.types.is_primitive(kind) and kind.bit_width == 64) and not array.null_count and len(array):
-            at = array.offset * 8
-            values = np.frombuffer(array.buffers()[1], np.uint8)[at : at + len(array) * 8]
-            turned = np.ascontiguousarray(values.reshape(shape).T)
-            array = pa.Array.from_buffers(kind, len(array), [None, pa.py_buffer(turned)])
+        if _is_in_planes(array):
+            turned = np.ascontiguousarray(_bytes_of(array).reshape(shape).T)
+            array = pa.Array.from_buffers(array.type, len(array), [None, pa.py_buffer(turned)])
         columns.append(array)
     return pa.table(columns, schema=table.schema)
 

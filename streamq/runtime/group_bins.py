@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 
 from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_silent
 from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
-from streamq.runtime.columnar import concat, ints, net_deltas, split_by
+from streamq.runtime.columnar import concat, decode_rows, decode_small, ints, net_deltas, split_by
 from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, GroupHashes
@@ -24,7 +25,10 @@ from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 SMALL = 1 << 15
-"""The bytes up to which a basket's bin is rewritten whenever it changes."""
+"""The bytes up to which a basket's bin is rewritten whenever it changes, because it has been read anyway."""
+
+SMALL_AGENDA = 1 << 11
+"""The same of an agenda, which is read only if something in it is due."""
 
 Compact = Callable[[pa.Table], pa.Table]
 
@@ -56,12 +60,13 @@ class GroupBins:
             for start, depth, clean, needed, whole, *agenda in stored
         ]
         self.opened: list[Leaf] = []
-        self.added: dict[str, tuple[Leaf, int]] = {}
+        self.added: dict[str, Leaf] = {}
         self.active = np.zeros(0, np.uint32)
         self.since = INFINITY
-        self._agendas: dict[str, pa.Table] = {}
+        self._last_ends: dict[tuple[str, str], int] = {}
         self._evaluated_whole: set[str] = set()
         self._read: dict[tuple[str, str], pa.Table | None] = {}
+        self._chunks: dict[tuple[str, str], list[bytes]] = {}
 
     # opening
 
@@ -70,44 +75,35 @@ class GroupBins:
     ) -> None:
         """Open the bins of the groups that new rows have touched, and those in which something is due at this progress.
 
-        ``active`` are then the hashes of the groups to evaluate, and ``since`` is the least end of a row that these have sent and
-        that may change. ``is_further``: the bound on windows to come has moved. ``rule`` is the rule by which rows go: all bins
-        are opened if an earlier run had another one, because the agenda goes by it.
+        ``active`` are then the hashes of the groups to evaluate, and ``since`` is the least end of a row that groups of these
+        bins have sent and that may change. ``is_further``: the bound on windows to come has moved. ``rule`` is the rule by which
+        rows go: all bins are opened if an earlier run had another one, because the agenda goes by it.
         """
         has_other_rule = self.state.values.get("rule", rule) != rule
         self.state.values["rule"] = rule
-        of_leaf = self._leaf_of(touched)
-        hit = set(of_leaf.tolist())
+        hit = set(self._leaf_of(touched).tolist())
         active = [touched]
         for number, leaf in enumerate(self.leaves):
             cleans = leaf.clean <= c or c == INFINITY or has_other_rule
-            if not (cleans or number in hit or leaf.agenda.is_due(c, m, is_further)):
+            is_due = leaf.agenda.is_due(c, m, is_further)
+            if not (cleans or number in hit or is_due):
                 continue
             self.opened.append(leaf)
+            self.since = min(self.since, leaf.agenda.since)
             if cleans or leaf.whole:
                 self._evaluated_whole.add(leaf.name)
                 active.append(self._hashes_in(leaf))
-                self.since = min(self.since, leaf.agenda.since)
-                continue
-            agenda = self._agendas[leaf.name] = self._latest_agenda(leaf)
-            is_due = (ints(agenda, "c") <= c) | (ints(agenda, "m") <= m)
-            if is_further:
-                is_due |= agenda.column("reaches").to_numpy()
-            active.append(agenda.column(HASH).to_numpy()[is_due])
+            elif is_due:
+                agenda = self._latest_agenda(leaf)
+                is_group_due = (ints(agenda, "c") <= c) | (ints(agenda, "m") <= m)
+                if is_further:
+                    is_group_due |= agenda.column("reaches").to_numpy()
+                active.append(agenda.column(HASH).to_numpy()[is_group_due])
         self.active = np.unique(np.concatenate(active))
-        for agenda in self._agendas.values():
-            mine = agenda.filter(pa.array(self.is_active(agenda)))
-            self.since = min(self.since, int(ints(mine, "since").min(initial=INFINITY)))
 
     def read(self, basket: str) -> pa.Table | None:
         """Return the rows of the active groups in a basket, None if there are none."""
-        tables = []
-        for leaf in self.opened:
-            table = self._whole(basket, leaf)
-            if table is not None and leaf.name not in self._evaluated_whole:
-                table = table.filter(pa.array(self.is_active(table)))
-            if table is not None:
-                tables.append(table)
+        tables = [table for leaf in self.opened if (table := self._active_rows(basket, leaf)) is not None]
         return concat(tables) if tables else None
 
     def is_active(self, table: pa.Table) -> Mask:
@@ -151,10 +147,9 @@ class GroupBins:
         """Add events to a basket, of groups that are not active; their bins are read only if they must be rewritten or split."""
         rows = weighted(events, 1)
         for number, mine in split_by(rows, self._leaf_of(rows.column(HASH).to_numpy())):
-            leaf, re = self.leaves[number], ints(mine, RE)
+            leaf = self.leaves[number]
             self._append(basket, leaf, mine, _added_up)
-            _, last = self.added.get(leaf.name, (leaf, MINUS_INFINITY))
-            self.added[leaf.name] = leaf, int(re[re < INFINITY].max(initial=last))
+            self.added[leaf.name] = leaf
 
     def replace_events(self, basket: str, events: pa.Table | None) -> None:
         """Make these, or None, the events of the active groups in a basket; what changes is written.
@@ -163,41 +158,46 @@ class GroupBins:
         """
         parts = self._by_leaf(weighted(events, 1)) if events is not None else [(leaf, None) for leaf in self.opened]
         for leaf, mine in parts:
-            before = self._whole(basket, leaf)
+            before = self._active_rows(basket, leaf)
             if leaf.name in self._evaluated_whole:
                 self._rewrite(basket, leaf, before, mine)
                 continue
             changes = [mine] if mine is not None else []
             if before is not None:
-                changes.append(cancelling_deltas(before.filter(pa.array(self.is_active(before)))))
+                changes.append(cancelling_deltas(before))
             if changes and (change := net_deltas(concat(changes))).num_rows:
                 self._append(basket, leaf, change)
 
     def write_agenda(self, rows: pa.Table, inputs: Sequence[str]) -> None:
         """Write the agendas of all active groups, a row each; a group without one waits for nothing.
 
-        Bins with few events in the baskets ``inputs`` keep only what their groups wait for together.
+        A bin with few events in the baskets ``inputs``, all of whose groups have been evaluated, keeps only what these wait for
+        together.
         """
         rows = without_silent(rows.cast(STORED))
         for leaf, mine in self._by_leaf(rows):
-            leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
-            if leaf.whole:
-                self.state.drop(AGENDA, leaf.name)
+            if leaf.name in self._evaluated_whole:
+                leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
                 leaf.agenda = Agenda.of_rows([mine])
+                if leaf.whole:
+                    self.state.drop(AGENDA, leaf.name)
+                else:
+                    self.state.replace(AGENDA, leaf.name, mine)
+                self._read[AGENDA, leaf.name] = None if leaf.whole else mine
                 continue
-            others, more = [], mine.num_rows
-            if (old := self._agendas.get(leaf.name)) is not None:
-                others = [old.filter(pa.array(~self.is_active(old)))]
-                waited = old.column(HASH).to_numpy()[self.is_active(old)]
-                silent = np.setdiff1d(waited, mine.column(HASH).to_numpy())
-                more -= len(waited)
-                mine = concat([mine, agenda_of(silent)])
-            leaf.agenda = Agenda.of_rows([*others, mine])
-            if others:
-                self._append(AGENDA, leaf, mine, latest_agenda, more)
+            active = self._active_of(leaf)
+            silent = np.setdiff1d(active, mine.column(HASH).to_numpy())
+            if not self.state.chunks(AGENDA, leaf.name):
+                silent = silent[:0]
+            now = Agenda.of_rows([mine])
+            if leaf.agenda.stands_without(active, now):
+                leaf.agenda = leaf.agenda.earlier(now)
             else:
-                self.state.replace(AGENDA, leaf.name, mine)
-                self._read[AGENDA, leaf.name] = mine
+                old = self._latest_agenda(leaf)
+                others = old.filter(pa.array(~_is_among(old.column(HASH).to_numpy(), active)))
+                leaf.agenda = now.earlier(Agenda.of_rows([others]))
+            if mine.num_rows + len(silent):
+                self._append(AGENDA, leaf, concat([mine, agenda_of(silent)]), latest_agenda, mine.num_rows)
 
     def close(self, inputs: Sequence[str], c: int | None) -> None:
         """Plan when the opened bins are cleaned, split those that have grown, and store what bins wait for.
@@ -209,10 +209,9 @@ class GroupBins:
             if c is not None:
                 self._plan_cleaning(leaf, inputs, c)
             self._split(leaf, inputs)
-        for leaf, last in self.added.values():
+        for leaf in self.added.values():
             if leaf.name not in opened:
-                # it has not been read, so only the end of its last event is known
-                leaf.clean = min(leaf.clean, last + 1) if last > MINUS_INFINITY else leaf.clean
+                leaf.clean = min(leaf.clean, self._after_last_end(leaf, inputs))
                 if leaf.agenda == Agenda():
                     leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
                 self._split(leaf, inputs)
@@ -247,21 +246,55 @@ class GroupBins:
         ``live`` is the number of live rows that they add; None: their weight.
         """
         key, live = (basket, leaf.name), _live(rows) if live is None else live
-        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=SMALL)
+        if RE in rows.column_names:
+            re = ints(rows, RE)
+            self._last_ends[key] = int(re[re < INFINITY].max(initial=self._last_ends.get(key, MINUS_INFINITY)))
+        small = SMALL_AGENDA if basket == AGENDA else SMALL
+        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=small)
         if rewrites or key in self._read:
             before = self._whole(basket, leaf)
             whole = rows if before is None else concat([before, rows])
             self._read[key] = compact(whole) if rewrites and before is not None else whole
         if rewrites:
             self.state.replace(*key, self._read[key], _live(self._read[key]))
+            self._chunks.pop(key, None)
         else:
             self.state.append(*key, rows, live)
+            self._chunks.pop(key, None)
+
+    def _active_rows(self, basket: str, leaf: Leaf) -> pa.Table | None:
+        """Return the rows of the active groups of an opened bin; others are not decoded, unless all have been read."""
+        if leaf.name in self._evaluated_whole:
+            return self._whole(basket, leaf)
+        is_active = partial(self._is_active_in, leaf)
+        if (basket, leaf.name) in self._read:
+            rows = self._whole(basket, leaf)
+            return None if rows is None else rows.filter(pa.array(is_active(rows.column(HASH))))
+        chunks = self._encoded(basket, leaf)
+        return self.state.baskets.decoded(chunks, partial(decode_rows, by=HASH, choose=is_active))
+
+    def _encoded(self, basket: str, leaf: Leaf) -> list[bytes]:
+        """Return the chunks of a basket's bin as they are stored, read again only if some have been added."""
+        key = basket, leaf.name
+        if key not in self._chunks:
+            self._chunks[key] = self.state.encoded(*key)
+        return self._chunks[key]
+
+    def _is_active_in(self, leaf: Leaf, hashes: pa.ChunkedArray) -> Mask:
+        """Mark the hashes of active groups among those of a bin."""
+        return _is_among(hashes.to_numpy(), self._active_of(leaf))
+
+    def _active_of(self, leaf: Leaf) -> GroupHashes:
+        """Return the hashes of the active groups of a bin, in order."""
+        bounds = np.array([leaf.start, leaf.start + (1 << (BITS - leaf.depth))], np.uint64)
+        first, last = np.searchsorted(self.active.astype(np.uint64), bounds)
+        return self.active[first:last]
 
     def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
         """Return all rows of a basket in a bin, read once a micro-batch."""
         key = basket, leaf.name
         if key not in self._read:
-            self._read[key] = self.state.read(basket, leaf.name)
+            self._read[key] = self.state.baskets.decoded(self._encoded(basket, leaf), decode_small)
         return self._read[key]
 
     def _latest_agenda(self, leaf: Leaf) -> pa.Table:
@@ -290,15 +323,24 @@ class GroupBins:
 
     def _by_leaf(self, rows: pa.Table) -> Iterable[tuple[Leaf, pa.Table]]:
         """Yield the opened bins with their rows."""
-        if len(self.opened) == 1:
-            yield self.opened[0], rows
-            return
-        hashes = rows.column(HASH).to_numpy()
+        parts = dict(split_by(rows, self._leaf_of(rows.column(HASH).to_numpy())))
+        numbers = {id(leaf): number for number, leaf in enumerate(self.leaves)}
         for leaf in self.opened:
-            yield leaf, rows.filter(pa.array(self._is_in(leaf, hashes)))
+            yield leaf, parts.get(numbers[id(leaf)], rows.slice(0, 0))
+
+    def _after_last_end(self, leaf: Leaf, inputs: Sequence[str]) -> int:
+        """Return the CTI at which the new finite events of a bin are settled; INFINITY if it has got none."""
+        last = max(self._last_ends.get((basket, leaf.name), MINUS_INFINITY) for basket in inputs)
+        return last + 1 if last > MINUS_INFINITY else INFINITY
 
     def _plan_cleaning(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
-        """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed."""
+        """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed.
+
+        That is known if the bin has been read. If not, it keeps the CTI that was set before, or gets the last end of a new event.
+        """
+        if not any((basket, leaf.name) in self._read for basket in inputs):
+            leaf.clean = leaf.clean if leaf.clean < INFINITY else self._after_last_end(leaf, inputs)
+            return
         tables = [t for basket in inputs if (t := self._whole(basket, leaf)) is not None]
         re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
         weight = np.concatenate([np.zeros(0, np.int64), *(ints(t, WEIGHT) for t in tables)])
