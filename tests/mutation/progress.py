@@ -14,10 +14,10 @@ from streamq.runtime import bins, packer, range_partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
 from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
-from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.evaluators.spans import ChopEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket
+from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
@@ -36,16 +36,16 @@ from tests.mutation.mutant import (
 )
 
 
-def c_as_it_is(assigner: Any, g: Any, table: Any, rows: Any, c: int) -> int:
-    return c
+def nothing_held(assigner: Any, g: Any, table: Any, rows: Any, c: int) -> Holds:
+    return no_holds()
 
 
 def end_of_the_last_closed(right: Any, kernel: WindowAggregateKernel, index: int) -> int:
     return index if index in (INFINITY, MINUS_INFINITY) else right(kernel, index - 1) + kernel.window.size
 
 
-def c_for_pairs(evaluator: WindowedJoinEvaluator, inputs: Any, rows: Any, c: int) -> int:
-    return c
+def c_for_pairs(evaluator: WindowedJoinEvaluator, progress: Any, held: int) -> int:
+    return min(progress)
 
 
 def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -> None:
@@ -54,8 +54,8 @@ def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -
         clock.held["c"] = message.c
 
 
-def never_quite(evaluator: SettledProgress, inputs: Any, rows: Any, c: int) -> int:
-    return min(c, INFINITY - 1)
+def never_quite(right: Any, evaluator: JoinEvaluator, progress: Any, held: int) -> int:
+    return min(right(evaluator, progress, held), INFINITY - 1)
 
 
 def settled_at_c(rule: Any, evaluator: Any) -> Any:
@@ -111,7 +111,7 @@ def reach_without_length(bin: str) -> tuple[int, int]:
     return int(cell) << int(cls), (int(cell) + 1) << int(cls)
 
 
-def not_corrected(kernel: WindowAggregateKernel, state: Any, everything: Any, dirty: Any) -> list[Any]:
+def not_corrected(kernel: Any, state: Any, everything: Any, dirty: Any, last_of_all: int) -> list[Any]:
     return []
 
 
@@ -134,7 +134,7 @@ MUTANTS = (
         "CTI into an open session",
         "a session window sends the CTI that it was sent, though a session may go on",
         "session, on its window",
-        ((SessionAssigner, "least_open_start", c_as_it_is),),
+        ((SessionAssigner, "holds", nothing_held),),
         BREACHED,
     ),
     Mutant(
@@ -196,7 +196,7 @@ MUTANTS = (
         "never ends",
         "an operator that has heard the end of its inputs does not say so",
         "anti join",
-        ((SettledProgress, "cti", never_quite),),
+        (wrapped(JoinEvaluator, "cti", never_quite),),
         ENDLESS,
     ),
     Mutant(

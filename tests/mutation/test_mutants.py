@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 from dataclasses import replace
@@ -49,6 +50,19 @@ def test_a_mutant_is_caught(name: str, request: pytest.FixtureRequest, tmp_path:
 @pytest.mark.parametrize("name", QUERIES if SOAK else sorted({MUTANTS[n].query for n in ALWAYS}))
 def test_without_a_mutant_its_query_is_right(name: str) -> None:
     t.verify(QUERIES[name](), profile=IN_PROCESS if SOAK else replace(IN_PROCESS, examples=2))
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_a_mistake_stands_in_for_a_function_that_exists_and_takes_what_that_takes(name: str) -> None:
+    """Else it is an error of its own, or is never made."""
+    for target, attribute, instead in MUTANTS[name].changes:
+        right = inspect.getattr_static(target, attribute)
+        right = right.__func__ if isinstance(right, classmethod | staticmethod) else right
+        if not inspect.isfunction(right) or not inspect.isfunction(instead):
+            continue
+        parameters = inspect.signature(right).parameters.values()
+        positional = (p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD))
+        inspect.signature(instead).bind(*(None for p in positional if p.default is p.empty))
 
 
 def test_the_page_lists_every_mutant() -> None:

@@ -37,12 +37,12 @@ def reopened(state: KernelBaskets) -> KernelBaskets:
 @pytest.mark.parametrize("whole_upto", [0, 40])
 def test_the_groups_that_are_due_and_their_rows_are_those_of_a_dictionary(whole_upto: int) -> None:
     random = np.random.default_rng(3)
-    hashes = random.choice(1 << 32, 300, replace=False).astype(np.uint32)
+    hashes = random.choice(1 << 32, 150, replace=False).astype(np.uint32)
     sizes = BinSizes(split_above=30, whole_upto=whole_upto)
     state = Baskets(DictStore()).scoped("kernel")
     agendas: dict[int, dict[str, Any]] = {}
     events: dict[int, list[int]] = {}
-    for c in range(150):
+    for c in range(70):
         touched = np.unique(random.choice(hashes, random.integers(0, 12)))
         bins = GroupBins(state, sizes)
         bins.open(touched, c, c - 2)
