@@ -54,16 +54,16 @@ class GroupBins:
     def __init__(self, state: KernelBaskets, sizes: BinSizes):
         """Read the bins and what they wait for from the values of ``state``."""
         self.state, self.sizes = state, sizes
-        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, *Agenda().values]])
+        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, 0, *Agenda().values]])
         self.leaves = [
-            Leaf(start, depth, Agenda(*agenda), clean, needed, whole)
-            for start, depth, clean, needed, whole, *agenda in stored
+            Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks)
+            for start, depth, clean, needed, whole, lacks, *agenda in stored
         ]
         self.opened: list[Leaf] = []
         self.added: dict[str, Leaf] = {}
         self.active = np.zeros(0, np.uint32)
         self.since = INFINITY
-        self._last_ends: dict[tuple[str, str], int] = {}
+        self._finite_ends: dict[tuple[str, str], Ints] = {}
         self._evaluated_whole: set[str] = set()
         self._read: dict[tuple[str, str], pa.Table | None] = {}
         self._chunks: dict[tuple[str, str], list[bytes]] = {}
@@ -211,13 +211,16 @@ class GroupBins:
             self._split(leaf, inputs)
         for leaf in self.added.values():
             if leaf.name not in opened:
-                leaf.clean = min(leaf.clean, self._after_last_end(leaf, inputs))
+                # it has not been read, so only the ends of its new events are known
+                if len(ends := self._new_ends(leaf, inputs)):
+                    leaf.clean = min(leaf.clean, int(ends.max()) + 1)
                 if leaf.agenda == Agenda():
                     leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
                 self._split(leaf, inputs)
         self._join_empty()
         self.state.values["leaves"] = [
-            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, *leaf.agenda.values] for leaf in self.leaves
+            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, leaf.lacks, *leaf.agenda.values]
+            for leaf in self.leaves
         ]
 
     def drop(self, baskets: Iterable[str]) -> None:
@@ -247,8 +250,8 @@ class GroupBins:
         """
         key, live = (basket, leaf.name), _live(rows) if live is None else live
         if RE in rows.column_names:
-            re = ints(rows, RE)
-            self._last_ends[key] = int(re[re < INFINITY].max(initial=self._last_ends.get(key, MINUS_INFINITY)))
+            re = ints(rows, RE)[ints(rows, WEIGHT) > 0]
+            self._finite_ends[key] = np.concatenate([self._finite_ends.get(key, re[:0]), re[re < INFINITY]])
         small = SMALL_AGENDA if basket == AGENDA else SMALL
         rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=small)
         if rewrites or key in self._read:
@@ -328,18 +331,23 @@ class GroupBins:
         for leaf in self.opened:
             yield leaf, parts.get(numbers[id(leaf)], rows.slice(0, 0))
 
-    def _after_last_end(self, leaf: Leaf, inputs: Sequence[str]) -> int:
-        """Return the CTI at which the new finite events of a bin are settled; INFINITY if it has got none."""
-        last = max(self._last_ends.get((basket, leaf.name), MINUS_INFINITY) for basket in inputs)
-        return last + 1 if last > MINUS_INFINITY else INFINITY
+    def _new_ends(self, leaf: Leaf, inputs: Sequence[str]) -> Ints:
+        """Return the finite ends of the events that a bin has got in this micro-batch."""
+        ends = (self._finite_ends.get((basket, leaf.name)) for basket in inputs)
+        return np.concatenate([np.zeros(0, np.int64), *(some for some in ends if some is not None)])
 
     def _plan_cleaning(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
         """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed.
 
-        That is known if the bin has been read. If not, it keeps the CTI that was set before, or gets the last end of a new event.
+        That is known if the bin has been read. If not, it keeps the CTI that was set before; if there was none, and enough events
+        have come since, it gets the last end of a new one.
         """
         if not any((basket, leaf.name) in self._read for basket in inputs):
-            leaf.clean = leaf.clean if leaf.clean < INFINITY else self._after_last_end(leaf, inputs)
+            ends = self._new_ends(leaf, inputs)
+            if leaf.clean == INFINITY and len(ends):
+                # each of them makes the half greater
+                leaf.lacks -= (len(ends) + 1) // 2
+                leaf.clean = INFINITY if leaf.lacks > 0 else int(ends.max()) + 1
             return
         tables = [t for basket in inputs if (t := self._whole(basket, leaf)) is not None]
         re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
@@ -350,6 +358,7 @@ class GroupBins:
         to_come = re[(re >= c) & (re < INFINITY) & (weight > 0)]
         more = max(1, leaf.needed + int(weight.sum()) // 2 + self.sizes.slack - settled)
         leaf.clean = int(np.partition(to_come, more - 1)[more - 1]) + 1 if more <= len(to_come) else INFINITY
+        leaf.lacks = max(0, more - len(to_come))
 
     def _join_empty(self) -> None:
         """Join two bins that one was split into, once both are empty."""

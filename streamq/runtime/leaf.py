@@ -14,8 +14,9 @@ class Leaf:
     """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
 
     ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
-    ``needed`` is the number of settled events that were still needed when that last happened. A bin that is evaluated as a
-    ``whole`` has no agendas of single groups.
+    ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of finite
+    events that must come before there can be such a CTI, where there is none. A bin that is evaluated as a ``whole`` has no
+    agendas of single groups.
     """
 
     start: int
@@ -24,6 +25,7 @@ class Leaf:
     clean: int = INFINITY
     needed: int = 0
     whole: bool = True
+    lacks: int = 0
 
     @property
     def name(self) -> str:

@@ -97,6 +97,32 @@ def test_of_a_large_bin_only_the_rows_of_active_groups_are_decoded_and_no_agenda
         assert bins.least("c") == 1_000
 
 
+def test_a_bin_that_is_only_appended_to_is_cleaned_once_half_of_it_may_be_settled() -> None:
+    """It is not read for that: enough events have come since it was known how many are needed."""
+    state = Baskets(DictStore()).scoped("kernel")
+    hashes = np.random.default_rng(5).choice(1 << 32, 4_000, replace=False).astype(np.uint32)
+    bins = GroupBins(state, BinSizes(split_above=1 << 20))
+    bins.open(np.sort(hashes), 0)
+    lasting = rows(hashes, np.random.default_rng(5).integers(0, 1 << 60, len(hashes)))
+    nothing = agenda_of(np.zeros(0, np.uint32))
+    bins.append(EVENTS, lasting.set_column(2, RE, pa.array(np.full(len(hashes), INFINITY))))
+    bins.write_agenda(nothing, [EVENTS])
+    bins.close([EVENTS], 0)
+    planned = []
+    for c in range(1, 7):
+        state = reopened(state)
+        bins = GroupBins(state, BinSizes(split_above=1 << 20))
+        touched = np.sort(hashes[:1_000])
+        bins.open(touched, c)
+        bins.append(EVENTS, rows(touched, 100 * c))
+        bins.write_agenda(nothing, [EVENTS])
+        bins.close([EVENTS], c)
+        planned.append(bins.leaves[0].clean)
+        assert not state.baskets.work.rows
+    # the half is beyond 2,000 events, and each of the new ones is half a one more
+    assert planned == [INFINITY] * 4 + [551, 551]
+
+
 def test_what_a_group_no_longer_waits_for_is_forgotten() -> None:
     """Also if nothing was less: then the agenda is read to find what is the least now."""
     one, other = (Agenda(c, m, by=[by, by, *[-1] * 5]) for c, m, by in ((5, 7, 1), (6, 9, 2)))
