@@ -24,7 +24,7 @@ from streamq.runtime.leaf import Leaf
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
-SMALL = 1 << 15
+SMALL = 1 << 13
 """The bytes up to which a basket's bin is rewritten whenever it changes, because it has been read anyway."""
 
 SMALL_AGENDA = 1 << 11
