@@ -30,8 +30,8 @@ class DistinctIds(EvaluatedOperator):
     Of events with equal ids and LE only the one with the least (RE, payload) stays, and of equal ones just one.
 
     CTI: c; where ends may still move, the least start of an event whose end is open
-    Final: settled rows
-    State: events not settled, and those within reach of one or of c
+    Final: rows that start before c
+    State: of each id the last event before c, if it is within reach of c, and those from c on
     Cost: a sort of the events kept by id and start
     """
 

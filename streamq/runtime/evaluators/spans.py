@@ -16,6 +16,7 @@ from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
 from streamq.runtime.groups import GROUP_NUMBER, ToCome
 from streamq.runtime.overlap import next_after
+from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask, column_ranks
 from streamq.time import MINUS_INFINITY
 
@@ -107,6 +108,13 @@ class DistinctIdsEvaluator(SettledProgress):
         """The ids."""
         return (self.ids,)
 
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """A row is final once it has started: its end does not move any more, and only earlier events could repeat it."""
+        from streamq.runtime.progress_rule import SETTLED
+
+        return replace(SETTLED, final=Release.PAST_START)
+
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
         """Return the events that repeat none, in their order; ids that are NULL are equal. ``since`` and ``upto`` leave out none.
 
@@ -125,13 +133,13 @@ class DistinctIdsEvaluator(SettledProgress):
         return table.take(pa.array(np.sort(order[~same])))
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep unsettled events, and events within reach of those or of events to come."""
+        """Keep each id's last start before c, if it is within reach of c, and those from c on."""
         table = inputs[0]
         group, le = ints(table, GROUP_NUMBER), ints(table, LE)
-        least = np.full(int(group.max(initial=0)) + 1, c)
-        unsettled = ints(table, RE) >= c
-        np.minimum.at(least, group[unsettled], le[unsettled])
-        return [unsettled | (le >= _less(least[group], self.within))]
+        last = np.full(int(group.max(initial=0)) + 1, MINUS_INFINITY)
+        np.maximum.at(last, group[le < c], le[le < c])
+        reach = _less(np.array([c]), self.within)[0]
+        return [(le >= c) | ((le == last[group]) & (le >= reach))]
 
 
 def _less(x: Ints, by: int) -> Ints:
