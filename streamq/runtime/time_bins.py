@@ -170,6 +170,7 @@ class TimeBins:
             return
         self.state.append(self.basket, bin.name, rows, live)
         bin.least, bin.value = least, value
+        bin.start = min(bin.start, _first_place(ints(rows, self.by), self._seconds(rows)))
 
     def _read(self, bin: _Bin) -> pa.Table:
         """Return the deltas of a bin, added up."""
@@ -194,10 +195,9 @@ class TimeBins:
         part_of = _numbers(starts, at, then)
         for n, part in split_by(rows, part_of):
             is_mine = part_of == n
-            low = int(at[is_mine].min())
             new = _Bin(
                 self.values["next"],
-                start=(low, int(then[is_mine & (at == low)].min())),
+                start=_first_place(at[is_mine], then[is_mine]),
                 least=_least((INFINITY, 0), at[is_mine], weight[is_mine]),
                 value=_least((INFINITY, 0), values[is_mine], weight[is_mine]),
                 most=max(MOST, 2 * part.num_rows),
@@ -210,6 +210,12 @@ class TimeBins:
     def _store(self) -> None:
         """Store what the bins hold in the values of the state."""
         self.state.values[f"{self.basket} bins"] = {**self.values, "bins": [list(astuple(bin)) for bin in self.bins]}
+
+
+def _first_place(at: Ints, then: Ints) -> tuple[int, int]:
+    """Return the least of some places, each an instant and a second part."""
+    low = int(at.min())
+    return low, int(then[at == low].min())
 
 
 def _least(least: tuple[int, int], values: Ints, weight: Ints) -> tuple[int, int]:

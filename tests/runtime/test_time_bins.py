@@ -9,12 +9,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from streamq.runtime import time_bins
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.time_bins import MOST, TimeBins
 from streamq.runtime.unsettled import UnsettledRows
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 Row = tuple[int, int, int]
 
@@ -55,6 +56,25 @@ def test_unsettled_rows_are_those_of_a_plain_list(seed: int) -> None:
         assert waiting.due == (min(finite) + 1 if finite else INFINITY if rows else None)
         assert state.size()[0] == sum(rows.values()), "rows count that are left"
     assert state.names() == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_rows_before_all_bins_come_out_first(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bins of a few rows, so that rows come before the first of them, which is small at one time and large at another."""
+    monkeypatch.setattr(time_bins, "MOST", 6)
+    monkeypatch.setattr(time_bins, "FEW", 2)
+    rng, state, rows, before = np.random.default_rng(seed), scope(), Counter[tuple[int, int]](), 0
+    for _ in range(25):
+        fresh = [(int(at), int(at) + 1, 1) for at in rng.integers(before - 3, before + 60, rng.integers(0, 6))]
+        fresh += [(*key, -1) for key in rows if rng.random() < 0.3]
+        rows.update(counted(deltas(fresh)))
+        before += int(rng.integers(0, 4))
+        bins = TimeBins(state, "rows")
+        bins.append(deltas(fresh))
+        assert counted(bins.take(before)) == {key: n for key, n in rows.items() if n and key[0] < before}
+        rows = Counter({key: n for key, n in rows.items() if n and key[0] >= before})
+        assert bins.greatest == max((at for at, _ in rows), default=MINUS_INFINITY)
+        assert bins.least == min((at for at, _ in rows), default=INFINITY)
 
 
 def test_rows_of_one_lifetime_are_taken_back_without_being_read() -> None:
