@@ -237,5 +237,5 @@ def apply_steps_in_arrow(
         observer.rows_out(step, rows.table)
     columns = {name: rows.evaluate(expr) for name, expr in feed.columns}
     lifetimes = rows.lifetimes
-    taken = pa.table({n: columns[n] if n in columns else lifetimes.column(n) for n in feed.channel.columns})
-    return normalize_keys(taken, feed.hashed)
+    at_port = pa.table({n: columns[n] if n in columns else lifetimes.column(n) for n in feed.channel.columns})
+    return normalize_keys(at_port, feed.hashed)

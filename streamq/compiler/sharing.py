@@ -11,7 +11,6 @@ import pyarrow as pa
 
 from streamq.compiler.staged_plan import Path, PortInput, Relation
 from streamq.operators.table_steps import columns_step
-from streamq.plan.expr import Col
 from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
@@ -76,8 +75,7 @@ def _hashed_columns(path: Path, port: PortInput) -> tuple[str, ...] | None:
     exprs = dict(port.columns.columns)
     copied = []
     for hashed in port.columns.hashed:
-        expr = exprs.get(hashed)
-        name = expr.name if isinstance(expr, Col) else None
+        name = exprs[hashed].copied_column if hashed in exprs else None
         for step in reversed(path.steps):
             name = None if name is None else step.copied_column(name)
         if name is None:

@@ -128,8 +128,9 @@ class KeyColumns:
 
     def left_columns(self, names: Mapping[str, str]) -> tuple[str, ...] | None:
         """Return the result's columns that hold the left keys; None if one is cast. ``names``: result columns by left ones."""
-        kept = [names[expr.name] for _, expr in self.left if isinstance(expr, Col) and expr.name in names]
-        return tuple(kept) if len(kept) == len(self.left) else None
+        copied = [expr.copied_column for _, expr in self.left]
+        columns = [names[name] for name in copied if name is not None and name in names]
+        return tuple(columns) if len(columns) == len(self.left) else None
 
     @staticmethod
     def from_pairs(left: Schema, right: Schema, on: tuple[tuple[str, str], ...]) -> KeyColumns:

@@ -97,8 +97,7 @@ class Select(ExpressionStep):
         return columns_step(self.columns, self.input.schema)
 
     def copied_column(self, name: str) -> str | None:
-        expr = self.exprs[name]
-        return expr.name if isinstance(expr, Col) else None
+        return self.exprs[name].copied_column
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:
         return Select(inputs[0], (*self.columns, *((key, Col(key)) for key in keys)))

@@ -11,7 +11,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import NeedsSpark
 from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.changed_lifetimes import ChangedLifetimes
-from streamq.plan.expr import Col, Expr
+from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
 from streamq.plan.inference import types
 from streamq.plan.schema import Schema
@@ -70,7 +70,7 @@ def columns_step(columns: Sequence[tuple[str, Expr]], schema: Schema) -> TableSt
 
     ``columns`` are pairs of a name and an expression. Plain columns need no evaluator of expressions.
     """
-    plain = tuple((name, expr.name) for name, expr in columns if isinstance(expr, Col))
+    plain = tuple((name, copied) for name, expr in columns if (copied := expr.copied_column) is not None)
     if len(plain) == len(columns):
         return RenamedColumns(plain)
     if all(is_exact(expr, schema) for _, expr in columns):
@@ -85,8 +85,8 @@ def is_exact(root: Expr, schema: Schema) -> bool:
 
     def visit(node: Expr, operands: list[DataType | None]) -> DataType | None:
         kind = kinds[node.digest]
-        known = [operand for operand in operands if operand is not None]
-        exact.append(kind is not None and len(known) == len(operands) and node.is_exact(known, kind))
+        typed = [operand for operand in operands if operand is not None]
+        exact.append(kind is not None and len(typed) == len(operands) and node.is_exact(typed, kind))
         return kind
 
     fold(root, visit)

@@ -54,6 +54,11 @@ class Expr(ValueRefusals, Tree):
         """
         return False
 
+    @property
+    def copied_column(self) -> str | None:
+        """The name of the column that it copies; None if it computes something."""
+        return None
+
     __hash__ = Tree.__hash__
 
     def __str__(self) -> str:
@@ -226,6 +231,10 @@ class Col(Expr):
 
     name: str
     origin: str | None = None
+
+    @property
+    def copied_column(self) -> str:
+        return self.name
 
     @property
     def _in_code(self) -> str:

@@ -17,6 +17,10 @@ from streamq.time import INFINITY
 NOBODY = -1
 """A hash that no group has."""
 
+_INSTANTS = ("c", "m", "due", "held", "since")
+_FLAGS = ("waits", "reaches")
+_NAMES = (*_INSTANTS, *_FLAGS)
+
 
 @dataclass(repr=False)
 class Agenda:
@@ -35,7 +39,7 @@ class Agenda:
     since: int = INFINITY
     waits: bool = False
     reaches: bool = False
-    by: list[int] = field(default_factory=lambda: [NOBODY] * 7)
+    by: list[int] = field(default_factory=lambda: [NOBODY] * len(_NAMES))
 
     @staticmethod
     def of_rows(rows: Sequence[pa.Table]) -> Agenda:
@@ -75,9 +79,6 @@ class Agenda:
         return self.c <= c or self.m <= m or (is_further and self.reaches)
 
 
-_INSTANTS = ("c", "m", "due", "held", "since")
-_FLAGS = ("waits", "reaches")
-_NAMES = (*_INSTANTS, *_FLAGS)
 STORED = pa.schema([(HASH, pa.uint32()), *((n, pa.int64()) for n in _INSTANTS), *((n, pa.bool_()) for n in _FLAGS)])
 
 

@@ -260,10 +260,9 @@ class GroupBins:
             self._read[key] = compact(whole) if rewrites and before is not None else whole
         if rewrites:
             self.state.replace(*key, self._read[key], _live(self._read[key]))
-            self._chunks.pop(key, None)
         else:
             self.state.append(*key, rows, live)
-            self._chunks.pop(key, None)
+        self._chunks.pop(key, None)
 
     def _active_rows(self, basket: str, leaf: Leaf) -> pa.Table | None:
         """Return the rows of the active groups of an opened bin; others are not decoded, unless all have been read."""

@@ -219,8 +219,9 @@ class Stage:
                 continue
             run.clocks[channel.relation].hear(message)
             run.now[channel.relation] = run.clocks[channel.relation].pace
-            if deltas is None or channel.inner is None:
+            if deltas is None:
                 continue
+            assert channel.inner is not None
             tables = channel.inner.tables(deltas)
             watcher.rows_move(channel.number, tables)
             if tables[-1].num_rows:
