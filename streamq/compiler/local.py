@@ -15,7 +15,7 @@ from streamq.operators.arrow_rows import ArrowRows
 from streamq.operators.observer import NOBODY, Observer
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.deltas import with_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
@@ -40,7 +40,7 @@ class LocalRun:
     ``stores``: the state, by stage and bucket. ``late``: the late rows so far. ``totals``: the counts of late rows, by stage and
     bucket. ``static``: the static tables, by name. ``ctis``: the CTIs of results whose egress has CTIs, by result number.
     ``deltas``: the deltas of each result in the last micro-batch. ``readings``: the stages' measurements in the last
-    micro-batch that had input. ``observer`` receives the rows of every node.
+    micro-batch that had input. ``observer`` receives the rows of every node. ``time_bins`` are the sizes of state's bins of time.
     """
 
     program: StagedPlan
@@ -53,6 +53,7 @@ class LocalRun:
     readings: Readings = NO_READINGS
     observer: Observer = NOBODY
     identity: Identity | None = None
+    time_bins: TimeBinSizes = field(default_factory=TimeBinSizes)
 
     def restart(self) -> LocalRun:
         """Return a copy as if restarted from a checkpoint: with state, late rows, counts and CTIs, but no deltas or readings."""
@@ -66,6 +67,7 @@ class LocalRun:
             static=self.static,
             ctis=dict(self.ctis),
             observer=self.observer,
+            time_bins=self.time_bins,
         )
 
     @property
@@ -121,7 +123,8 @@ class LocalRun:
             for bucket in range(stage.buckets):
                 mine = [e for e in envelopes if e[0] == bucket]
                 if mine:
-                    baskets = Baskets(DictStore(self.stores.setdefault((stage.number, bucket), {})))
+                    store = DictStore(self.stores.setdefault((stage.number, bucket), {}))
+                    baskets = Baskets(store, self.time_bins)
                     if self.identity is not None:
                         check_state(baskets, self.identity)
                     out += stage.run(bucket, baskets, mine, 0 if now is None else now // 1_000, _Watcher(self))

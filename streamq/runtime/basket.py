@@ -81,6 +81,14 @@ class Bin:
     bytes: int = 0
 
 
+@dataclass(frozen=True)
+class TimeBinSizes:
+    """Sizes of bins of time, in live rows: ``most`` above which one is divided, ``few`` up to which the first one may stay."""
+
+    most: int = 2_048
+    few: int = 256
+
+
 @dataclass(eq=False, repr=False)
 class Work:
     """The bins, and the rows of them, that have been read."""
@@ -97,9 +105,12 @@ class Baskets:
 
     MANIFEST = "manifest"
 
-    def __init__(self, store: Store):
-        """Read values, and counts of bins, from the manifest in ``store``; without one there are none."""
-        self.store, self.work = store, Work()
+    def __init__(self, store: Store, time_bins: TimeBinSizes | None = None):
+        """Read values, and counts of bins, from the manifest in ``store``; without one there are none.
+
+        ``time_bins`` are the sizes of bins of time; None: the usual ones.
+        """
+        self.store, self.work, self.time_bins = store, Work(), time_bins or TimeBinSizes()
         # Spark logs a warning when a missing value is read
         body = store.get(self.MANIFEST) if self.MANIFEST in store else None
         manifest = json.loads(body) if body else {"values": {}, "scopes": {}, "bins": {}}

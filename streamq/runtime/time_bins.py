@@ -12,17 +12,11 @@ from dataclasses import astuple, dataclass
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets, TimeBinSizes
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
-
-MOST = 2_048
-"""The number of live rows above which a bin is divided."""
-
-FEW = 256
-"""The number of rows up to which a bin is not divided when rows are taken out of it."""
 
 
 @dataclass(eq=False, repr=False)
@@ -36,7 +30,7 @@ class _Bin:
     start: tuple[int, int]
     least: tuple[int, int]
     value: tuple[int, int]
-    most: int = MOST
+    most: int
 
     @property
     def name(self) -> str:
@@ -55,6 +49,7 @@ class TimeBins:
         """Read what the bins hold from the values of ``state``."""
         self.state, self.basket = state, basket
         self.by, self.then, self.valued = by, then, valued
+        self.sizes = state.baskets.time_bins
         self.values = state.values.get(f"{basket} bins", {"next": 0, "bins": []})
         self.bins = [
             _Bin(number, (start, then), (least, n), (value, m), most)
@@ -95,7 +90,7 @@ class TimeBins:
             numbers = np.maximum(numbers, 1)
         for bin, mine in [(self._bin(n), mine) for n, mine in split_by(rows, numbers)]:
             if bin is None:
-                self._divide(0, None, mine, MOST)
+                self._divide(0, None, mine, self.sizes.most)
             else:
                 self._add(bin, mine)
         self._store()
@@ -109,7 +104,7 @@ class TimeBins:
             is_over = ints(rows, self.by) < before if before != INFINITY else np.ones(rows.num_rows, bool)
             parts.append(rows.filter(pa.array(is_over)))
             if not is_over.all():
-                self._divide(0, bin, rows.filter(pa.array(~is_over)), FEW)
+                self._divide(0, bin, rows.filter(pa.array(~is_over)), self.sizes.few)
                 break
             self._remove(bin)
         if not parts:
@@ -148,7 +143,7 @@ class TimeBins:
 
     def _bin(self, number: int) -> _Bin | None:
         """Return the bin of this number; None if the rows of 0 need one of their own, as the first one has many rows."""
-        if number == 0 and (not self.bins or self.state.filled(self.basket, self.bins[0].name).rows > FEW):
+        if number == 0 and (not self.bins or self.state.filled(self.basket, self.bins[0].name).rows > self.sizes.few):
             return None
         return self.bins[max(0, number - 1)]
 
@@ -161,12 +156,12 @@ class TimeBins:
         has_lost_least = least[1] <= 0 or value[1] <= 0
         grows = self.state.filled(self.basket, bin.name).rows + live > bin.most
         # a bin that could not be divided is rewritten the less often, the more rows it has
-        chunks = COMPACT_AT + self.state.filled(self.basket, bin.name).stored // FEW
+        chunks = COMPACT_AT + self.state.filled(self.basket, bin.name).stored // self.sizes.few
         is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, most=chunks, small=0)
         if has_lost_least or grows or is_crowded:
             whole = net_deltas(concat([self._read(bin), rows]))
             # a small first bin costs less when it loses its least rows again
-            self._divide(self.bins.index(bin), bin, whole, FEW if has_lost_least else bin.most)
+            self._divide(self.bins.index(bin), bin, whole, self.sizes.few if has_lost_least else bin.most)
             return
         self.state.append(self.basket, bin.name, rows, live)
         bin.least, bin.value = least, value
@@ -191,7 +186,7 @@ class TimeBins:
         if bin is not None:
             self._remove(bin)
         at, then, weight, values = ints(rows, self.by), self._seconds(rows), ints(rows, WEIGHT), ints(rows, self.valued)
-        starts = _cuts(at, then) if len(at) > most else []
+        starts = _cuts(at, then, self.sizes) if len(at) > most else []
         part_of = _numbers(starts, at, then)
         for n, part in split_by(rows, part_of):
             is_mine = part_of == n
@@ -200,7 +195,7 @@ class TimeBins:
                 start=_first_place(at[is_mine], then[is_mine]),
                 least=_least((INFINITY, 0), at[is_mine], weight[is_mine]),
                 value=_least((INFINITY, 0), values[is_mine], weight[is_mine]),
-                most=max(MOST, 2 * part.num_rows),
+                most=max(self.sizes.most, 2 * part.num_rows),
             )
             self.values["next"] += 1
             self.state.append(self.basket, new.name, part, int(weight[is_mine].sum()))
@@ -238,14 +233,15 @@ def _numbers(starts: Sequence[tuple[int, int]], at: Ints, then: Ints) -> Ints:
     return numbers[len(starts) :]
 
 
-def _cuts(at: Ints, then: Ints) -> list[tuple[int, int]]:
-    """Return the places, after the first one, at which rows are cut: after FEW to MOST / 2 rows, then after MOST / 2 each."""
+def _cuts(at: Ints, then: Ints, sizes: TimeBinSizes) -> list[tuple[int, int]]:
+    """Return the places, after the first one, at which rows are cut: after a quarter, or few or half a bin's, then each half."""
     order = np.lexsort((then, at))
     at, then = at[order], then[order]
     is_cut: Mask = np.zeros(len(at), bool)
-    is_cut[max(FEW, min(len(at) // 4, MOST // 2)) :: MOST // 2] = True
+    half = sizes.most // 2
+    is_cut[max(sizes.few, min(len(at) // 4, half)) :: half] = True
     places = dict.fromkeys(zip(at[is_cut].tolist(), then[is_cut].tolist(), strict=True))
     return [place for place in places if place > (int(at[0]), int(then[0]))]
 
 
-__all__ = ["FEW", "MOST", "TimeBins"]
+__all__ = ["TimeBins"]

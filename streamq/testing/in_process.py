@@ -27,6 +27,7 @@ from streamq.run.idle import Listener
 from streamq.run.micro_batches import RunHistory
 from streamq.run.query import local_history
 from streamq.run.source_status import tables_of
+from streamq.runtime.basket import TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.readings import Readings
 from streamq.testing.arrival import is_event
@@ -40,7 +41,7 @@ from streamq.testing.so_far import check_so_far
 from streamq.testing.source_progress import limits, micro_batches, source_reaches
 from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
-from streamq.testing.watch import ProgressViolation, changes_before, watch_kernels
+from streamq.testing.watch import SMALL_BINS, ProgressViolation, changes_before, watch_kernels
 from streamq.time import INFINITY
 
 
@@ -94,10 +95,11 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)
     compiled = [compile_stages(plan, _options(case, how, level)) for level in how.levels]
+    time_bins = TimeBinSizes()
     if how.watch or how.slack:
-        compiled = [watch_kernels(program, how.watch) for program in compiled]
+        compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
     programs = itertools.cycle(compiled)
-    run = LocalRun(next(programs), static=case.static)
+    run = LocalRun(next(programs), static=case.static, time_bins=time_bins)
     out = []
     promised, times = heard_ctis(case, how), case.times
     listener, history = Listener(compiled[0], since=min(times, default=0) // 1_000), RunHistory()

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.grid import Grid
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets
+from streamq.runtime.basket import COMPACT_AT, KernelBaskets, TimeBinSizes
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.hosted_kernel import HostedKernel
@@ -34,6 +34,10 @@ from streamq.time import INFINITY, INTEGER, MINUS_INFINITY
 
 class ProgressViolation(AssertionError):
     """Raised if a kernel, or its input, changed something before its CTI, or a CTI went back."""
+
+
+SMALL_BINS = TimeBinSizes(most=6, few=2)
+"""Sizes with which bins of time are divided at every opportunity."""
 
 
 class CrowdedState(KernelBaskets):
@@ -176,4 +180,4 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     return replace(program, stages=stages)
 
 
-__all__ = ["ProgressViolation", "Watched", "changes_before", "watch_kernels"]
+__all__ = ["ProgressViolation", "SMALL_BINS", "Watched", "changes_before", "watch_kernels"]

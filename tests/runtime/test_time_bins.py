@@ -9,11 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime import time_bins
-from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
+from streamq.runtime.basket import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.columnar import net_deltas
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.time_bins import MOST, TimeBins
+from streamq.runtime.time_bins import TimeBins
 from streamq.runtime.unsettled import UnsettledRows
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -59,11 +58,10 @@ def test_unsettled_rows_are_those_of_a_plain_list(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_rows_before_all_bins_come_out_first(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_before_all_bins_come_out_first(seed: int) -> None:
     """Bins of a few rows, so that rows come before the first of them, which is small at one time and large at another."""
-    monkeypatch.setattr(time_bins, "MOST", 6)
-    monkeypatch.setattr(time_bins, "FEW", 2)
-    rng, state, rows, before = np.random.default_rng(seed), scope(), Counter[tuple[int, int]](), 0
+    state = Baskets(DictStore(), TimeBinSizes(most=6, few=2)).scoped("kernel")
+    rng, rows, before = np.random.default_rng(seed), Counter[tuple[int, int]](), 0
     for _ in range(25):
         fresh = [(int(at), int(at) + 1, 1) for at in rng.integers(before - 3, before + 60, rng.integers(0, 6))]
         fresh += [(*key, -1) for key in rows if rng.random() < 0.3]
@@ -93,7 +91,7 @@ def test_the_earliest_rows_are_taken_out_one_by_one_without_reading_the_others()
     for t in range(1, 300):
         taken = TimeBins(state, "rows").take(t)
         assert counted(taken) == {(t - 1, t): 1}
-    assert state.baskets.work.rows < 300 * MOST // 4
+    assert state.baskets.work.rows < 300 * TimeBinSizes().most // 4
 
 
 def test_bins_stay_few_where_time_goes_backwards() -> None:
