@@ -32,6 +32,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
+from benchmarks.processor_time import cpu_seconds
 from benchmarks.streaming_hopping import AXIS
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
@@ -251,23 +252,6 @@ CELLS = {
     "snapshot, 32 groups": against_few_open(our_snapshot, 32),
     "snapshot, 300 k groups": against_few_open(our_snapshot, 300_000),
 }
-
-
-def cpu_seconds() -> float:
-    """Return the processor time so far of this process and its descendants, those that have ended included."""
-    parents, ticks = {}, {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            values = stat.read_text().rpartition(")")[2].split()
-        except OSError:  # it has ended
-            continue
-        process = int(stat.parent.name)
-        parents[process], ticks[process] = int(values[1]), sum(map(int, values[11:15]))
-    family, generation = {os.getpid()}, {os.getpid()}
-    while generation:
-        generation = {process for process, parent in parents.items() if parent in generation}
-        family |= generation
-    return sum(ticks.get(process, 0) for process in family) / os.sysconf("SC_CLK_TCK")
 
 
 class Side:

@@ -28,6 +28,7 @@ from pyspark.sql import functions as F
 
 import streamq as sq
 from benchmarks.arrival import DELAY, reports, write
+from benchmarks.processor_time import cpu_seconds
 from benchmarks.streaming_hopping import source
 
 WARM_UP = 2
@@ -36,7 +37,7 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class Setting:
-    """What is run: so many stages, in micro-batches or to the end of the input; ``target`` is the greatest ratio."""
+    """A query of so many stages, run in micro-batches or to the end of the input; ``target`` is the greatest ratio."""
 
     stages: int
     finish: bool
@@ -52,23 +53,6 @@ class Cost:
 
     milliseconds: float
     cpu_seconds: float
-
-
-def cpu_seconds() -> float:
-    """Return the processor time of this process, its children and theirs so far, ended ones included."""
-    fields: dict[int, list[str]] = {}
-    for folder in Path("/proc").glob("[0-9]*"):
-        try:
-            fields[int(folder.name)] = (folder / "stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            # it has ended
-            continue
-    tree, total = [os.getpid()], 0
-    while tree:
-        number = tree.pop()
-        tree += [child for child, of_child in fields.items() if int(of_child[1]) == number]
-        total += sum(int(ticks) for ticks in fields[number][11:15])
-    return total / os.sysconf("SC_CLK_TCK")
 
 
 def windows(events: sq.Stream, stages: int) -> sq.Stream:

@@ -29,7 +29,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
-from benchmarks.fixed_costs import cpu_seconds
+from benchmarks.processor_time import cpu_seconds
 
 HOP = 60_000_000
 N = 60
