@@ -149,7 +149,7 @@ def test_results_begin_and_end() -> None:
 
 
 def test_operators_stay_in_stages_of_their_own_if_the_checkpoint_has_them_there() -> None:
-    """As one of a version in which no stage was shared: the same query, changed above, goes on in as many stages."""
+    """A checkpoint may be of a version in which no stage was shared: the query, changed above, goes on in as many stages."""
     chained = counted(S, 4).group_by("k").tumbling_window(8).select(n=sq.sum("n"))
     shared = ChangingRun(chained)
     assert [len(stage.hosted) for stage in shared.run.program.stages] == [2]

@@ -27,7 +27,7 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-BUCKETS = 4
+BUCKETS_A_PARTITION = 4
 """The number of buckets per shuffle partition; a worker evaluates a bucket as a whole, in memory."""
 
 
@@ -76,7 +76,7 @@ def _bucket(frame: DataFrame, keys: Sequence[Column]) -> Column:
     """Return the bucket of each row, from the hash of its keys; without keys all rows are in bucket 0."""
     if not keys:
         return F.lit(0).cast("bigint")
-    buckets = BUCKETS * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
+    buckets = BUCKETS_A_PARTITION * int(frame.sparkSession.conf.get("spark.sql.shuffle.partitions") or 1)
     return F.pmod(F.xxhash64(*keys), F.lit(buckets).cast("bigint"))
 
 

@@ -34,7 +34,7 @@ class ComputedColumns:
 
 
 @dataclass(frozen=True)
-class KeptRows:
+class FilteredRows:
     """A filter: the rows of ``schema`` for which ``predicate`` is true, neither false nor NULL."""
 
     predicate: Expr
@@ -99,4 +99,4 @@ def is_exact(root: Expr, schema: Schema) -> bool:
     return True
 
 
-__all__ = ["ComputedColumns", "KeptRows", "MovedRows", "columns_step", "is_exact"]
+__all__ = ["ComputedColumns", "FilteredRows", "MovedRows", "columns_step", "is_exact"]

@@ -14,7 +14,7 @@ from streamq.operators.evaluation import all_columns
 from streamq.operators.row_key import RowKey
 from streamq.operators.select import Select
 from streamq.operators.step import ExpressionStep, StepRows, V
-from streamq.operators.table_steps import KeptRows, is_exact
+from streamq.operators.table_steps import FilteredRows, is_exact
 from streamq.plan.expr import Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
@@ -76,7 +76,7 @@ class Where(ExpressionStep):
     @property
     def table_step(self) -> TableStep | None:
         source = self.input.schema
-        return KeptRows(self.predicate, source) if is_exact(self.predicate, source) else None
+        return FilteredRows(self.predicate, source) if is_exact(self.predicate, source) else None
 
 
 _COMPARED = re.compile(r"\s*(\w+)\s*(>=|<=|==|!=|<>|=|>|<)\s*(.+)", re.DOTALL)

@@ -47,13 +47,13 @@ class EventRows:
 class GroupRows:
     """The rows of a group: from ``first`` on those in its state, from ``new`` to before ``end`` the new ones.
 
-    kept: the first of the new rows whose event the state to be kept does not include; ``new`` if no state is kept.
+    state_end: the first of the new rows whose event the state to be kept does not include; ``new`` if no state is kept.
     """
 
     first: int
     new: int
     end: int
-    kept: int
+    state_end: int
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class MatchStep(ABC):
         """Return a walk over these events, which collects matches and states."""
 
     @abstractmethod
-    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> Any:
+    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> Any:
         """Return a state as it is stored, a plain value; ``candidates``: its events by their rows."""
 
     @abstractmethod
@@ -99,7 +99,7 @@ class MatchWalk(ABC):
         """Begin without matches and states."""
         self.rows = rows
         self.at = 0
-        self.kept: list[MatchState] = []
+        self.states: list[MatchState] = []
 
     @abstractmethod
     def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
@@ -183,9 +183,9 @@ class PatternStep(MatchStep):
     count: int
     within: int
 
-    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> tuple[tuple[Candidate, ...], ...]:
+    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> tuple[tuple[Candidate, ...], ...]:
         """Return the candidates of each input."""
-        return tuple(tuple([candidates[row] for row in several]) for several in kept.rows)
+        return tuple(tuple([candidates[row] for row in several]) for several in match_state.rows)
 
     def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
         """Return the state itself."""
@@ -242,7 +242,7 @@ class PatternWalk(MatchWalk):
         rows = tuple(tuple(several[bisect_left(several, low) :]) for several in waiting)
         last = max((several[-1] for several in rows if several), default=None)
         until = MINUS_INFINITY if last is None else min(self.rows.start[last] + self.within, INFINITY)
-        self.kept.append(MatchState(group.new, rows, until))
+        self.states.append(MatchState(group.new, rows, until))
 
     def last_rows(self) -> Ints:
         return np.asarray(self.completed_by, np.int64)

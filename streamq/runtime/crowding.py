@@ -55,7 +55,7 @@ class CrowdWalk(PatternWalk):
         start, tail = self.rows.start, self.rows.tail
         waiting, low, row = self.waiting(group), group.first, group.new
         while row < group.end:
-            if row == group.kept > group.new:
+            if row == group.state_end > group.new:
                 self.keep(group, waiting, low)
             since, until = start[row] - self.within + 1, tail[row]
             while start[low] < since:
@@ -73,7 +73,7 @@ class CrowdWalk(PatternWalk):
                 if any(self.parts[number].consumes for number in through):
                     self.remove([event], waiting)
             row = until
-        if group.kept == group.end:
+        if group.state_end == group.end:
             self.keep(group, waiting, low)
 
     def _parts_of(self, event: int) -> list[int]:

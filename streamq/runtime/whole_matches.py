@@ -62,7 +62,7 @@ class WholeMatchWalk(PatternWalk):
         start, source, within = self.rows.start, self.rows.source, self.within
         waiting, low = self.waiting(group), group.first
         for row in range(group.new, group.end):
-            if row == group.kept > group.new:
+            if row == group.state_end > group.new:
                 self.keep(group, waiting, low)
             self.at, number = row, source[row]
             since = start[row] - within
@@ -78,7 +78,7 @@ class WholeMatchWalk(PatternWalk):
                 self.completed_by += [row] * len(matches)
                 consumed = {match[part] for match in matches for part in self.consuming} - {NOBODY}
                 self.remove(tuple(consumed), waiting)
-        if group.kept == group.end:
+        if group.state_end == group.end:
             self.keep(group, waiting, low)
 
     def _completed(self, row: int, waiting: Sequence[array[int]], low: int) -> list[Bound]:

@@ -43,7 +43,7 @@ def test_the_rows_of_every_node_are_seen() -> None:
 
 
 def test_the_rows_inside_a_stage_are_seen() -> None:
-    """Of kernels that share a stage, and of the steps between them, as if each had a stage of its own."""
+    """The observer sees kernels that share a stage, and the steps between them, as if each had a stage of its own."""
     events = sq.events([(1, 2, {"k": 1, "v": 1}), (3, 4, {"k": 1, "v": 7}), (12, 13, {"k": 2, "v": 8})], name="events")
     sums = events.group_by("k").tumbling_window(10).select(v=sq.sum("v"))
     query = sums.where(sq.col("v") < 9).shift(1).group_by("k").session_window(3).select(n=sq.count())

@@ -56,7 +56,7 @@ def program_of(query: sq.Stream, **options: Any) -> StagedPlan:
 
 
 def sizes(program: StagedPlan) -> list[int]:
-    """How many kernels each stage has."""
+    """The number of kernels of each stage."""
     return [len(stage.hosted) for stage in program.stages]
 
 

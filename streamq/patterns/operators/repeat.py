@@ -253,10 +253,10 @@ class RunStep(MatchStep):
     def walk(self, rows: EventRows) -> RunWalk:
         return RunWalk(self, rows)
 
-    def state(self, kept: MatchState, candidates: Mapping[int, Candidate]) -> RunScanState:
+    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> RunScanState:
         """Return the counts with the run."""
-        last, number = kept.counts
-        return last, number, tuple([candidates[row] for row in kept.rows[0]])
+        last, number = match_state.counts
+        return last, number, tuple([candidates[row] for row in match_state.rows[0]])
 
     def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
         """Return the run."""
@@ -284,7 +284,7 @@ class RunWalk(MatchWalk):
         last, number = counts or (MINUS_INFINITY, 0)
         first = group.first
         for row in range(group.new, group.end):
-            if row == group.kept > group.new:
+            if row == group.state_end > group.new:
                 self._keep(group, first, row, (last, number))
             self.at, since = row, start[row] - step.within
             while start[first] <= since:
@@ -295,13 +295,13 @@ class RunWalk(MatchWalk):
                 self.runs.append((first, row, number))
                 if step.consumes:
                     first = row + 1
-        if group.kept == group.end:
+        if group.state_end == group.end:
             self._keep(group, first, group.end, (last, number))
 
     def _keep(self, group: GroupRows, first: int, end: int, counts: tuple[int, int]) -> None:
         """Collect the state of a group, with the run from a row to before another."""
         until = max(counts[0], self.rows.start[end - 1] + self.step.within - 1) if end > first else counts[0]
-        self.kept.append(MatchState(group.new, (tuple(range(first, end)),), until, counts))
+        self.states.append(MatchState(group.new, (tuple(range(first, end)),), until, counts))
 
     @lazy
     def _occurrences(self) -> tuple[Ints, Ints]:

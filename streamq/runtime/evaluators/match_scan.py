@@ -84,12 +84,12 @@ class MatchScanEvaluator(ScanEvaluator):
         return self.as_points(events.select((*self.keys, GROUP_NUMBER, LE)).take(last), columns)
 
     def _states(self, walk: MatchWalk, layout: _RowLayout, events: pa.Table) -> pa.Table:
-        """Return the states that a walk has kept."""
-        candidates = layout.candidates(sorted({r for k in walk.kept for several in k.rows for r in several}))
-        first = layout.event[np.asarray([k.new for k in walk.kept], np.int64)]
+        """Return the states of a walk."""
+        candidates = layout.candidates(sorted({r for k in walk.states for several in k.rows for r in several}))
+        first = layout.event[np.asarray([k.new for k in walk.states], np.int64)]
         heads = events.select((*self.keys, GROUP_NUMBER)).take(pa.array(first))
-        bodies = [pickled(self.step.state(k, candidates)) for k in walk.kept]
-        return self.states(heads, bodies, [k.needed_until for k in walk.kept])
+        bodies = [pickled(self.step.state(k, candidates)) for k in walk.states]
+        return self.states(heads, bodies, [k.needed_until for k in walk.states])
 
 
 class _RowLayout:
@@ -152,8 +152,8 @@ class _RowLayout:
             return []
         first = np.flatnonzero(np.diff(self.group, prepend=-1))
         new = first + np.add.reduceat((~self.is_new).astype(np.int64), first)
-        kept = new + np.add.reduceat((self.is_new & is_before[self.event]).astype(np.int64), first)
-        columns = (first, new, np.append(first[1:], len(self.group)), kept)
+        state_end = new + np.add.reduceat((self.is_new & is_before[self.event]).astype(np.int64), first)
+        columns = (first, new, np.append(first[1:], len(self.group)), state_end)
         rows = (GroupRows(*one) for one in zip(*(column.tolist() for column in columns), strict=True))
         return list(zip(self.group[first].tolist(), rows, strict=True))
 

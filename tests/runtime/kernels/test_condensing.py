@@ -84,7 +84,7 @@ def test_what_reads_single_members_keeps_them(aggregate: Any) -> None:
 
 
 def test_a_session_ends_where_the_end_of_its_last_event_moves() -> None:
-    """Of a source that may retract, an event is settled once its end is; until then it may part a session."""
+    """An event of a source that may retract is settled once its end is; until then it may part a session."""
     table = t.table("kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint", [])
     source = sq.physical(table, id=None, name="s")
     query = source.group_by("k").session_window(5).select(n=sq.count())
@@ -94,5 +94,5 @@ def test_a_session_ends_where_the_end_of_its_last_event_moves() -> None:
     run.batch({"s": t.table(columns, rows)}, [(None, 4)])
     run.batch({"s": t.table(columns, [])}, [(None, 10)])
     run.batch({"s": t.table(columns, [("retract", 3, 90, 20, 1, 1)])}, [(None, 11)])
-    found = sorted((r["__le"], r["__re"], r["n"]) for r in run.finish().to_pylist())
-    assert found == [(0, 24, 2), (60, 65, 1)]
+    rows_sent = sorted((r["__le"], r["__re"], r["n"]) for r in run.finish().to_pylist())
+    assert rows_sent == [(0, 24, 2), (60, 65, 1)]
