@@ -48,7 +48,8 @@ class PairReduction(RangeReduction):
         parts = {"n": is_there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
         ones = np.ones(len(x), np.int64)
         table = pa.table({MEMBERS: ones, **{f"p__{name}": values for name, values in parts.items()}})
-        merged = merge_by_window(table, members.first, members.last, (), [PartialComoments("p")]).sort_by(INDEX)
+        windows = merge_by_window(table, members.first, members.last, (), [PartialComoments("p")])
+        merged = windows.in_order([INDEX]).finished()
         return Comoments(
             *(merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
         )

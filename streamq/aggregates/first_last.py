@@ -41,8 +41,8 @@ class FirstOrLastReduction(RangeReduction):
         kind = PartialMin if self.is_first else PartialMax
         at = pa.array(members.place, mask=~self.passes(members.rows))
         table = pa.table({MEMBERS: np.ones(len(members.place), np.int64), "at": at})
-        best = merge_by_window(table, members.first, members.last, (), [kind("at", "at", LongType())])
-        best = best.sort_by(INDEX).column("at").combine_chunks()
+        windows = merge_by_window(table, members.first, members.last, (), [kind("at", "at", LongType())])
+        best = windows.in_order([INDEX]).finished().column("at").combine_chunks()
         row = np.zeros(int(members.place.max(initial=0)) + 1, np.int64)
         row[members.place] = np.arange(len(members.place))
         values = members.rows.column(self.column.args[0]).combine_chunks()

@@ -39,15 +39,16 @@ class MeanReduction(RangeReduction):
     """The exact mean of decimals, rounded half up to the digits of the result."""
 
     def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """Return the mean of each window, NULL over no value.
+        """Return the mean of each window that is asked for, NULL over no value.
 
-        Raise StreamqError if a mean does not fit the result's type.
+        Raise StreamqError if a sum or a mean does not fit its type.
         """
         values = members.rows.column(self.column.args[0])
         total = PartialSum("p", "v", DecimalType(38, values.type.scale))
         table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
         partials = pa.table({MEMBERS: table.column(MEMBERS), **total.of_events(table)})
-        merged = merge_by_window(partials, members.first, members.last, (), [total]).sort_by(INDEX)
+        windows = merge_by_window(partials, members.first, members.last, (), [total])
+        merged = windows.in_order([INDEX]).finished(members.asked)
         to = DecimalType(self.column.type.precision, self.column.type.scale)
         sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)
         try:

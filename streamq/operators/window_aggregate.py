@@ -37,6 +37,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
@@ -226,7 +227,7 @@ class WindowAggregate(MemberOperator):
             payload=payload,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        factory: KernelFactory = _CondensingFactory() if evaluator.condenses else RecomputeFactory()
+        factory: KernelFactory = _CondensingFactory() if evaluator.condenses else _WindowsFactory()
         if any(reduction.calls_module for reduction in reductions):
             factory = _CallModulesFactory(time_bound_by)
         return self._member_evaluation(
@@ -319,6 +320,13 @@ class _CallModulesFactory(RecomputeFactory):
     @property
     def can_hold(self) -> bool:
         return not self.time_bound_by
+
+
+class _WindowsFactory(RecomputeFactory):
+    """Makes the kernel ``windows``."""
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        return WindowsKernel(**self.parameters(evaluation, site))
 
 
 class _CondensingFactory(RecomputeFactory):

@@ -7,6 +7,7 @@ copied into its windows if they are few, else cut into dyadic nodes, of which ea
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import pyarrow.compute as pc
 from streamq.plan.partial import COUNT, MergeableColumns, Partial, RowWindow, no_row_window
 from streamq.runtime.columnar import codes, concat, expand_ranges, group, ints, with_column
 from streamq.runtime.rendering import python_rows
-from streamq.runtime.values import Ints
+from streamq.runtime.values import Ints, Mask
 
 INDEX = "__i"
 """A window's number."""
@@ -90,6 +91,37 @@ def net_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Part
     return groups.filter(left)
 
 
+@dataclass(frozen=True)
+class MergedWindows:
+    """Partial results merged per window: rows of keys, ``__i``, ``__n`` and the columns of ``partials``, which are no values yet.
+
+    A sum may be wider than its type here: it overflows only in a window of which somebody reads it.
+    """
+
+    rows: pa.Table
+    partials: Sequence[MergeableColumns]
+
+    def in_order(self, by: Sequence[str]) -> MergedWindows:
+        """Return the windows sorted by columns."""
+        return replace(self, rows=self.rows.sort_by([(name, "ascending") for name in by]))
+
+    def finished(self, is_asked: Mask | None = None, place: Callable[[pa.Table], RowWindow] | None = None) -> pa.Table:
+        """Return the rows with values, which cannot be merged again, instead of partial results.
+
+        The values of windows that are not asked for are NULL. ``place`` gives errors the window and group of a row.
+        """
+        are_all = is_asked is None or bool(is_asked.all())
+        rows = self.rows if are_all else self.rows.filter(pa.array(is_asked))
+        for partial in self.partials:
+            rows = partial.finished(rows, no_row_window if place is None else place(rows))
+        values = rows.select([name for partial in self.partials for name in partial.columns])
+        if is_asked is not None and not are_all:
+            values = values.take(pa.array(np.cumsum(is_asked) - 1, mask=~is_asked))
+        keys = self.rows.column_names[: self.rows.column_names.index(COUNT) + 1]
+        columns = [*self.rows.select(keys).columns, *values.columns]
+        return pa.table(columns, names=[*keys, *values.column_names])
+
+
 def merge_by_window(
     table: pa.Table,
     low: Ints,
@@ -97,17 +129,14 @@ def merge_by_window(
     by: Sequence[str],
     partials: Sequence[MergeableColumns],
     explode_rows: int = EXPLODE_ROWS,
-    place: Callable[[pa.Table], RowWindow] | None = None,
     in_any_order: bool = False,
-) -> pa.Table:
+) -> MergedWindows:
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
-    The partials of a window are finished: their columns hold values, and cannot be merged again. ``place`` gives errors of this
-    the window and group of a row. A window without members has no row. If there would be more than ``explode_rows`` copies, and
-    more than four per range, ranges are cut into dyadic nodes. If Arrow cannot merge some columns (moments, or states of a
-    user's code), rows of equal ranges are merged first, and ranges are cut beyond four copies per range; so they are if results
-    are the same ``in_any_order`` and there would be more than four copies. Cost: O(n log n) in partials and windows, however long
-    the ranges are.
+    A window without members has no row. If there would be more than ``explode_rows`` copies, and more than four per range, ranges
+    are cut into dyadic nodes. If Arrow cannot merge some columns (moments, or states of a user's code), rows of equal ranges are
+    merged first, and ranges are cut beyond four copies per range; so they are if results are the same ``in_any_order`` and there
+    would be more than four copies. Cost: O(n log n) in partials and windows, however long the ranges are.
     """
     is_merged_by_us = any(len(partial.grouped) < len(partial.columns) for partial in partials)
     if is_merged_by_us or (in_any_order and _copies(low, high) > 4 * len(low)):
@@ -123,10 +152,9 @@ def merge_by_window(
         windows = merge_partial_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
         windows = _dyadic(table, low, high, by, partials)
-    windows = windows.filter(pc.greater(windows.column(COUNT), 0))
-    for partial in partials:
-        windows = partial.finished(windows, no_row_window if place is None else place(windows))
-    return windows.select([*by, COUNT, *(name for partial in partials for name in partial.columns)])
+    others = [name for name in windows.column_names if name not in (*by, COUNT)]
+    windows = windows.select([*by, COUNT, *others])
+    return MergedWindows(windows.filter(pc.greater(windows.column(COUNT), 0)), partials)
 
 
 def _copies(low: Ints, high: Ints) -> float:

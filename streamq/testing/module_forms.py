@@ -290,7 +290,8 @@ def _partial_form(select: Select, merges: bool) -> Checked:
         for partial in partials if not merges else ():
             rest = partial.from_weighted(rest)
         low, high = ints(state, LO), ints(state, HI)
-        merged = merge_by_window(rest.drop_columns([LO, HI]), low, high, keys, partials, place=kernel.place)
+        windows = merge_by_window(rest.drop_columns([LO, HI]), low, high, keys, partials)
+        merged = windows.finished(place=kernel.place)
         start, end = grid_lifetimes(select.grid, ints(merged, INDEX))
         return select.results(with_column(with_column(merged, LE, start), RE, end))
 

@@ -69,8 +69,8 @@ class WindowEvaluator(MemberEvaluator):
         The windows end after ``since``, and ``upto`` bounds them as :meth:`Assigner.ranges` says. The columns are the keys,
         ``__n``, the partials, the reductions and the stamped lifetime; if windows wait for members, also the last end of a
         member. ``memory``: the module calls of earlier micro-batches, if any, to which those of now are added. ``is_asked``
-        marks, by lifetimes, the rows that somebody reads; for others no module is called. ``aside`` takes the windows whose calls
-        fail. Rows of both kinds stay, with NULL as the module's result.
+        marks, by lifetimes, the rows that somebody reads; the others have NULL as their results: no sum overflows in them, and no
+        module is called. ``aside`` takes the windows whose calls fail. Rows of both kinds stay, with NULL as the module's result.
         """
         table = self._in_order(inputs[0])
         ranges = self._ranges(table, since, upto)
@@ -89,26 +89,28 @@ class WindowEvaluator(MemberEvaluator):
             lambda row: table.select(self.keys).take(pa.array(heads[ints(row, OWNER)])),
         )
         any_order = not any(partial.depends_on_order for partial in self.partials)
-        windows = merge_by_window(
-            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, place=place, in_any_order=any_order
-        )
-        windows = windows.sort_by([(OWNER, "ascending"), (INDEX, "ascending")])
+        merged = merge_by_window(
+            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, in_any_order=any_order
+        ).in_order([OWNER, INDEX])
+        windows = merged.rows
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
         head = pa.array(heads[ints(windows, OWNER)])
         columns_of_result = {k: table.column(k).take(head) for k in (*self.keys, GROUP_NUMBER)}
-        names = [*self._partial_columns, *[LAST_END] * self.waits_for_members]
-        columns_of_result |= {name: windows.column(name) for name in names}
+        groups = pa.table(columns_of_result)
+        stamped = self._stamped(groups, start, end)
+        if self.waits_for_members:
+            stamped = with_column(stamped, LAST_END, windows.column(LAST_END))
+        is_reported = self._reported(end)
+        asked = is_reported if is_asked is None else is_reported & is_asked(stamped)
+        values = merged.finished(asked, place)
+        columns_of_result |= {name: values.column(name) for name in self._partial_columns}
+        if self.waits_for_members:
+            columns_of_result[LAST_END] = windows.column(LAST_END)
         if self.reductions:
-            groups = pa.table(columns_of_result).select(list(self.keys))
-            members = self._spanned(table, ranges, windows, (start, end), groups)
-            stamped = self._stamped(groups, start, end)
-            if self.waits_for_members:
-                stamped = with_column(stamped, LAST_END, windows.column(LAST_END))
-            asked = self._reported(end) & (True if is_asked is None else is_asked(stamped))
+            members = self._spanned(table, ranges, windows, (start, end), groups.select(list(self.keys)))
             if aside is not None:
                 members = replace(members, aside=aside, final=aside.is_final(stamped))
             columns_of_result |= reduced(replace(members, memory=memory, asked=asked), self.reductions)
-        is_reported = self._reported(end)
         return self._stamped(
             pa.table(columns_of_result).filter(pa.array(is_reported)), start[is_reported], end[is_reported]
         )

@@ -12,16 +12,15 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import HASH
 from streamq.runtime.kernel import Arrival, Totals
-from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.runtime.values import Mask
 
 
 @dataclass(frozen=True)
-class CondensingKernel(RecomputeKernel[WindowEvaluator]):
+class CondensingKernel(WindowsKernel):
     """A kernel of an evaluator that condenses events; its events have their partial results from the start."""
 
     ends_move: bool = False

@@ -273,7 +273,7 @@ class WindowAggregateKernel:
         low, high = low[inside], high[inside]
         if (high == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows, place=self.place)
+        return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows).finished(place=self.place)
 
     @property
     def place(self) -> Callable[[pa.Table], RowWindow]:

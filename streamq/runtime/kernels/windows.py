@@ -1,0 +1,39 @@
+"""Kernel of windows: only of the rows that are sent are the results computed.
+
+A sum may overflow, and a module fail, over the members that a window has so far, though not over all that it will have. So the
+windows whose rows nobody has been sent yet have no results.
+
+State and cost: as of ``recompute``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import pyarrow as pa
+
+from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.kernel import Clock, Totals
+from streamq.runtime.kernels.recompute import RecomputeKernel, open_since
+
+
+@dataclass(frozen=True)
+class WindowsKernel(RecomputeKernel[WindowEvaluator]):
+    """A kernel of aggregates over windows of any kind."""
+
+    def _evaluated(
+        self,
+        bins: GroupBins,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[pa.Table],
+        clock: Clock,
+        *,
+        upto: int,
+        totals: Totals,
+    ) -> pa.Table:
+        """Return the evaluator's rows, with the results of those that are sent."""
+        is_asked = partial(self._is_sent, clock=clock)
+        return self.evaluator.rows(histories, open_since(clock, bins), upto, is_asked=is_asked)
