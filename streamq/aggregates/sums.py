@@ -56,7 +56,10 @@ SUM = Sum()
 
 @check_keywords
 def sum(column: Any, *, where: Any = None) -> Aggregate:
-    """The sum, NULL over no values; bigint for integers (overflow is an error), double, or decimal.
+    """The sum, NULL over no values; bigint for integers, double, or decimal.
+
+    It is an error if the sum of a window whose row is sent does not fit its type. In a batch on Spark the values are added by
+    Spark, for whom it is an error, too, if the sum of some of them does not fit, by the order in which they happen to be added.
 
     >>> import streamq as sq
     >>> w = sq.events([(1, 2, {"v": 3}), (2, 3, {"v": 1}), (4, 5, {"v": 5})]).tumbling_window(5)

@@ -16,7 +16,7 @@ from streamq.plan.node import Node, nodes
 from streamq.runtime.event import INSERT, RETRACT
 from streamq.stream import Stream
 from streamq.testing.arrival import Item, bounds, delay_for, end_ticks, is_event
-from streamq.testing.oracle import FalseClaim, oracle
+from streamq.testing.oracle import FalseClaim, SumOverflow, oracle
 from streamq.testing.program import program
 from streamq.testing.program_text import instant
 from streamq.testing.progress.room import MINUTE
@@ -198,6 +198,7 @@ class Case:
         expressions: str = "translated",
         ctis: Mapping[str, int] | None = None,
         set_aside: Counter[str] | None = None,
+        overflow: SumOverflow = SumOverflow.TOTAL,
     ) -> pa.Table:
         """Return the oracle's answer as a history; for the arguments see :func:`streamq.testing.oracle.oracle`.
 
@@ -206,7 +207,7 @@ class Case:
         if self._unread:
             raise FalseClaim(f"the verbs name {', '.join(self._unread)}, which the plan that they built does not read")
         plan = self.plan if self.meant is None else self.meant.plan
-        return oracle(plan, self.tables, self.until, expressions, ctis, set_aside)
+        return oracle(plan, self.tables, self.until, expressions, ctis, set_aside, overflow)
 
     @property
     def _unread(self) -> list[str]:

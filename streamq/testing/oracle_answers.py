@@ -12,7 +12,7 @@ from streamq.testing.case import Case
 from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
-from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, Untranslated
+from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, SumOverflow, Untranslated
 
 
 class Answers:
@@ -68,18 +68,19 @@ def answer_of(
     expressions: str = TRANSLATED,
     ctis: Mapping[str, int] | None = None,
     failed_calls: Counter[str] | None = None,
+    overflow: SumOverflow = SumOverflow.TOTAL,
 ) -> pa.Table:
     """Return the oracle's answer to a case; expressions that it cannot translate to SQL are evaluated by streamq.
 
     ``ctis``: by source, CTIs that its rows do not contain. ``failed_calls`` is updated by the number of calls that fail and are
-    set aside, by module.
+    set aside, by module. ``overflow``: the sums for which the query fails.
     """
     counts = Counter[str]()
     try:
-        answer = case.answer(expressions, ctis, counts)
+        answer = case.answer(expressions, ctis, counts, overflow)
     except Untranslated:
         counts = Counter[str]()
-        answer = case.answer(EVALUATED, ctis, counts)
+        answer = case.answer(EVALUATED, ctis, counts, overflow)
     if failed_calls is not None:
         failed_calls.update(counts)
     return answer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 from hypothesis import strategies as st
@@ -53,10 +54,11 @@ def palettes(
 
     The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
     columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
-    computes with has none, a column that it sums has at most one, in the first event only.
+    computes with has none, a column that it sums has one at most, in the first event only, or the least and the greatest value in
+    the first events, which overflow together with others, and not all together.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
-    once: dict[str, Any] = {}
+    first: dict[str, list[Any]] = {}
     if intent.skew is None:
         intent = intent.but(skew=draw(st.sampled_from([False] * 5 + [True])))
     for f in fields:
@@ -66,8 +68,8 @@ def palettes(
         values = pool(f.type, intent, compared)
         ends = [] if f.name in used.computed else odd(f.type, intent)
         if f.name in used.summed:
-            last = draw(st.sampled_from([None] * 4 + ends)) if ends and is_exact(f.type) else None
-            once |= {} if last is None else {f.name: last}
+            if ends and is_exact(f.type):
+                first[f.name] = draw(st.sampled_from([[]] * 4 + [[end] for end in ends] + [[*ends, *ends], ends[::-1]]))
             ends = []
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None
         others = draw(st.lists(st.sampled_from(ends), max_size=2, unique_by=repr)) if ends else []
@@ -82,15 +84,17 @@ def palettes(
             many = draw(st.sampled_from([1, 1, 1, len(values)]))
             values = [*values[:2], *[None] * many, *values[2:]]
         chosen[f.name] = _skewed(values, intent)
-    return _with(_payloads(chosen), once)
+    return _with(_payloads(chosen), first)
 
 
-def _with(payloads: st.SearchStrategy[dict[str, Any]], once: Mapping[str, Any]) -> st.SearchStrategy[dict[str, Any]]:
-    """Return the strategy with the values in ``once`` for columns of the first payload that it draws, and of no other."""
-    if not once:
+def _with(
+    payloads: st.SearchStrategy[dict[str, Any]], first: Mapping[str, Sequence[Any]]
+) -> st.SearchStrategy[dict[str, Any]]:
+    """Return the strategy with the values in ``first`` for columns of the first payloads that it draws, one in each."""
+    if not any(first.values()):
         return payloads
-    left = [once]
-    return payloads.map(lambda payload: {**payload, **(left.pop() if left else {})})
+    left = {name: iter(values) for name, values in first.items()}
+    return payloads.map(lambda payload: {**payload, **{name: v for name, it in left.items() for v in islice(it, 1)}})
 
 
 def _payloads(columns: Mapping[str, list[Any] | st.SearchStrategy[Any]]) -> st.SearchStrategy[dict[str, Any]]:

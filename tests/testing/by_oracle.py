@@ -28,11 +28,13 @@ def intervals(**payload: t.DataType) -> Intervals:
     return Intervals("s", fields(start=LONG, end=LONG, **payload), "start", "end")
 
 
-def answer(plan: Node, rows: Sequence[Sequence[Any]], until: int | None = None) -> list[tuple[Any, ...]]:
+def answer(
+    plan: Node, rows: Sequence[Sequence[Any]], until: int | None = None, **options: Any
+) -> list[tuple[Any, ...]]:
     """Rows ``start, end, payload...`` of the answer over source rows, in order; an open end is None."""
     source = next(n for n in _sources(plan))
     given = table_of(source, [dict(zip([f.name for f in source.columns], row, strict=True)) for row in rows])
-    return shown(oracle(plan, {source.table: given}, until))
+    return shown(oracle(plan, {source.table: given}, until, **options))
 
 
 def _sources(plan: Node) -> list[Source]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from streamq.plan.expr import Call, Col, Expr, as_expr
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
 from streamq.testing.drawn_operators import OVER_ONE, OVER_TWO
-from streamq.testing.oracle import ORACLE, TooMuch, oracle, sql
+from streamq.testing.oracle import ORACLE, SumOverflow, TooMuch, oracle, sql
 from streamq.time import INFINITY, INTEGER
 from streamq.windows import Hopping
 from tests.testing.by_oracle import DOUBLE, INF, INT, LONG, NAN, STRING, answer, fields, intervals
@@ -215,6 +215,22 @@ def test_integers_average_to_doubles_and_overflow() -> None:
     assert answer(plan, [(0, 1, 1), (0, 1, 2), (0, 1, None)]) == [(0, 9, 3, 1.5, 2)]
     with pytest.raises(QueryFailed, match="Spark's rules"):
         answer(plan, [(0, 1, 2**63 - 1), (0, 1, 1)])
+
+
+@pytest.mark.parametrize("kind", [LONG, t.DecimalType(38, 2), t.DecimalType(38, 0)])
+def test_a_sum_fails_if_the_total_does_not_fit(kind: t.DataType) -> None:
+    plan = window(intervals(v=kind), Hopping(9, 9), s=of("sum"))
+    with localcontext(prec=38):
+        unit = Decimal(1).scaleb(-kind.scale) if isinstance(kind, t.DecimalType) else 1
+        great = (10**38 - 1) * unit if isinstance(kind, t.DecimalType) else 2**63 - 1
+        rows, total = [(0, 1, v) for v in (great, great, -unit, -great)], great - unit
+    assert answer(plan, rows) == [(0, 9, total)]
+    for overflowing in (rows[:2], [(0, 1, great), (0, 1, unit)]):
+        with pytest.raises(QueryFailed, match="Spark's rules"):
+            answer(plan, overflowing)
+        assert answer(plan, overflowing, overflow=SumOverflow.NONE) == [(0, 9, None)]
+    with pytest.raises(QueryFailed, match="Spark's rules"):
+        answer(plan, rows, overflow=SumOverflow.ON_THE_WAY)
 
 
 # expressions

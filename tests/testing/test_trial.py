@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 import streamq as sq
@@ -9,12 +11,14 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.testing.arrival import Item
 from streamq.testing.case import Case
-from streamq.testing.execution import STREAM, Execution
+from streamq.testing.execution import LITERAL, STREAM, Execution
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.report import FAILS, REFUSED
+from streamq.testing.so_far import fails_in_another_order, fails_on_the_way
 from streamq.testing.trial import check_answers
 
 HUGE = 2**62
+GREATEST = 2**63 - 1
 
 
 def stays(late: str) -> sq.Stream:
@@ -46,3 +50,27 @@ def test_a_late_item_that_is_judged_first_is_not_computed(late: str) -> None:
     assert reasons(moved.snapshot_window().select(n=sq.count()), OutputForm.FINAL) == [
         REFUSED if late == "fail" else ""
     ]
+
+
+def cancelling(*values: int) -> Case:
+    """A session of these values, one a micro-batch, whose sum fits, though that of the first ones does not."""
+    items = [Item("insert", at, at + 2, payload={"v": value}) for at, value in enumerate(values)]
+    sums = stays("drop").session_window(9).select(total=sq.sum("v"))
+    return Case(sums.plan, tuple(("s", item) for item in items), (1,) * len(items))
+
+
+def test_a_sum_that_is_held_back_must_not_overflow_on_the_way() -> None:
+    case = cancelling(GREATEST, 1, -GREATEST)
+    assert not fails_on_the_way(case, Execution(STREAM, OutputForm.FINAL))
+    assert fails_on_the_way(case, Execution(STREAM, OutputForm.CHANGELOG, early=True))
+    assert fails_in_another_order(case) and not fails_in_another_order(cancelling(GREATEST, -1))
+    assert check_answers(case, [Execution(LITERAL), Execution(STREAM, OutputForm.FINAL)], Answers(case)) == ["", ""]
+    early = Execution(STREAM, OutputForm.CHANGELOG, early=True)
+    assert check_answers(case, [early], Answers(case)) == [FAILS]
+
+
+def test_sums_below_other_windows_may_overflow_on_the_way() -> None:
+    case = cancelling(GREATEST, 1, -GREATEST)
+    sums = stays("drop").session_window(9).select(total=sq.sum("v"))
+    above = replace(case, plan=sums.tumbling_window(99).select(most=sq.max("total")).plan)
+    assert fails_on_the_way(above, Execution(STREAM, OutputForm.FINAL))

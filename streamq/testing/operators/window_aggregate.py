@@ -52,7 +52,15 @@ def window_aggregate(node: WindowAggregate, inputs: Sequence[str], run: Run) -> 
             results.append(module.sql(columns, passes=passes, order=order, functions=run.functions))
             continue
         arguments = Arguments(
-            f"v{i}_0", f"v{i}_1", types, a.options, passes=passes, order=order, clip=node.clip, axis=source.axis
+            f"v{i}_0",
+            f"v{i}_1",
+            types,
+            a.options,
+            passes=passes,
+            order=order,
+            clip=node.clip,
+            axis=source.axis,
+            overflow=run.overflow,
         )
         results.append(ORACLE_OF[a.function].sql(arguments))
     shown = [_group(node, g, k) for g, k in zip(groups, node.keys, strict=True)]

@@ -26,6 +26,7 @@ from streamq.plan.folding import fold
 from streamq.plan.node import Node
 from streamq.plan.schema import POINT
 from streamq.testing import operators, sources  # noqa: F401 (their rooms define the operators)
+from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.definitions import ORACLE, FalseClaim
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, listed, own_keys, payload, sql
@@ -50,6 +51,7 @@ def oracle(
     expressions: str = TRANSLATED,
     ctis: Mapping[str, int] | None = None,
     set_aside: Counter[str] | None = None,
+    overflow: SumOverflow = SumOverflow.TOTAL,
 ) -> pa.Table:
     """Return the canonical history of a plan's answer: ``start`` and ``end`` in ticks, then the payload, in no order.
 
@@ -60,6 +62,7 @@ def oracle(
     "evaluated" by streamq's own evaluation, as functions that SQL calls, so that a query may use any function and only
     operators are judged (section 6.2 of the paper on the test framework). Expressions that cannot be evaluated in-process then
     use the active SparkSession. ``set_aside`` is updated by the number of calls that fail and are set aside, by module.
+    ``overflow``: the sums for which the query fails.
 
     Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation
     fails by Spark's rules; PlanError for an operator without a definition, for another word in ``expressions``, and for an
@@ -85,7 +88,7 @@ def oracle(
     if set_aside is not None:
         functions.set_aside = set_aside
     evaluated = Evaluated(functions, SparkSession.getActiveSession) if expressions == EVALUATED else None
-    run = Run(connection, tables, until, functions, evaluated, ctis or {})
+    run = Run(connection, tables, until, functions, evaluated, ctis or {}, overflow=overflow)
     come: dict[str, int | None] = {}
 
     def visit(node: Node, inputs: list[str]) -> str:
@@ -147,6 +150,7 @@ __all__ = [
     "ORACLE",
     "TRANSLATED",
     "FalseClaim",
+    "SumOverflow",
     "TooMuch",
     "Untranslated",
     "Run",

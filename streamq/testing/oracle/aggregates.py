@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from enum import Enum
 from typing import Any
 
 from pyspark.sql import types as t
@@ -27,14 +28,23 @@ from streamq.testing.oracle.values import sql_type
 from streamq.time import TIMESTAMP
 
 
+class SumOverflow(Enum):
+    """The sums of integers or decimals for which a query fails because they do not fit their type."""
+
+    TOTAL = "those of all values of a window"
+    ON_THE_WAY = "also those of its positive or of its negative values, because values may be added in any order"
+    NONE = "none: a sum that does not fit is NULL"
+
+
 @dataclass(frozen=True)
 class Arguments:
     """The inputs of a definition: the columns ``v`` and ``w`` of its arguments, their types, and the aggregate's options.
 
     For members that the aggregate's filter drops, ``v`` and ``w`` are NULL already; of two arguments both are NULL if one is.
     There is no column ``w`` for an aggregate of one argument. ``passes``: the filter as a FILTER clause, or "", for definitions
-    that count NULLs, too; ``order``: the order of members; ``clip``: how lifetimes are cut; ``axis``: the time axis. SQL may also
-    read the columns ``le``, ``re`` (not cut), ``w_le``, ``w_re`` and, if it declares so, the means of its arguments.
+    that count NULLs, too; ``order``: the order of members; ``clip``: how lifetimes are cut; ``axis``: the time axis;
+    ``overflow``: the sums that fail. SQL may also read the columns ``le``, ``re`` (not cut), ``w_le``, ``w_re`` and, if it
+    declares so, the means of its arguments.
     """
 
     v: str
@@ -45,6 +55,7 @@ class Arguments:
     order: str
     clip: str
     axis: str
+    overflow: SumOverflow
 
 
 @dataclass(frozen=True)
@@ -74,16 +85,41 @@ def _extreme(name: str) -> Callable[[Arguments], str]:
 
 
 def _sum(a: Arguments) -> str:
-    """Return SQL of a sum that fails if the sum of all positive or of all negative values overflows; NULL for no values.
-
-    The order of addition is open, so the query may fail in that case. Floats are summed as doubles.
-    """
+    """Return SQL of the sum, NULL for no values, that fails as ``a.overflow`` says; floats are summed as doubles."""
     (kind,), v = a.types, a.v
     if floating(kind):
         return f"sum(CAST({v} AS DOUBLE))"
     to = sql_type(sum_type(kind))
-    above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
-    return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
+    match a.overflow:
+        case SumOverflow.ON_THE_WAY:
+            above, below = (f"coalesce(CAST(sum({v}) FILTER (WHERE {v} {sign} 0) AS {to}), 0)" for sign in "><")
+            return f"CASE WHEN count({v}) > 0 THEN CAST({above} AS {to}) + CAST({below} AS {to}) END"
+        case SumOverflow.NONE:
+            return f"TRY_CAST({_exact_sum(v, kind)} AS {to})"
+    return f"CAST({_exact_sum(v, kind)} AS {to})"
+
+
+def _exact_sum(v: str, kind: t.DataType) -> str:
+    """Return SQL of a sum of integers or decimals that may be wider than its type: a HUGEINT, or digits with a point."""
+    if not isinstance(kind, t.DecimalType):
+        return f"sum({v})"
+    # a sum on the way may exceed even a HUGEINT, hence two halves
+    half, unit = f"{10**19}::HUGEINT", _units(v)
+    high, low = f"sum({unit} // {half})", f"sum({unit} % {half})"
+    whole = _digits(f"({high} * {half} + {low})", kind.scale)
+    return f"CASE WHEN abs({high}) > {half} THEN repeat('9', 40) ELSE {whole} END"
+
+
+def _units(v: str) -> str:
+    """Return SQL of a decimal as a HUGEINT, in units of its last digit."""
+    return f"CAST(replace(CAST({v} AS VARCHAR), '.', '') AS HUGEINT)"
+
+
+def _digits(units: str, scale: int) -> str:
+    """Return SQL of the text of a decimal, from a HUGEINT in units of the last of its digits after the point."""
+    one = f"{10**scale}::HUGEINT"
+    after = f"lpad(CAST(abs({units}) % {one} AS VARCHAR), {scale}, '0')"
+    return f"CASE WHEN {units} < 0 THEN '-' ELSE '' END || (abs({units}) // {one}) || '.' || {after}"
 
 
 def _avg(a: Arguments) -> str:
@@ -94,12 +130,10 @@ def _avg(a: Arguments) -> str:
 def _decimal_mean(v: str, kind: t.DecimalType) -> str:
     """Return SQL of the exact mean with four more digits, at most 38, rounded half away from 0, in units of the last digit."""
     precision, scale = min(38, kind.precision + 4), min(38, kind.scale + 4)
-    units = f"CAST(replace(CAST(sum({v}) AS VARCHAR), '.', '') AS HUGEINT)"
+    units = _units(f"sum({v})")
     n, finer = f"nullif(count({v}), 0)", 10 ** (scale - kind.scale)
     rounded = f"(abs({units}) // {n} * {finer} + (2 * {finer} * (abs({units}) % {n}) + {n}) // (2 * {n}))"
-    one = f"{10**scale}::HUGEINT"
-    digits = f"{rounded} // {one} || '.' || lpad(CAST({rounded} % {one} AS VARCHAR), {scale}, '0')"
-    return f"CAST(CASE WHEN {units} < 0 THEN '-' ELSE '' END || {digits} AS DECIMAL({precision}, {scale}))"
+    return f"CAST({_digits(f'sign({units})::HUGEINT * {rounded}', scale)} AS DECIMAL({precision}, {scale}))"
 
 
 def _products(v: str, w: str) -> str:

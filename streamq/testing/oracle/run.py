@@ -16,6 +16,7 @@ from streamq.plan.node import Node
 from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.testing.arrival import time_columns
+from streamq.testing.oracle.aggregates import SumOverflow
 from streamq.testing.oracle.evaluated import Evaluated
 from streamq.testing.oracle.expressions import Untranslated, sql
 from streamq.testing.oracle.modules import sets_aside
@@ -55,6 +56,7 @@ class Run:
     - ``names``: the names of all tables
     - ``registered_sources``, ``histories``: by digest, the names of the tables of the sources' rows, and of the nodes so far
     - ``define``: returns the name of the table of another plan's history
+    - ``overflow``: the sums that fail
     """
 
     connection: duckdb.DuckDBPyConnection
@@ -68,6 +70,7 @@ class Run:
     registered_sources: dict[str, str] = field(default_factory=dict)
     histories: dict[str, str] = field(default_factory=dict)
     define: Callable[[Node], str] = str
+    overflow: SumOverflow = SumOverflow.TOTAL
 
     def _name(self) -> str:
         self.names.append(f"t{len(self.names)}")
