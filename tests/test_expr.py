@@ -24,6 +24,7 @@ from streamq.plan.passes import (
     aggregates,
     columns,
     expression_nodes,
+    functions,
     reads_end,
     reads_lifetime,
     rewrite_expression,
@@ -168,3 +169,4 @@ def test_what_an_expression_reads() -> None:
     assert expression_facts(expr).deterministic
     assert not expression_facts(f.rand() + a).deterministic
     assert [x.name for x in aggregates(Aggregate(SUM, (a,)) / Aggregate(COUNT, ()))] == ["sum", "count"]
+    assert functions(Aggregate(SUM, (f.abs(a),)) + 1) == [function_of("abs"), SUM, function_of("+")]

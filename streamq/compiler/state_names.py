@@ -25,7 +25,7 @@ from streamq.plan.inference import types
 from streamq.plan.named_object import NamedObject, VersionedCode
 from streamq.plan.node import Node, expressions, identity_values
 from streamq.plan.partial import Partial
-from streamq.plan.passes import expression_nodes
+from streamq.plan.passes import expression_nodes, functions
 from streamq.plan.schema import Schema
 from streamq.plan.tree import Tree
 from streamq.runtime.identity import ModuleCode
@@ -128,13 +128,13 @@ def _shown_type(expr: Expr, schema: Schema) -> str:
 def _modules(called: Sequence[Node], exprs: Sequence[Expr], partials: Iterable[Partial]) -> tuple[ModuleCode, ...]:
     """Return the modules that nodes, expressions and partial results call, in a fixed order."""
     exprs = [*exprs, *(expr for node in called for expr in expressions(node))]
-    functions = [getattr(part, "function", None) for expr in exprs for part in expression_nodes(expr)]
+    called_functions = [function for expr in exprs for function in functions(expr)]
     operators = [getattr(node, "operator", None) for node in called]
     modules = {
         (m.name, m.code_text): ModuleCode(
             name=m.name, version=m.version, code=m.code_text, compatible_with=m.compatible_with
         )
-        for m in (*functions, *operators, *(module for partial in partials for module in partial.modules))
+        for m in (*called_functions, *operators, *(module for partial in partials for module in partial.modules))
         if isinstance(m, VersionedCode)
     }
     return tuple(modules[key] for key in sorted(modules))

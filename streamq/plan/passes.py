@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 
-from streamq.plan.aggregate import Aggregate
+from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.expr import Call, Col, Expr, Opaque
 from streamq.plan.folding import fold
+from streamq.plan.function import Function
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.own_names import carried_key
 from streamq.plan.tree import show
@@ -66,6 +67,11 @@ def calls_python(root: Expr) -> bool:
 def set_aside_by(root: Expr) -> tuple[Call, ...]:
     """Return the calls in an expression over events that set aside the events they fail for."""
     return tuple(n for n in expression_nodes(root) if isinstance(n, Call) and n.function.sets_aside)
+
+
+def functions(root: Expr) -> list[Function | AggregateFunction]:
+    """Return the functions and aggregate functions that a tree calls, children first."""
+    return [n.function for n in expression_nodes(root) if isinstance(n, Call | Aggregate)]
 
 
 def aggregates(root: Expr) -> list[Aggregate]:

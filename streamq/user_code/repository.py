@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from streamq.errors import PlanError, nearest, sentence
 from streamq.plan.node import Node, expanded, expressions, nodes
-from streamq.plan.passes import expression_nodes
+from streamq.plan.passes import functions
 from streamq.user_code.module import UNNAMED, UserModule, place_of
 
 if TYPE_CHECKING:
@@ -289,7 +289,7 @@ def called_modules(plan: Node) -> list[UserModule]:
     """Return the modules that a plan calls, in the order of its nodes; for a repeated name the first."""
     modules: dict[str, UserModule] = {}
     for node in nodes(expanded(plan)):
-        called = [getattr(part, "function", None) for expr in expressions(node) for part in expression_nodes(expr)]
+        called = [function for expr in expressions(node) for function in functions(expr)]
         for module in (*called, getattr(node, "operator", None)):
             if isinstance(module, UserModule):
                 modules.setdefault(module.name, module)
