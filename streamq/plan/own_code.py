@@ -13,6 +13,9 @@ STREAMQ = __name__.partition(".")[0]
 INSTALLED = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sysconfig.get_paths().values())
 """The folders of Python's library and of installed packages, with a separator at the end."""
 
+_CODE = (FunctionType, type)
+"""The values that know the module that defines them."""
+
 
 def module_of_code(code: Any) -> str:
     """Return the name of the module that defines a function, a class, or the class of an object."""
@@ -66,6 +69,10 @@ def _modules_of(package: str) -> list[ModuleType]:
 
 def _modules_read(module: ModuleType) -> set[str]:
     """Return the names of the modules that a module refers to, directly or by their functions and classes."""
-    values = list(vars(module).values())
-    names = {v.__name__ for v in values if isinstance(v, ModuleType)}
-    return names | {str(v.__module__) for v in values if isinstance(v, FunctionType | type)}
+    names = set[str]()
+    for value in list(vars(module).values()):
+        if isinstance(value, _CODE):
+            names.add(str(value.__module__))
+        elif isinstance(value, ModuleType):
+            names.add(value.__name__)
+    return names
