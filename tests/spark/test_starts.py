@@ -25,12 +25,15 @@ HOUR = 3_600_000_000
 POLICY = {"progress": sq.generate("5 hours")}
 STAYS = sq.intervals(t.table("s timestamp, e timestamp, k string", []), start="s", end="e", name="a", **POLICY)
 CALLS = sq.points(t.table("at timestamp, k string", []), time="at", name="b", **POLICY)
-# an hour by the clock is another in each time zone
+# an hour by the clock is another in each time zone; the windows share a stage, in which one sends its rows to the other
 QUERY = (
     STAYS.select("k", hour=sq.functions.hour(sq.start()))
     .group_by("k")
     .tumbling_window("10 hours")
     .select(n=sq.count(), hours=sq.sum("hour"))
+    .group_by("k")
+    .snapshot_window()
+    .select(n=sq.sum("n"), hours=sq.max("hours"))
     .union(CALLS.select("k", n=sq.lit(0).cast("bigint"), hours=sq.functions.hour(sq.start()).cast("bigint")))
 )
 TIMES = [(0, 4, "a"), (9, 12, "b"), (7, 30, "a"), (25, 26, "b"), (22, 24, "a"), (41, 47, "a")]
