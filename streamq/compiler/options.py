@@ -37,8 +37,9 @@ class Options:
 
     ``egresses``: the forms in which the plans' results are written, in their order. ``late_output``: the run has a late output.
     ``buckets``: the most buckets of a stage. ``streaming``: False to treat invalid rows as a batch does. ``level``: the level of
-    consistency. ``early``: a changelog or upserts report windows and rows before the watermark reaches them. ``placement``: the
-    places of operators in the checkpoint that the run goes on from.
+    consistency. ``early``: a changelog or upserts report windows and rows before the watermark reaches them. ``ansi``: Spark
+    computes by its ANSI rules; False if the session has turned them off. ``placement``: the places of operators in the checkpoint
+    that the run goes on from.
     """
 
     egresses: tuple[Egress, ...] = (Egress(),)
@@ -47,6 +48,7 @@ class Options:
     streaming: bool = True
     level: Level = MIDDLE
     early: bool = False
+    ansi: bool = True
     placement: Placement = NOWHERE
 
 

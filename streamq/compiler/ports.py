@@ -177,6 +177,7 @@ def sharings_of(program: StagedPlan, ports: Sequence[Port], reader: Port) -> lis
             program.relations[path.relation],
             makers[path.relation].bucket_columns,
             hears_endpoints=reader.hears_endpoints,
+            ansi=program.options.ansi,
         )
         if path.relation in makers
         else APART

@@ -9,8 +9,10 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from streamq.compiler.rules.totality import can_fail
 from streamq.compiler.staged_plan import Path, PortInput, Relation
 from streamq.operators.table_steps import columns_step
+from streamq.plan.node import expressions
 from streamq.plan.own_names import shown_name
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
@@ -34,15 +36,21 @@ APART = Sharing()
 
 
 def share(
-    path: Path, port: PortInput, relation: Relation, bucket_columns: tuple[str, ...] | None, *, hears_endpoints: bool
+    path: Path,
+    port: PortInput,
+    relation: Relation,
+    bucket_columns: tuple[str, ...] | None,
+    *,
+    hears_endpoints: bool,
+    ansi: bool,
 ) -> Sharing:
     """Return the answer for a path from a kernel's ``relation`` to a port.
 
     ``bucket_columns``: the relation's columns that choose a row's bucket, None if no columns do. ``hears_endpoints``: each
-    bucket of the port's kernel hears the endpoints of all its input.
+    bucket of the port's kernel hears the endpoints of all its input. ``ansi``: Spark computes by its ANSI rules, as Arrow does.
 
     They share a stage if the port's rows are hashed by the relation's columns, in the same order and as they are, and every step
-    is computed in Arrow exactly as by Spark.
+    is computed in Arrow exactly as by Spark; without ANSI rules these are the steps that fail on no row.
     """
     if hears_endpoints:
         return Sharing(reason="each bucket hears the endpoints in all others")
@@ -55,10 +63,14 @@ def share(
     for step in path.steps:
         if (table_step := step.table_step) is None:
             return Sharing(reason=f"Spark computes {step.line}")
+        if not ansi and any(can_fail(expr, step.input.schema) for expr in expressions(step)):
+            return Sharing(reason=f"Spark computes {step.line} without ANSI rules")
         steps.append(table_step)
     columns = columns_step(port.columns.columns, path.schema)
     if columns is None:
         return Sharing(reason="Spark computes the arguments")
+    if not ansi and any(can_fail(expr, path.schema) for _, expr in port.columns.columns):
+        return Sharing(reason="Spark computes the arguments without ANSI rules")
     payload = pa.schema([(field.name, arrow_type(field.type)) for field in relation.schema.fields])
     names = tuple(name for name, _ in port.columns.columns)
     return Sharing(InnerPath(payload, (*steps, columns), (*names, *port.lifetimes), port.columns.hashed))

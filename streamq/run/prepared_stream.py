@@ -132,6 +132,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         buckets=buckets or _default_buckets(spark),
         level=level,
         early=request.early,
+        ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
     program = compile_stages(rewritten(plan), options, plan)
     identity = identity_of(program)

@@ -17,8 +17,10 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Placement
 from streamq.compiler.rewriter import rewrite
 from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import StreamqError
 from streamq.plan.node import number_sources
 from streamq.policies import MIDDLE, Level
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from tests.programs import compiled
@@ -159,3 +161,31 @@ def test_most_of_the_queries_share_a_stage() -> None:
 
     count()
     assert counts[True] > counts[False] / 2
+
+
+def extremes(payload: pa.Schema) -> pa.Table:
+    """Deltas with the least, the greatest and no values in all columns."""
+    integers = [-(2**63), 2**63 - 1, 0, None]
+    columns = {f.name: pa.array(integers if pa.types.is_integer(f.type) else [None] * 4, f.type) for f in payload}
+    return pa.table({LE: [1] * 4, RE: [2] * 4, WEIGHT: [1] * 4, **columns})
+
+
+@given(queries())
+def test_without_ansi_rules_steps_in_a_shared_stage_fail_on_no_row(query: sq.Stream) -> None:
+    """Spark would give another number there."""
+    for stage in compiled(plan_of(query), ansi=False).stages:
+        for channel in stage.inner_channels:
+            assert channel.inner is not None
+            assert channel.inner.tables(extremes(channel.inner.payload))
+
+
+def test_by_ansi_rules_arithmetic_is_shared() -> None:
+    query = source("s", False)
+    for name in ("tumbling", "more", "snapshots"):
+        query = STEPS[name](query, query)
+    (shared,) = compiled(plan_of(query)).stages
+    (channel,) = shared.inner_channels
+    assert channel.inner is not None
+    with pytest.raises(StreamqError, match="ARITHMETIC_OVERFLOW"):
+        channel.inner.tables(extremes(channel.inner.payload))
+    assert len(compiled(plan_of(query), ansi=False).stages) == 2

@@ -19,6 +19,7 @@ from streamq.compiler.streaming import build_frame
 from streamq.errors import CheckpointError, PlanError, QueryFailed
 from streamq.plan.node import Node, number_sources
 from streamq.run.checkpoint import identity_of
+from streamq.testing.on_spark import session_in
 from tests.programs import compiled
 from tests.spark.replay import bag, ended, folded, land, rows, stream
 
@@ -229,6 +230,19 @@ def test_totals_outlive_a_restart_and_are_no_results(spark: SparkSession, plain:
         assert run.late == want
         with pytest.raises(PlanError, match="advance: the run is over; its stream has ended."):
             run.advance(7)
+
+
+def test_without_ansi_rules_spark_computes_what_may_overflow(spark: SparkSession, tmp_path: Path) -> None:
+    """Between two windows on the same keys, which else share a stage and fail there."""
+    rows_in = [{"t": 1, "k": "a", "v": 1.0, "n": 2**62}]
+    land(tmp_path / "in", [pa.Table.from_pylist(rows_in, schema=READINGS)])
+    with session_in(spark, "UTC") as other:
+        other.conf.set("spark.sql.ansi.enabled", "false")
+        readings = sq.points(stream(other, tmp_path / "in", READINGS), time="t").group_by("k")
+        doubled = readings.tumbling_window(10).select(n=sq.sum("n")).select("k", n=sq.col("n") * 2)
+        most = doubled.group_by("k").tumbling_window(10).select(most=sq.max("n"))
+        ended(most, sink=str(tmp_path / "out"), checkpoint=str(tmp_path / "cp"), buckets=2)
+    assert rows(spark.read.parquet(str(tmp_path / "out"))) == [(10, "a", -(2**63), 0)]
 
 
 def test_keys_of_buckets_are_hashed_as_spark_hashes_them(spark: SparkSession, plain: None) -> None:
