@@ -111,13 +111,13 @@ def fails_in_another_order(case: Case) -> bool:
 
 
 def sets_aside_on_the_way(case: Case) -> bool:
-    """True if a module with quarantine fails over some of the items of a case, in the order of arrival from the first on.
+    """True if a module with quarantine fails over the items of some of the first micro-batches of a case.
 
-    A run without a late output may then fail, even if the events are taken back in the same micro-batch, or are late.
+    A run without a late output may then fail, even if the events are taken back later, or are late.
     """
-    for number in range(1, len(case.arrival) + 1):
+    for number in range(1, len(case.cut) + 1):
         failed_calls = Counter[str]()
-        arrived = replace(case, arrival=case.arrival[:number], cut=(number,), until=None)
+        arrived = _first_micro_batches(case, number)
         with suppress(InvalidEvent, QueryFailed, TooMuch):
             answer_of(arrived, failed_calls=failed_calls)
         if failed_calls:

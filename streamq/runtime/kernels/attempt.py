@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, ints
+from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.attempt import AttemptEvaluator, set_events_aside
 from streamq.runtime.event import WEIGHT
@@ -43,15 +43,16 @@ class AttemptKernel(UncombinedKernel):
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back.
 
-        Late events and those set aside are counted. If failures are not set aside, the first raises ModuleFailed; errors of
-        expressions are raised in either case.
+        Nothing is computed for an event that comes and is taken back in one micro-batch. Late events and those set aside are
+        counted. If failures are not set aside, the first raises ModuleFailed; errors of expressions are raised in either case.
         """
         totals = Totals()
         retracts = any(WEIGHT in arrival.table.column_names for arrival in arrivals)
         tables = [weighted_events(arrival, totals) for arrival in arrivals]
         rows, failed = None, None
         if tables:
-            rows, failed = self.evaluator.attempted(concat(tables), is_taken=self.sets_aside)
+            events = net_deltas(concat(tables)) if retracts else concat(tables)
+            rows, failed = self.evaluator.attempted(events, is_taken=self.sets_aside)
         if retracts or UnsettledRows(state, ROWS):
             # a failed event is counted only once it is settled, because until then it may be taken back
             failures = [Arrival(0, failed)] if failed is not None else []

@@ -64,6 +64,14 @@ def test_where_nothing_takes_it_the_query_fails() -> None:
         fed(live, sq.insert(1, 2, v=0))
 
 
+@pytest.mark.parametrize("late_output", [True, False])
+def test_an_event_that_comes_and_goes_in_one_micro_batch_does_not_fail(late_output: bool) -> None:
+    live = run(PHYSICAL, late_output=late_output)
+    assert fed(live, sq.insert(1, 2, v=0), sq.retract(1, 2, 1, v=0), sq.insert(3, 4, v=2)) == [(3, 0.5, 1)]
+    live.finish()
+    assert set_aside(live) == []
+
+
 def test_events_of_a_source_that_takes_nothing_back_are_set_aside_as_they_come() -> None:
     s = sq.events([(1, 2, {"v": 0})], name="s", schema={"v": "bigint"}, progress=sq.generate(5))
     live = run(s.select(x=inverse("v")))
