@@ -158,7 +158,7 @@ class AlterLifetime(Step):
         return is_moved_by and (self.length.kind != LengthKind.SAME or self.length.by >= 0)
 
     def map_progress_on_spark(self) -> Column:
-        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite; INFINITY - 1 where the map is NULL."""
+        """Return the instant in ``__le``, moved by :attr:`progress_map` and kept finite; NULL where the start's expression is."""
         from pyspark.sql import functions as F
 
         start, progress_map = self.start, self.progress_map
@@ -167,7 +167,10 @@ class AlterLifetime(Step):
         else:
             assert start.expr is not None
             progress = spark_expression(start.expr, self.input.schema)
-        return F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), progress))
+        # the least of several values leaves NULL out
+        return F.when(
+            progress.isNotNull(), F.greatest(F.lit(MINUS_INFINITY + 1), F.least(F.lit(INFINITY - 1), progress))
+        )
 
     @property
     def moves_start(self) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from streamq.plan.expr import Expr
 from streamq.plan.schema import Schema
 from streamq.runtime.arrow_expr import attempt
-from streamq.time import MINUS_INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class ExprProgressMap:
     schema: Schema
 
     def apply(self, t: int) -> int:
-        """Return the expression's value in ticks; MINUS_INFINITY, no progress, if it has none or would overflow."""
+        """Return the expression's value in ticks, kept finite; MINUS_INFINITY, no progress, if it has none or would overflow."""
         axis = pa.timestamp("us", tz="UTC") if self.schema.axis == "timestamp" else pa.int64()
         value = attempt(self.expr, self.schema, {}, lambda part: pa.array([t]).cast(axis), 1)
         at = None if value.faults else value.array.cast(pa.int64())[0].as_py()
-        return MINUS_INFINITY if at is None else int(at)
+        return MINUS_INFINITY if at is None else max(MINUS_INFINITY + 1, min(INFINITY - 1, int(at)))

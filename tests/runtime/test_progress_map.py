@@ -22,3 +22,4 @@ def test_by_an_expression_without_a_value_nothing_is_known() -> None:
     assert map_progress(8, [later]) == 16
     assert map_progress(3, [later]) == MINUS_INFINITY, "NULL: the events there are dropped"
     assert map_progress(2**62, [later]) == MINUS_INFINITY, "no event can be there: it would overflow"
+    assert map_progress(7, [ExprProgressMap(sq.start() * 0 + INFINITY, AXIS)]) == INFINITY - 1, "the input goes on"
