@@ -39,7 +39,9 @@ _OF_CHARACTERS: Final = {
 
 CAST: Final = "Write a CAST, as CAST(x.v AS bigint)."
 _CASE: Final = "Write a CASE, as CASE WHEN x.v > 1 THEN 'high' ELSE 'low' END."
-_NO_AGGREGATE: Final = "An aggregate needs a window: put one over the matches, .tumbling_window(...)."
+_NO_COUNT: Final = (
+    "count(e) counts the events of REPEAT(A AS e, ...); to count matches put a window over them, .tumbling_window(...)."
+)
 _NO_DURATION: Final = (
     "A condition has no durations: unix_seconds(b.Vs) - unix_seconds(a.Vs) < 120 compares instants, in seconds."
 )
@@ -49,7 +51,7 @@ _BEFORE: Final = (
     (re.compile(r"\bTRY_CAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r"AS\b", re.IGNORECASE), CAST),
     (re.compile(r"\bCAST\s*\([^()]*\Z", re.IGNORECASE), re.compile(r","), CAST),
     (re.compile(r"\bCASE\s*\Z", re.IGNORECASE), re.compile(r""), _CASE),
-    (re.compile(r"\bcount\s*\(\s*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_AGGREGATE),
+    (re.compile(r"\bcount\s*\(\s*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_COUNT),
     (re.compile(r"\bOUTPUT\b[^@#]*\Z", re.IGNORECASE), re.compile(r"\*"), _NO_STAR),
     (re.compile(r"\bIN\s*\Z", re.IGNORECASE), re.compile(r"[\[{]"), "Write IN (1, 2)."),
     (re.compile(r"\bIS(?:\s+NOT)?\s*\Z", re.IGNORECASE), re.compile(r""), "IS is for NULL; write = or <>."),

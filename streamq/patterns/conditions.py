@@ -221,10 +221,24 @@ class Variables:
                     of.place, f"{function} of events", f"found {of.name}", f"Write {function}({of.name}.v), of a field."
                 )
             return self.run_column("count", of.name, None, of.place)
+        self._check_not_one(function, of)
         owner = self._owner(of.variable, of.name, of.place)
         if owner not in self.repeated:
             return None
         return self.run_column(function.lower(), owner, of.name, of.place)
+
+    def _check_not_one(self, function: str, of: EventField) -> None:
+        """Raise Refusal for an aggregate of a variable of which a match has one, though it has several events of another."""
+        variable = of.variable or of.name
+        if variable not in self.below or variable in self.repeated or not self.repeated:
+            return
+        run = min(self.repeated)
+        whole = (
+            run if function.lower() == "count" and of.variable is None else f"{run}.{of.name if of.variable else 'v'}"
+        )
+        raise Refusal(
+            of.place, f"{variable!r} does not repeat", "", f"Write {function}({whole}), of the events that do."
+        )
 
     def run_column(self, function: str, variable: str, name: str | None, place: Place = NOWHERE) -> Expr:
         """Return the column of an aggregate of a repeated variable, or of its field ``name``; add the aggregate to ``runs``."""
