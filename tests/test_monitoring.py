@@ -66,6 +66,14 @@ def test_rows_that_repeat_others_are_counted_and_are_not_late() -> None:
     assert (run.why().verdict, run.why().warnings) == ("waiting", ())
 
 
+def test_late_rows_are_counted_as_those_of_a_run() -> None:
+    run = Rehearsal(windows(cars(1, 30, 4)))
+    assert set(run.late.values()) == {0}
+    for _ in range(3):
+        run.arrive(cars=1)
+    assert run.late == {**dict.fromkeys(run.late, 0), "cars|dropped": 1}
+
+
 def test_metrics_before_the_first_micro_batch_and_after_the_end() -> None:
     run = Rehearsal(windows(cars(1, 4)))
     before = run.metrics

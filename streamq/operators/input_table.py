@@ -87,7 +87,7 @@ def table_fields(table: pa.Table) -> tuple[Field, ...]:
 def with_spark_types(table: pa.Table, verb: str) -> pa.Table:
     """Cast columns to the Arrow types of their Spark types: plain strings, microseconds, instants in UTC.
 
-    Fractions of a microsecond are cut off, as Spark does. A table that has these types already is returned unchanged. Raises
+    Instants are rounded down to microseconds, as PySpark does. A table that has these types already is returned unchanged. Raises
     SourceError for a column without a type, of a type that Spark does not have, or with values that do not fit the new type.
     """
     import pyarrow as pa

@@ -158,7 +158,12 @@ class Node(ABC):
         return inputs
 
     def with_children(self, children: Sequence[Node]) -> Node:
-        """Return the same node over as many other inputs; raise PlanError where its parameters do not fit them."""
+        """Return the same node over as many other inputs; raise PlanError where its parameters do not fit them.
+
+        Raises ValueError for another number of inputs.
+        """
+        if len(children) != len(self.children):
+            raise ValueError(f"{self.title} has {len(self.children)} inputs, not {len(children)}")
         rest = iter(children)
         changes: dict[str, Any] = {}
         for f in dataclasses.fields(self):

@@ -64,8 +64,8 @@ class GeneratedCtis(ProgressPolicy):
 
     def shown(self, axis: str) -> str:
         """Return ``generate(...)`` with the policy's columns and lengths, without lengths of 0 and an ``every`` of one tick."""
-        lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0, "max_ahead": self.max_ahead}
-        shown = [f"{name}={show_duration(n, axis)}" for name, n in lengths.items() if n]
+        shown = [f"{name}={show_duration(n, axis)}" for name, n in self._named_lengths.items()]
+        shown += [] if self.max_ahead is None else [f"max_ahead={show_duration(self.max_ahead, axis)}"]
         shown += [f"per=[{', '.join(self.columns)}]"] if self.columns else []
         shown += [f"idle_after={show_duration(self.idle_after, TIMESTAMP)}"] if self.idle_after else []
         shown += [] if self.clock is None else [f"clock={self.clock.shown(axis)}"]
@@ -79,8 +79,13 @@ class GeneratedCtis(ProgressPolicy):
         return -(-cti // self.every) * self.every + self.delay
 
     def lengths(self, axis: str) -> str:
+        return ", ".join(f"{name} {show_duration(n, axis)}" for name, n in self._named_lengths.items())
+
+    @property
+    def _named_lengths(self) -> dict[str, int]:
+        """The delay, unless it is 0, and ``every``, unless it is one tick, by name."""
         lengths = {"delay": self.delay, "every": self.every if self.every != 1 else 0}
-        return ", ".join(f"{name} {show_duration(n, axis)}" for name, n in lengths.items() if n)
+        return {name: n for name, n in lengths.items() if n}
 
     def clock_lengths(self, axis: str) -> str:
         return "" if self.clock is None else self.clock.clock_lengths(axis)

@@ -125,6 +125,11 @@ class Rehearsal:
 
         return concat([LATE_SCHEMA.empty_table(), *self._local.late])
 
+    @property
+    def late(self) -> dict[str, int]:
+        """The counts of late and other odd rows so far, as in ``run.late``."""
+        return {reason: self.history.late.get(reason, 0) for reason in self.program.late_reasons}
+
     def why(self) -> Why:
         """Return why there is no output, as ``run.why`` does."""
         reason = "its input has ended" if self._state == RunState.FINISHED else ""

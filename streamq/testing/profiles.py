@@ -84,15 +84,24 @@ def loaded_profile() -> Profile:
     """Return the default profile of :func:`verify`: the one loaded, else that of the environment.
 
     There a seed of "random" is another each time, and an empty variable is none. Raises PlanError for a name that no profile has,
-    ValueError for another text than a number.
+    and for another text than a number.
     """
     if _loaded:
         return _loaded[0]
     name, examples, seed, failures = (os.environ.get(variable) or None for variable in ENVIRONMENT)
     chosen = profile(name or "default")
-    chosen = chosen if examples is None else replace(chosen, examples=int(examples))
-    chosen = chosen if seed is None else replace(chosen, seed=None if seed == "random" else int(seed))
+    chosen = chosen if examples is None else replace(chosen, examples=_number("STREAMQ_EXAMPLES", examples))
+    if seed is not None:
+        chosen = replace(chosen, seed=None if seed == "random" else _number("STREAMQ_SEED", seed))
     return replace(chosen, failures=failures)
+
+
+def _number(variable: str, text: str) -> int:
+    """Return the whole number in an environment variable; raise PlanError for another text."""
+    try:
+        return int(text)
+    except ValueError:
+        raise PlanError(sentence(variable, "no whole number", f"found {text!r}")) from None
 
 
 __all__ = ["PROFILES", "Profile", "load_profile", "loaded_profile", "profile"]

@@ -168,3 +168,12 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
 
 def test_what_is_stated_is_no_part_of_the_plan() -> None:
     assert not {"cases", "case"} & {f.name for kind in NODES.values() for f in dataclasses.fields(kind)}  # type: ignore[arg-type]
+
+
+@each(queries())
+def test_a_node_takes_as_many_inputs_as_it_has(plan: Node) -> None:
+    assert plan.with_children(plan.children).digest == plan.digest
+    for others in ((*plan.children, plan), plan.children[1:]):
+        if len(others) != len(plan.children):
+            with pytest.raises(ValueError, match=rf"has {len(plan.children)} inputs, not {len(others)}"):
+                plan.with_children(others)

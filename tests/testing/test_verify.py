@@ -228,6 +228,11 @@ def test_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
         PlanError, match="a profile's name is 'fast', .* or 'nightly'; found 'fats'. Did you mean 'fast'"
     ):
         t.verify(WINDOWS, profile="fats")
+    for variable in ("STREAMQ_SEED", "STREAMQ_EXAMPLES"):
+        monkeypatch.setenv(variable, "seven")
+        with pytest.raises(PlanError, match=f"{variable}: no whole number; found 'seven'"):
+            loaded_profile()
+        monkeypatch.setenv(variable, "7")
 
 
 @pytest.mark.slow
