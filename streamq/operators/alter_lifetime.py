@@ -251,10 +251,12 @@ class AlterLifetimeVerbs(Verbs):
 
         ``start``: an expression whose value is an instant of the axis (default: the old start). It must be a non-decreasing
         function of ``sq.start()``, or ``sq.end()`` itself; if it reads the payload, ``within`` is the most by which it can
-        lie before the old start. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an integer
-        axis; on a timestamp axis an interval, or microseconds as a bigint. NULL means without an end. The difference of two
-        instants is the time that passes between them, whatever the session's time zone. Raises TypeMismatch, TimeError, and
-        PlanError for a start that reads the payload without ``within``.
+        lie before the old start. It drops the events for which it is NULL; without ``within`` these are the first ones, as
+        progress could not go on after them. ``duration``: a duration (``"10 minutes"``, ticks) or an expression: ticks on an
+        integer axis; on a timestamp axis an interval, or microseconds as a bigint. NULL means without an end. The difference of
+        two instants is the time that passes between them, whatever the session's time zone. Raises TypeMismatch, TimeError, and
+        PlanError for a start that reads the payload without ``within`` or, at a sample of instants, is found to decrease or to
+        become NULL.
 
         ::
 

@@ -106,7 +106,8 @@ def start_of(start: ExprArgument, within: Duration | None, plan: Node) -> Start:
 def _check_order(expr: Expr, schema: Schema) -> None:
     """Raise PlanError if a start's expression decreases between sampled instants: progress could not be mapped by it.
 
-    Instants at which it is NULL or fails are passed over. An expression that only Spark can evaluate is accepted.
+    It may be NULL before it has values, and not after one. Instants at which it fails are passed over. An expression that only
+    Spark can evaluate is accepted.
     """
     import pyarrow as pa
 
@@ -132,14 +133,14 @@ def _check_order(expr: Expr, schema: Schema) -> None:
     ]
     last = None
     for when, value in samples:
-        if value is None:
+        if last is None and value is None:
             continue
-        if last is not None and value < last[1]:
+        if last is not None and (value is None or value < last[1]):
             raise PlanError(
                 sentence(
                     "alter_lifetime",
                     "a start that does not keep the order of events",
-                    f"{show(expr)} gives {last[1]} at {last[0]} and {value} at {when}",
+                    f"{show(expr)} gives {last[1]} at {last[0]} and {'NULL' if value is None else value} at {when}",
                     "A start is a non-decreasing function of sq.start(); or say within=...",
                 )
             )

@@ -112,7 +112,7 @@ def test_errors() -> None:
         S.alter_lifetime(start=sq.start() / 2)
     with pytest.raises(TypeMismatch, match="start is no instant of the axis; found bigint"):
         STAMPED.alter_lifetime(start=sq.col("v"), within="1 hour")
-    for falling in (-sq.start(), sq.start() % 7):
+    for falling in (-sq.start(), sq.start() % 7, sq.when(sq.start() < 12, sq.start())):
         with pytest.raises(
             PlanError, match="a start that does not keep the order of events; .* non-decreasing function"
         ):

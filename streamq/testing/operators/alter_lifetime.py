@@ -96,7 +96,7 @@ def draw_alter_lifetime(draw: Draw, plan: Node, reads_end: bool) -> AlterLifetim
         Start(by=draw(by)),
         Start(Anchor.GIVEN, 0, ticks - ticks % 4),
         Start(Anchor.GIVEN, 0, ticks + 3),
-        Start(Anchor.GIVEN, 0, when(ticks < 12, ticks + 3)),
+        Start(Anchor.GIVEN, 0, when(ticks > 12, ticks + 3)),
     ]
     durations = [
         Length(),
