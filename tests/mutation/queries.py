@@ -39,6 +39,9 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "spread": lambda: events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
     "snapshot": lambda: totals(events().group_by("k").snapshot_window()),
     "session": lambda: totals(events().group_by("k").session_window(3)),
+    "session of integers": lambda: (
+        t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))
+    ),
     "session, on its window": lambda: totals(events().group_by("k").session_window(3, stamp="align")),
     "count": lambda: totals(events().group_by("k").count_window(2)),
     "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),

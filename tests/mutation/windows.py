@@ -102,6 +102,10 @@ def condensed_before_its_end(right: Any, kernel: CondensingKernel, *given: Any) 
     return right(replace(kernel, ends_move=False), *given)
 
 
+def every_window_read(right: Any, evaluator: Any, *given: Any, **rest: Any) -> Any:
+    return right(evaluator, *given, **{name: value for name, value in rest.items() if name != "is_asked"})
+
+
 MUTANTS = (
     Mutant(
         "first window too early",
@@ -168,6 +172,12 @@ MUTANTS = (
         "settled events of a group become one event although a gap parts them",
         "session",
         ((session.SessionAssigner, "chains", one_session_a_group),),
+    ),
+    Mutant(
+        "sums of windows that are not sent",
+        "a sum overflows over the members that a window has so far, though nobody reads it",
+        "session of integers",
+        (wrapped(WindowEvaluator, "rows", every_window_read),),
     ),
     Mutant(
         "an open end condensed",
