@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from streamq.choices import OutputForm
@@ -12,6 +13,9 @@ from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node
 from streamq.policies import MIDDLE, Level
+from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.hosted_kernel import HostedKernel
+from streamq.runtime.kernels.recompute import RecomputeKernel
 
 
 def compiled(
@@ -20,3 +24,14 @@ def compiled(
     """A plan compiled as it stands, with the default options but for those given."""
     out = Egress(OutputForm(output), ctis=ctis)
     return compile_stages(Results((plan,)), Options(egresses=(out,), level=level, **options))
+
+
+def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
+    """The program with these sizes of bins in every kernel that has such."""
+
+    def sized(hosted: HostedKernel) -> HostedKernel:
+        kernel = hosted.kernel
+        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if isinstance(kernel, RecomputeKernel) else hosted
+
+    stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
+    return replace(program, stages=stages)

@@ -4,21 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Columns, EndMoves, Evaluation, PortColumns
+from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
 from streamq.plan.keys import check_key
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node, Traits
 from streamq.plan.schema import Schema
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.windows import Window
 
 BOUNDS = {f"__lifetime_{part}": Lifetime(part) for part in ("start", "end")}
 """The columns, by name, that hold an event's lifetime, to group by lifetime; no result has them."""
+
+
+class WindowsFactory(RecomputeFactory):
+    """Makes the kernel ``windows``."""
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        return WindowsKernel(**self.parameters(evaluation, site))
+
+
+class CondensingFactory(RecomputeFactory):
+    """Makes the kernel ``condensing``."""
+
+    condenses = True
+
+    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
+        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move)
 
 
 class MemberOperator(EvaluatedOperator):
@@ -38,6 +57,13 @@ class MemberOperator(EvaluatedOperator):
     def is_time_sensitive(self) -> bool:
         """True if results read the lifetimes of members, cut as ``clip`` says."""
         return False
+
+    @property
+    def _ways_to_forget(self) -> tuple[str, ...]:
+        """The case in which its kernel replaces settled events by fewer rows, if it does: for good, or while they sleep."""
+        if not self.evaluation.factory.condenses:
+            return ()
+        return ("asleep",) if self.window.is_piecewise else ("condensed",)
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""
@@ -63,12 +89,13 @@ class MemberOperator(EvaluatedOperator):
         *,
         outputs: Columns = (),
         takes_ends: bool = False,
-        **modules: Any,
+        sets_aside: bool = False,
+        factory: KernelFactory | None = None,
     ) -> Evaluation:
         """Return the evaluation of an evaluator over the windows' members.
 
-        ``takes_ends``: it reads members' ends not only to assign windows. ``modules``: the fields of :class:`Evaluation` about
-        modules that it calls.
+        ``takes_ends``: it reads members' ends not only to assign windows. ``sets_aside`` is that of the evaluation. ``factory``
+        None: the kernel condenses events if the evaluator does.
         """
         is_time_bound = self.stamp == Stamp.TIME_BOUND
         # the CTI of the others is at most the start of each window that is not final, so ends of rows before it are final
@@ -86,7 +113,8 @@ class MemberOperator(EvaluatedOperator):
             waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
             group_columns=self.keys,
-            **modules,
+            sets_aside=sets_aside,
+            factory=factory or (CondensingFactory() if evaluator.condenses else WindowsFactory()),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

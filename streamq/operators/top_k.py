@@ -41,7 +41,8 @@ class TopK(MemberOperator):
 
     CTI: {window}; at point_at_end c
     Final: {window}
-    State: {window}
+    State: {window}; condensed: of settled ones that are in the same windows the best; asleep: of a group with many of them the
+        best of those that end about as late as one another, read instead of them until then
     Cost: a copy of each member in each of its windows that is not final, and a sort of the copies
     """
 
@@ -57,6 +58,11 @@ class TopK(MemberOperator):
     row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
+    cases = ("condensed", "asleep")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        return self._ways_to_forget
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""

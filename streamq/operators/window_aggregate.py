@@ -12,7 +12,7 @@ from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
-from streamq.operators.kernel_factory import KernelFactory, KernelSite, RecomputeFactory
+from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.member_operator import MemberOperator
 from streamq.operators.operator import BatchRun, QuarantineEvents
@@ -36,8 +36,6 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
-from streamq.runtime.kernels.condensing import CondensingKernel
-from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
@@ -56,7 +54,8 @@ class WindowAggregate(MemberOperator):
         the start (at point_at_end the end) of the earliest window not final
     Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
         settled
-    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results
+    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; asleep: of a
+        group with many of them a row for those that end about as late as one another, read instead of them until then
     Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
         collect and time_weighted_avg have a copy of each member in each of its windows, in a batch all windows but snapshots
         and those of partial results have; mergeable: where all aggregates merge, partial results are made before the shuffle
@@ -70,20 +69,20 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "condensed")
+    cases = ("time-sensitive", "mergeable", "condensed", "asleep")
 
     @property
     def case(self) -> tuple[str, ...]:
         """The cases that hold.
 
         All aggregates merge on a grid; one of them reads ends of members that the window does not cut; settled events are
-        condensed.
+        condensed; of pieces, those that end late sleep.
         """
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        condenses = not self.is_grid and self.evaluation.factory.condenses
-        holds_of = {"mergeable": self.is_grid, "time-sensitive": sensitive, "condensed": condenses}
-        return tuple(name for name, holds in holds_of.items() if holds)
+        holds_of = {"time-sensitive": sensitive, "mergeable": self.is_grid}
+        forgets = () if self.is_grid else self._ways_to_forget
+        return *(name for name, holds in holds_of.items() if holds), *forgets
 
     @property
     def title(self) -> str:
@@ -227,9 +226,7 @@ class WindowAggregate(MemberOperator):
             payload=payload,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        factory: KernelFactory = _CondensingFactory() if evaluator.condenses else _WindowsFactory()
-        if any(reduction.calls_module for reduction in reductions):
-            factory = _CallModulesFactory(time_bound_by)
+        calls_module = any(reduction.calls_module for reduction in reductions)
         return self._member_evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
@@ -237,7 +234,7 @@ class WindowAggregate(MemberOperator):
             outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
             takes_ends=by_ends,
             sets_aside=bool(payload),
-            factory=factory,
+            factory=_CallModulesFactory(time_bound_by) if calls_module else None,
         )
 
     def grid_windows(self) -> GridAggregation | None:
@@ -320,22 +317,6 @@ class _CallModulesFactory(RecomputeFactory):
     @property
     def can_hold(self) -> bool:
         return not self.time_bound_by
-
-
-class _WindowsFactory(RecomputeFactory):
-    """Makes the kernel ``windows``."""
-
-    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        return WindowsKernel(**self.parameters(evaluation, site))
-
-
-class _CondensingFactory(RecomputeFactory):
-    """Makes the kernel ``condensing``."""
-
-    condenses = True
-
-    def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move)
 
 
 def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:

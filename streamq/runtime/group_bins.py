@@ -39,13 +39,16 @@ class BinSizes:
 
     split_above: the number of live events above which a bin is split. whole_upto: the number up to which all groups of an opened
     bin are evaluated, because that costs less than to tell them apart. compact_at: the number of chunks above which a basket's
-    bin is rewritten. slack: the number of settled events that a bin may always hold.
+    bin is rewritten. slack: the number of settled events that a bin may always hold. awake_upto: the number of events
+    of a group up to which none of them sleeps. slot_parts: the slots of a timing wheel are so narrow (``timing_wheel.slots``).
     """
 
     split_above: int = 8_192
     whole_upto: int = 512
     compact_at: int = COMPACT_AT
     slack: int = 64
+    awake_upto: int = 256
+    slot_parts: int = 2
 
 
 class GroupBins:

@@ -168,7 +168,9 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
         kernel = hosted.kernel
         match kernel:
             case RecomputeKernel():
-                kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0))
+                kernel = replace(
+                    kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0, awake_upto=0, slot_parts=-2)
+                )
             case WindowAggregateKernel():
                 kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:

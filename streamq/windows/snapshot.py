@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.values import Ints, Mask
@@ -85,6 +85,11 @@ class SnapshotAssigner(Assigner):
     """Assigns events to snapshots by the distinct endpoints of their group."""
 
     is_piecewise = True
+    has_chains = True
+
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return equal numbers for events of a group with the same end: no window parts them, as all have started."""
+        return codes(pa.table({"g": g, "end": table.column(RE)}), ["g", "end"])[0]
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since`` and start before ``upto``: from LE, or later, to RE, or earlier.
@@ -121,6 +126,10 @@ class SnapshotAssigner(Assigner):
         end = least_by_group(n, (g[finite], re[finite]), otherwise=INFINITY)
         last = np.full(n, MINUS_INFINITY)
         np.maximum.at(last, g[before], re[before])
+        if WAKES in table.column_names:
+            # of the events for which a row stands one ends with it, others later
+            sleeps = ints(table, WAKES) < INFINITY
+            np.maximum.at(last, g[sleeps], re[sleeps] + 1)
         start = np.minimum(start, np.where(end < last, end, INFINITY))
         inner = [(g[at > start[g]], at[at > start[g]]) for at in (le, re)]
         group = np.flatnonzero(start < INFINITY)

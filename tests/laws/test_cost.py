@@ -15,16 +15,14 @@ from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
-from streamq.compiler.staged_plan import StagedPlan
 from streamq.plan.node import number_sources
 from streamq.policies import Level
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.basket import Baskets
 from streamq.runtime.group_bins import BinSizes, GroupBins
-from streamq.runtime.hosted_kernel import HostedKernel
-from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.testing.operators.scan import RESETTING_SUM
-from tests.programs import compiled
+from tests.programs import compiled, with_sizes
 
 COLUMNS = "start bigint, end bigint, k bigint, v bigint"
 FAR = 1_000_000
@@ -57,6 +55,7 @@ OPERATORS: dict[str, Query] = {
     "rows": lambda a, b: a.group_by("k").rows_window(2, 1).select(n=sq.count()),
     "landmark": lambda a, b: a.group_by("k").landmark_window(FAR, start=0).select(n=sq.count()),
     "top_k": lambda a, b: a.group_by("k").session_window(5).top_k(1, by="v"),
+    "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),
     "uda": lambda a, b: a.group_by("k").session_window(5).select(x=spread("v")),
     "udo": lambda a, b: a.group_by("k").session_window(5).select(greatest("v")),
     "hopping uda": lambda a, b: a.group_by("k").tumbling_window(FAR).select(x=spread("v")),
@@ -164,23 +163,47 @@ def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(query: 
     assert work(live).evaluated <= bound
 
 
-def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
-    """The program with these sizes of bins in every kernel that has such."""
-
-    def sized(hosted: HostedKernel) -> HostedKernel:
-        kernel = hosted.kernel
-        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if isinstance(kernel, RecomputeKernel) else hosted
-
-    stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
-    return replace(program, stages=stages)
-
-
 @pytest.mark.parametrize("query", OPERATORS.values(), ids=OPERATORS.keys())
 def test_what_is_open_costs_nothing(query: Query) -> None:
     few, many = (work_of_trickle(query, groups) for groups in (FEW, MANY))
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.bins <= 4 * few.bins, "each group may lie in a bin of its own, and have a place in the agenda"
     assert many.noted <= few.noted + NOTED
+
+
+IN_GROUP = (50, 1_000)
+"""The events that a group has open, few and many."""
+WHOLE_GROUPS = {"uda", "udo", "hopping uda", "left join", "semi join", "anti join", "windowed_join", "clip", "unless"}
+"""The operators that read all open events of a group that is touched: a user's function sees all of them, and each may have a
+row together with those of the other side (of a pattern, within its scope)."""
+
+
+def work_of_hot_groups(query: Query, each: int) -> Work:
+    """The work of all operators in micro-batches that touch all groups; each of these has so many events open."""
+    a, b = source("a"), source("b")
+    program = compiled(rewrite(number_sources(query(a, b).plan)[0]).plan, buckets=1)
+    live = LocalRun(with_sizes(program, BinSizes(whole_upto=0, awake_upto=16)))
+    bulk = [(i, FAR + k + i * 13, k, i) for k in range(HOT) for i in range(each)]
+    live.batch({"a": rows(*bulk), "b": rows(*((i, FAR, k, v + 1) for i, _, k, v in bulk[:1]))})
+    for n in range(BATCHES):
+        if n == 2:
+            before = work(live)
+        new = [(each + n, FAR, (n + i) % HOT, n) for i in range(NEW)]
+        live.batch({"a": rows(*new), "b": rows(*new[:1])})
+    return work_since(before, live)
+
+
+@pytest.mark.parametrize("operator", [name for name in OPERATORS if name not in WHOLE_GROUPS])
+def test_what_is_open_in_a_touched_group_costs_nothing(operator: str) -> None:
+    few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
+    assert many.evaluated <= 1.1 * few.evaluated + 100
+    assert many.noted <= few.noted + NOTED
+
+
+def test_without_sleep_snapshots_break_the_law_of_hot_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(CondensingKernel, "_has_wheel", False)
+    few, many = (work_of_hot_groups(OPERATORS["snapshot"], each) for each in IN_GROUP)
+    assert many.evaluated > 10 * few.evaluated
 
 
 # ingress, and rows that wait

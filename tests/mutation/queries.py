@@ -19,6 +19,11 @@ def events(**given_as: Any) -> t.Scenario:
     return t.stream(columns="k string, v double", axis="integer", **given_as)
 
 
+def whole_numbers() -> t.Scenario:
+    """A stream of integers by key, whose sums do not depend on their order."""
+    return t.stream(columns="k string, v bigint", axis="integer", shape="intervals")
+
+
 def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
@@ -38,6 +43,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     ),
     "spread": lambda: events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
     "snapshot": lambda: totals(events().group_by("k").snapshot_window()),
+    "sliding": lambda: whole_numbers().sliding_window(20).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v")),
     "session": lambda: totals(events().group_by("k").session_window(3)),
     "session of integers": lambda: (
         t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))

@@ -15,12 +15,13 @@ from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import LE, RE, WAKES
 from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
-from streamq.time import INFINITY
+from streamq.runtime.timing_wheel import TimingWheel
+from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
 from tests.mutation.mutant import Mutant, wrapped
 
@@ -106,6 +107,21 @@ def every_window_read(right: Any, evaluator: Any, *given: Any, **rest: Any) -> A
     return right(evaluator, *given, **{name: value for name, value in rest.items() if name != "is_asked"})
 
 
+def woken_at_the_end_only(right: Any, wheel: TimingWheel, before: int) -> Any:
+    return right(wheel, before) if before == INFINITY else None
+
+
+def lives_to_the_greatest_end(right: Any, evaluator: MemberEvaluator, events: Any, number: Any) -> Any:
+    rows, of = right(evaluator, events, number)
+    end = np.full(int(number.max(initial=-1)) + 1, MINUS_INFINITY)
+    np.maximum.at(end, number, ints(events, RE))
+    return with_column(rows, RE, end[of]), of
+
+
+def sleeps_beside_the_next_end(right: Any, kind: Any, g: Any, table: Any, upto: int) -> Any:
+    return right(kind, g, table.drop_columns([WAKES]) if WAKES in table.column_names else table, upto)
+
+
 MUTANTS = (
     Mutant(
         "first window too early",
@@ -184,6 +200,24 @@ MUTANTS = (
         "an event is condensed when it has started, although its end may still move",
         "session",
         (wrapped(CondensingKernel, "_outdated", condensed_before_its_end),),
+    ),
+    Mutant(
+        "asleep to the end",
+        "events that sleep are not woken before the input ends",
+        "sliding",
+        (wrapped(TimingWheel, "take", woken_at_the_end_only),),
+    ),
+    Mutant(
+        "a stand-in too long",
+        "the row that stands for sleeping events lives to the last of their ends, not the first",
+        "sliding",
+        (wrapped(MemberEvaluator, "condensed", lives_to_the_greatest_end),),
+    ),
+    Mutant(
+        "nobody lives on",
+        "of sleeping events none seems to live on when the first of them ends, so no snapshot seems to begin there",
+        "sliding",
+        (wrapped(snapshot.SnapshotAssigner, "to_come", sleeps_beside_the_next_end),),
     ),
     Mutant(
         "point on the last instant",

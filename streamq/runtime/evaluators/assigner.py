@@ -50,7 +50,7 @@ class Assigner(ABC):
     """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
 
     has_chains: bool = False
-    """True if it tells which settled events stay together in the same windows for good."""
+    """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
 
     @property
     def grid(self) -> Grid | None:
@@ -88,12 +88,13 @@ class Assigner(ABC):
         return no_holds()
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
-        """Return a number for each of these events, which no longer change at CTI c; only if the kind ``has_chains``.
+        """Return a number for each of these events, which no longer change at CTI c, the same for those that stay together.
 
         Events of one number are in the same windows from now on, of those that end at or after c - 1. One event from their least
-        start to their greatest end would be in these windows, and no others would change if it replaced them.
+        start to their greatest end would be in these windows, and no others would change if it replaced them; if windows are
+        pieces, one from their greatest start to their least end. By default each event has a number of its own.
         """
-        raise NotImplementedError
+        return np.arange(len(g))
 
     def latest_cti(self, c: int) -> int:
         """Return the CTI to send at c if no group holds it back."""

@@ -5,7 +5,8 @@ The assigner of the kind of windows gives the windows and their members.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -39,7 +40,7 @@ class Membership:
 
 
 @dataclass(frozen=True)
-class MemberEvaluator:
+class MemberEvaluator(ABC):
     """The membership, stamps and progress of aggregates and top_k.
 
     assigner: finds the windows of one kind; keys: the group's columns; clip: how members' lifetimes are cut before they are
@@ -53,6 +54,12 @@ class MemberEvaluator:
     stamp: Stamp
     sensitive: bool
     waits_for_members: bool = field(default=False, kw_only=True)
+
+    @abstractmethod
+    def rows(
+        self, inputs: Sequence[pa.Table], since: int, upto: int, *, is_asked: Callable[[pa.Table], Mask] | None = None
+    ) -> pa.Table:
+        """Return the result, as :meth:`Evaluator.rows` says; rows that ``is_asked`` does not mark need no values."""
 
     def _ranges(self, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return the ranges of windows in which events lie: windows that end after ``since``.
@@ -138,6 +145,44 @@ class MemberEvaluator:
                 return Cti.INPUT
             return Cti.WINDOW_END if self.stamp == Stamp.POINT_AT_END else Cti.EARLIEST_WINDOW
         return self.assigner.cti
+
+    @property
+    def condenses(self) -> bool:
+        """True if settled events may be replaced by fewer rows; evaluators that know how override it."""
+        return False
+
+    @property
+    def depends_on_order(self) -> bool:
+        """True if results may differ in their last digits by the order of events, as sums of floats do; here they do not."""
+        return False
+
+    def condensable(self, deltas: pa.Table) -> pa.Table:
+        """Return deltas, with the hashes of their groups, in the form in which events are condensed."""
+        return deltas
+
+    def chains(self, events: pa.Table, rows: pa.Table, c: int) -> Ints:
+        """Return a number for each of these settled events, the same for those that stay in the same windows from now on.
+
+        ``rows`` are those of the events' groups: windows that wait for members count as not final, too.
+        """
+        return self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
+
+    def condensed(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
+        """Return rows that replace events, those of each number together, and the number of each row.
+
+        The numbers are those of :meth:`chains`, which says what the lifetime of a row is, or similar ones.
+        """
+        rows, of = self._merged(events, number)
+        by_start, by_end = (np.maximum, np.minimum) if self.assigner.is_piecewise else (np.minimum, np.maximum)
+        for by, name in ((by_start, LE), (by_end, RE)):
+            bound = np.full(int(number.max(initial=-1)) + 1, MINUS_INFINITY if by is np.maximum else INFINITY)
+            by.at(bound, number, ints(events, name))
+            rows = with_column(rows, name, bound[of])
+        return rows, of
+
+    def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
+        """Return rows that replace the events of each number, of any lifetime, and the number of each; by default all."""
+        return events, number
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
         """Mark the events of windows that may still change at c.

@@ -13,17 +13,16 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial, spark_partials
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
-from streamq.runtime.columnar import codes, ints, with_column
+from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
-from streamq.runtime.evaluators.numbering import find_places
-from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.evaluators.numbering import find_places, first_places
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.open_windows import LAST_END
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, row_windows
 from streamq.runtime.values import Ints, Mask, column_ranks
-from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.lateness import QuarantineRows
@@ -138,35 +137,26 @@ class WindowEvaluator(MemberEvaluator):
         is_built_in = spark_partials(self.partials) is not None
         return self.assigner.has_chains and is_built_in and not (self.reductions or self.sensitive)
 
-    @property
-    def condensed_columns(self) -> list[str]:
-        """The columns that are left of events with partial results: those, the keys, and the columns that order events."""
-        return list(dict.fromkeys([*self.keys, *self._ordering_columns, *self._partial_columns]))
+    def condensable(self, deltas: pa.Table) -> pa.Table:
+        """Return deltas with the columns that are left of events: keys, those that order events, and partial results."""
+        columns = dict.fromkeys([*self.keys, *self._ordering_columns, *self._partial_columns])
+        return self.with_partials(deltas).select([*columns, LE, RE, WEIGHT, HASH])
 
-    def condensed(self, events: pa.Table, rows: pa.Table, c: int) -> tuple[Mask, pa.Table]:
-        """Return which of these settled events can be replaced, and the rows that replace them, each like one event.
-
-        ``rows`` are those of the events' groups: windows that wait for members count as not final, too. A row that replaces
-        events has their merged partial results, and lives from their least start to their greatest end; the columns that order
-        events are NULL.
-        """
-        number = self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
-        is_one_of_several = np.bincount(number)[number] > 1
-        several = with_column(events, INDEX, number).filter(pa.array(is_one_of_several))
-        several = self._in_order(several)
-        number, first = codes(several, [INDEX])
-        start, end = np.full(len(first), INFINITY), np.full(len(first), MINUS_INFINITY)
-        np.minimum.at(start, number, ints(several, LE))
-        np.maximum.at(end, number, ints(several, RE))
-        merged = merge_partial_rows(with_column(several, INDEX, number), [INDEX], self.partials)
-        at = ints(merged, INDEX)
-        rows = several.take(pa.array(first[at])).select(events.column_names)
-        rows = with_column(with_column(rows, LE, start[at]), RE, end[at])
+    def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
+        """Return a row with the merged partial results for each number; the columns that order events are NULL."""
+        numbered = self._in_order(with_column(events, INDEX, number))
+        merged = merge_partial_rows(numbered, [INDEX], self.partials)
+        of = ints(merged, INDEX)
+        rows = numbered.select(events.column_names).take(pa.array(first_places(ints(numbered, INDEX))[of]))
         for name in self._ordering_columns:
-            rows = with_column(rows, name, pa.nulls(len(at), rows.schema.field(name).type))
+            rows = with_column(rows, name, pa.nulls(len(of), rows.schema.field(name).type))
         for name in self._partial_columns:
             rows = with_column(rows, name, merged.column(name))
-        return is_one_of_several, rows
+        return rows, of
+
+    @property
+    def depends_on_order(self) -> bool:
+        return bool(self._ordering_columns)
 
     @property
     def _ordering_columns(self) -> list[str]:

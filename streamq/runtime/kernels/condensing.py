@@ -1,7 +1,11 @@
-"""Kernel of windows whose results merge: settled events that stay together are replaced by one row with their partial results.
+"""Kernel of windows whose results merge: settled events are replaced by few rows, with the partial results of several of them.
 
-State: partial results of single events that are not settled, and of the settled ones of each window, or of each range of
-windows that have the same ones. So it goes with windows, not with events. Sent rows as of ``recompute``.
+Events that stay in the same windows for good are one row from then on. Of snapshots, which part events as soon as one of them
+ends, those that end about as late as one another are one row until then: meanwhile they sleep in a timing wheel.
+
+State: the events that are not settled, and rows for the settled ones: those of each window, or of each range of windows that have
+the same ones; of snapshots, those of each slot of the wheel, beside the sleeping events, which are read once their slot is due.
+Sent rows as of ``recompute``.
 """
 
 from __future__ import annotations
@@ -9,34 +13,104 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.columnar import ints
-from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.groups import HASH
-from streamq.runtime.kernel import Arrival, Totals
+from streamq.runtime.basket import KernelBaskets
+from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.deltas import weighted
+from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
+from streamq.runtime.event import LE, RE, WAKES
+from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.kernel import Arrival, Clock, Totals
 from streamq.runtime.kernels.windows import WindowsKernel
+from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
+from streamq.time import INFINITY
 
 
 @dataclass(frozen=True)
-class CondensingKernel(WindowsKernel):
-    """A kernel of an evaluator that condenses events; its events have their partial results from the start."""
+class CondensingKernel(WindowsKernel[MemberEvaluator]):
+    """A kernel of an evaluator that condenses events.
+
+    The events in state and those in the wheel add up to all events that still matter: a slot has the events that sleep in it, and
+    retracts the rows that stand for them.
+    """
 
     ends_move: bool = False
     """True if an event's end may still move after its start has settled."""
 
-    def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
-        """Return the deltas that have come, with their partial results and the hashes of their groups; late ones are counted."""
-        (deltas,) = super()._fresh(arrivals, totals)
-        deltas = self.evaluator.with_partials(deltas)
-        return [deltas.select([*self.evaluator.condensed_columns, LE, RE, WEIGHT, HASH])]
+    @property
+    def _has_wheel(self) -> bool:
+        """True if events sleep: windows part them by their ends, which cannot move."""
+        return self.evaluator.assigner.is_piecewise and not self.ends_move
 
-    def _outdated(self, histories: Sequence[pa.Table], rows: pa.Table, c: int) -> list[tuple[Mask, pa.Table | None]]:
+    @property
+    def _condenses(self) -> bool:
+        """True if events are condensed: sums of floats over pieces not, if their rows are sent before they are final.
+
+        Added in another order they would change in their last digits.
+        """
+        is_fixed = not (self.evaluator.assigner.is_piecewise and self.evaluator.depends_on_order)
+        return (is_fixed or self.final) and not self._sends_at_once
+
+    def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
+        """Return the deltas that have come, in the form in which events are condensed; late ones are counted."""
+        (deltas,) = super()._fresh(arrivals, totals)
+        deltas = self.evaluator.condensable(deltas)
+        return [with_column(deltas, WAKES, np.full(deltas.num_rows, INFINITY)) if self._has_wheel else deltas]
+
+    def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
+        """Return the deltas of a micro-batch with those of the slots that are due."""
+        is_over = clock.c == INFINITY or not self._condenses
+        woken = TimingWheel(state).take(INFINITY if is_over else upto) if self._has_wheel else None
+        return fresh if woken is None else [concat([*fresh, woken])]
+
+    def _outdated(
+        self, bins: GroupBins, histories: Sequence[pa.Table], rows: pa.Table, clock: Clock, upto: int
+    ) -> list[tuple[Mask, pa.Table | None]]:
         """Return the events of final windows, and settled ones that are condensed, with the rows that replace these."""
         (events,) = histories
-        ((is_outdated, _),) = super()._outdated(histories, rows, c)
-        is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < c)
-        is_replaced, condensed = self.evaluator.condensed(events.filter(pa.array(is_settled)), rows, c)
+        ((is_outdated, _),) = outdated = super()._outdated(bins, histories, rows, clock, upto)
+        if not self._condenses:
+            return outdated
+        is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < clock.c)
+        settled = events.filter(pa.array(is_settled))
+        number = self.evaluator.chains(settled, rows, clock.c)
+        is_replaced = np.bincount(number)[number] > 1
+        if self._has_wheel:
+            is_replaced &= ints(settled, WAKES) == INFINITY
+        condensed, _ = self.evaluator.condensed(settled.filter(pa.array(is_replaced)), number[is_replaced])
+        if self._has_wheel:
+            left = int((~is_replaced).sum())
+            sleeps, stand_ins = self._put_to_sleep(
+                bins, concat([settled.filter(pa.array(~is_replaced)), condensed]), upto
+            )
+            condensed = concat([condensed.filter(pa.array(~sleeps[left:])), stand_ins])
+            is_replaced[~is_replaced] = sleeps[:left]
         is_outdated[is_settled] = is_replaced
         return [(is_outdated, condensed)]
+
+    def _put_to_sleep(self, bins: GroupBins, events: pa.Table, upto: int) -> tuple[Mask, pa.Table]:
+        """Put events of groups with many of them to sleep; return a mask of what is replaced, and the rows that stand for it.
+
+        The rows of a slot are replaced together, those that stand for others with them, if one of them is awake.
+        """
+        wakes, end, group = ints(events, WAKES), ints(events, RE), ints(events, GROUP_NUMBER)
+        is_awake = (wakes == INFINITY) & (end >= upto) & (end < INFINITY)
+        many = np.bincount(group[is_awake], minlength=int(group.max(initial=0)) + 1) > self.sizes.awake_upto
+        slot = wakes.copy()
+        slot[is_awake] = slots(end[is_awake], upto - 1, self.sizes.slot_parts)
+        candidates = np.flatnonzero(many[group] & (slot < INFINITY))
+        number, first = codes(pa.table({"group": group[candidates], "slot": slot[candidates]}), ["group", "slot"])
+        has_awake = np.bincount(number, is_awake[candidates], minlength=len(first)) > 0
+        is_replaced = (has_awake & (np.bincount(number, minlength=len(first)) > 1))[number]
+        sleeps = np.zeros(events.num_rows, bool)
+        sleeps[candidates[is_replaced]] = True
+        sleeping = events.filter(pa.array(sleeps))
+        stand_ins, of = self.evaluator.condensed(sleeping, number[is_replaced])
+        stand_ins = with_column(stand_ins, WAKES, slot[candidates[first[of]]])
+        deltas = concat([weighted(sleeping, 1), weighted(stand_ins, -1)]).drop_columns([GROUP_NUMBER])
+        TimingWheel(bins.state).add(deltas, np.concatenate([slot[sleeps], ints(stand_ins, WAKES)]))
+        return sleeps, stand_ins

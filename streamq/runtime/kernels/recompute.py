@@ -147,6 +147,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         is_further = self._sends_at_once and state.values.get("upto") != upto
         if self._sends_at_once:
             state.values["upto"] = upto
+        fresh = self._completed(fresh, state, clock, upto)
         bins = GroupBins(state, self.sizes)
         rule = f"{self.final_release}, {self.early_release}, {self._looks_at_final_rows}"
         bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)
@@ -186,6 +187,10 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             for tables, schema, columns in zip(fresh, empty, self.evaluator.group_columns, strict=True)
         ]
 
+    def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
+        """Return the deltas of a micro-batch with those that were set apart until now; kernels that do so override it."""
+        return fresh
+
     def _histories(self, bins: GroupBins, fresh: Sequence[pa.Table]) -> list[pa.Table]:
         """Return the events of the active groups, with the numbers of their groups: those in state, and the deltas of now."""
         histories = []
@@ -215,7 +220,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             is_open = self._is_open(sent, clock.c)
             still = weighted(sent.filter(pa.array(is_open)), 1)
             bins.append(REPORTED, still if before is None else net_deltas(concat([still, cancelling_deltas(before)])))
-            self._keep(bins, histories, fresh, rows, clock.c)
+            self._keep(bins, histories, fresh, rows, clock, upto)
             bins.write_agenda(self._agenda(histories, rows, hash_of, clock, upto), self._input_baskets)
         delta = change.drop_columns([name for name in (HASH, LAST_END) if name in change.column_names])
         delta = net_deltas(delta) if LAST_END in change.column_names else delta
@@ -355,12 +360,18 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return net_deltas(concat([new, cancelling_deltas(old)]))
 
     def _keep(
-        self, bins: GroupBins, histories: Sequence[pa.Table], fresh: Sequence[pa.Table], rows: pa.Table, c: int
+        self,
+        bins: GroupBins,
+        histories: Sequence[pa.Table],
+        fresh: Sequence[pa.Table],
+        rows: pa.Table,
+        clock: Clock,
+        upto: int,
     ) -> None:
         """Add the deltas to the events in state, and take out the events of active groups that no longer matter."""
         outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
-        if any((ints(table, LE) < c).any() for table in histories):
-            outdated = self._outdated(histories, rows, c)
+        if any((ints(table, LE) < clock.c).any() for table in histories):
+            outdated = self._outdated(bins, histories, rows, clock, upto)
         for port, (history, new, out) in enumerate(zip(histories, fresh, outdated, strict=True)):
             changes = [new]
             if out is not None and out[0].any():
@@ -369,9 +380,11 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
                 changes += [table.select(new.column_names) for table in events]
             bins.append(input_basket(port), new if len(changes) == 1 else net_deltas(concat(changes)))
 
-    def _outdated(self, histories: Sequence[pa.Table], rows: pa.Table, c: int) -> list[tuple[Mask, pa.Table | None]]:
-        """Return, per input, which events state no longer needs at CTI c, and the events that replace them; None: none do."""
-        return [(~is_needed, None) for is_needed in self.evaluator.needed(histories, rows, c)]
+    def _outdated(
+        self, bins: GroupBins, histories: Sequence[pa.Table], rows: pa.Table, clock: Clock, upto: int
+    ) -> list[tuple[Mask, pa.Table | None]]:
+        """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
+        return [(~is_needed, None) for is_needed in self.evaluator.needed(histories, rows, clock.c)]
 
 
 def open_since(clock: Clock, bins: GroupBins) -> int:

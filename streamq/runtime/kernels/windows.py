@@ -11,18 +11,21 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TypeVar
 
 import pyarrow as pa
 
-from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.kernel import Clock, Totals
 from streamq.runtime.kernels.recompute import RecomputeKernel, open_since
 
+M = TypeVar("M", bound=MemberEvaluator)
+
 
 @dataclass(frozen=True)
-class WindowsKernel(RecomputeKernel[WindowEvaluator]):
-    """A kernel of aggregates over windows of any kind."""
+class WindowsKernel(RecomputeKernel[M]):
+    """A kernel of results over the members of windows of any kind."""
 
     def _evaluated(
         self,

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 import streamq as sq
@@ -14,9 +17,15 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.columnar import net_deltas
+from streamq.runtime.deltas import with_weights
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.kernels.recompute import input_basket
 from streamq.runtime.readings import KernelReadings
-from tests.programs import compiled
+from streamq.runtime.timing_wheel import ASLEEP
+from tests.programs import compiled, with_sizes
 
 FAR = 10_000
 EVENTS, NEW = 200, 10
@@ -96,3 +105,100 @@ def test_a_session_ends_where_the_end_of_its_last_event_moves() -> None:
     run.batch({"s": t.table(columns, [("retract", 3, 90, 20, 1, 1)])}, [(None, 11)])
     rows_sent = sorted((r["__le"], r["__re"], r["n"]) for r in run.finish().to_pylist())
     assert rows_sent == [(0, 24, 2), (60, 65, 1)]
+
+
+# sleeping events of snapshots
+
+PIECES: dict[str, Windows] = {
+    "snapshot": lambda s: s.group_by("k").snapshot_window().select(n=sq.count(), s=sq.sum("v"), m=sq.max("x")),
+    "one group": lambda s: s.snapshot_window().select(n=sq.count(), l=sq.min("v")),
+    "at the end": lambda s: s.group_by("k").snapshot_window(stamp="point_at_end").select(n=sq.count(), s=sq.sum("v")),
+    "sliding": lambda s: s.group_by("k").sliding_window(40).select(n=sq.count(), s=sq.sum("v")),
+    "floats": lambda s: s.group_by("k").snapshot_window().select(a=sq.avg("x"), s=sq.sum("x")),
+    "top_k": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v"),
+    "ties": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v", ties="break", row_number=True),
+}
+MICRO_BATCHES, ROWS = 20, 12
+COLUMNS = "start bigint, end bigint, k bigint, v bigint, x double"
+
+
+def pieces(kind: str, output: str, sizes: BinSizes) -> LocalRun:
+    s = sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="s", progress=sq.explicit())
+    plan = rewrite(number_sources(PIECES[kind](s).plan)[0]).plan
+    return LocalRun(with_sizes(compiled(plan, output, buckets=1), sizes))
+
+
+def long_lives(random: np.random.Generator, c: int) -> Any:
+    """Events that start at c or a little later; some live long, some share an end, some have none."""
+    rows = []
+    for _ in range(ROWS):
+        start = c + int(random.integers(0, 8))
+        end = start + int(random.choice([1, 5, 60, 300, 900]) * random.integers(1, 4))
+        last = None if random.random() < 0.1 else end - end % 7 + 7
+        rows.append(
+            (start, last, int(random.integers(0, 2)), int(random.integers(-5, 5)), float(random.integers(9)) / 8)
+        )
+    return t.table(COLUMNS, rows)
+
+
+def asleep(run: LocalRun) -> int:
+    """The number of slots of all timing wheels of a run."""
+    return sum(len(state.bins(name)) for state in states(run) for name in state.names("") if name.endswith(ASLEEP))
+
+
+def states(run: LocalRun) -> list[Baskets]:
+    return [Baskets(DictStore(store)) for store in run.stores.values()]
+
+
+@pytest.mark.parametrize("kind", PIECES)
+@pytest.mark.parametrize("output", [OutputForm.CHANGELOG, OutputForm.FINAL])
+def test_events_that_sleep_change_no_answer(kind: str, output: str) -> None:
+    """Rows come when they come without sleep, too; floats are eighths, so that their sums do not depend on order."""
+    random = np.random.default_rng(len(kind))
+    # slots of several widths, and all events that can sleep, or none
+    sizes = [BinSizes(awake_upto=0, slot_parts=parts) for parts in (2, 0, -2)]
+    runs = [pieces(kind, output, size) for size in [*sizes, BinSizes(awake_upto=1 << 30)]]
+    slept, c = 0, 0
+    for _ in range(MICRO_BATCHES):
+        events, c = long_lives(random, c), c + int(random.integers(0, 30))
+        answers = [net_rows(run.batch({"s": events}, [(None, c)])) for run in runs]
+        assert answers[:-1] == answers[-1:] * len(sizes)
+        slept += asleep(runs[0])
+    answers = [net_rows(run.finish(5_000)) for run in runs]
+    assert answers[:-1] == answers[-1:] * len(sizes) and answers[-1]
+    is_fixed = kind != "floats" or output == OutputForm.FINAL
+    assert slept > 20 if is_fixed else not slept, "sums of floats are not added anew while they may change"
+    assert asleep(runs[-1]) == 0
+
+
+def net_rows(deltas: pa.Table) -> list[str]:
+    return sorted(map(repr, net_deltas(with_weights(deltas)).to_pylist()))
+
+
+@pytest.mark.parametrize("kind", ["snapshot", "ties"])
+def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> None:
+    """The state has all events, each once: what sleeps, less what stands for it, adds up to them."""
+    random, run = np.random.default_rng(1), pieces(kind, OutputForm.CHANGELOG, BinSizes(awake_upto=32))
+    ends = 10_000 + random.permutation(4_000)
+    many = [(i % 10, int(end), i % 2, i % 7, 0.0) for i, end in enumerate(ends)]
+    run.batch({"s": t.table(COLUMNS, many)}, [(None, 10)])
+    run.batch({"s": t.table(COLUMNS, [(10, 11, k, 1, 0.0) for k in (0, 1)])}, [(None, 20)])
+    rows = sum(s.size(name)[0] for s in states(run) for name in s.names("") if name.endswith((ASLEEP, input_basket(0))))
+    assert rows == len(many) + 2
+    before = reading(run).evaluated or 0
+    run.batch({"s": t.table(COLUMNS, [(20, 21, 0, 1, 0.0)])}, [(None, 30)])
+    assert (reading(run).evaluated or 0) - before < 200
+
+
+def test_a_run_that_sends_rows_at_once_wakes_all() -> None:
+    """It goes on from the state of one in which events sleep."""
+    quiet = pieces("snapshot", OutputForm.CHANGELOG, BinSizes(awake_upto=0))
+    s = sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="s", progress=sq.explicit())
+    plan = rewrite(number_sources(PIECES["snapshot"](s).plan)[0]).plan
+    early = compiled(plan, OutputForm.CHANGELOG, buckets=1, early=True)
+    rows = [(i, 100 + 3 * i, 1, i, 0.0) for i in range(20)]
+    quiet.batch({"s": t.table(COLUMNS, rows)}, [(None, 50)])
+    assert asleep(quiet) > 0
+    run = replace(quiet.restart(), program=early)
+    run.batch({"s": t.table(COLUMNS, [])}, [(None, 60)])
+    assert asleep(run) == 0
