@@ -254,8 +254,8 @@ def test_no_operator_is_forgotten() -> None:
 BOUNDED = {"landmark": A.landmark_window(5, period=40).select(n=sq.count())}
 """In place of a query whose windows never end."""
 
-MANY = 1_000 if SOAK else 48
-"""Micro-batches with a moving CTI: what comes, and its pauses, are as before after every 24 or less."""
+MANY = 1_000 if SOAK else 40
+"""Micro-batches with a moving CTI: what comes, and its pauses, are as before after every 20."""
 
 
 @pytest.mark.slow
