@@ -61,9 +61,7 @@ STATEFUL: dict[str, Query] = {
 }
 ABOVE: dict[str, Query] = {
     "a filter": lambda q: q.where(sq.col(q.columns[-1]) > 1),
-    "a select": lambda q: q.select(*q.columns, x=sq.col(q.columns[-1]) * 2),
-    "a column": lambda q: q.with_columns(more=sq.lit(1)),
-    "a function": lambda q: q.select(*q.columns, x=sq.functions.sqrt(q.columns[-1])),
+    "a select": lambda q: q.with_columns(x=sq.functions.sqrt(sq.col(q.columns[-1]) * 2), more=sq.lit(1)),
     "a change of lifetimes": lambda q: q.shift(5),
 }
 
