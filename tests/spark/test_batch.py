@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime as dt
-from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -20,11 +19,11 @@ from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 
 QUERIES = t.composition(2, 5)
-BATCH = t.Profile(examples=0, batch=2, streams=0, shrinking=120)
+BATCH = t.Profile(examples=0, batch=1, streams=0, shrinking=120)
 
 
 def test_random_queries_compiled(spark: SparkSession) -> None:
-    t.verify(QUERIES, profile=replace(BATCH, batch=1))
+    t.verify(QUERIES, profile=BATCH)
 
 
 def test_random_queries_interpreted(spark: SparkSession, plain: None) -> None:

@@ -133,7 +133,7 @@ QUERIES = {
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 KILLS = 3 if SOAK else 2
-FILES = 6
+FILES = 6 if SOAK else 4
 
 
 @pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
