@@ -30,7 +30,7 @@ HOT = 3
 """The number of groups that rows of later micro-batches touch."""
 EACH = 3
 """The events of a group when the trickle begins."""
-BATCHES, NEW = 10, 4
+BATCHES, NEW = 6, 4
 FEW, MANY = 200, 4_000
 """The groups with open events that are compared; many of them fill several bins."""
 
