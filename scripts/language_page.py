@@ -15,19 +15,23 @@ from typing import Any, NamedTuple
 
 import streamq as sq
 from streamq import policies
-from streamq.operators import MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
+from streamq.operators import Attempt, MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
 from streamq.patterns.contributor import AliasVerbs, Contributor
 from streamq.patterns.pattern import Pattern
-from streamq.plan.node import STATED, Node, statements_in_case
+from streamq.plan.node import Node
+from streamq.plan.statements import Opened, read_statements, statements_in_case
 from streamq.run import migrate, run_all
 from streamq.run.run_verbs import RunVerbs
 from streamq.run.running import Run
+from streamq.runtime.consistency import HeldRows
+from streamq.runtime.kernels.ctis import CtisKernel
+from streamq.runtime.kernels.settle import SettleKernel
 from streamq.stream import Stream
 from streamq.user_code.repository import Repository
-from streamq.windows import KINDS, AllWindowVerbs, Window
+from streamq.windows import KINDS, AllWindowVerbs
 
 PAGE = Path(__file__).parents[1] / "docs" / "language.md"
 
@@ -236,24 +240,36 @@ FACTS = "Progress, finality, state, cost"
 FACTS_HEAD = f"""## {FACTS}
 
 What a streaming query says when, and what it keeps. c is the CTI of an operator's inputs, the least of them; an event or a row is
-*settled* when its end lies before c. `explain()` shows the same for each operator of a query.
+*settled* when its end lies before c. Of the state that stays a micro-batch opens *{Opened.PARTS}*, whose size does not grow with
+the events that are open in a group, *{Opened.WHOLE_GROUPS}*, all events that are still needed of each group that a new row
+touches, or *{Opened.ALL_GROUPS}*, events of groups that no row touches, too. `explain()` shows the same for each operator of a
+query.
 
-| operator | CTI out | a row is final | state that stays | cost of a micro-batch |
-| --- | --- | --- | --- | --- |"""
+| operator | CTI out | a row is final | state that stays | opened by a micro-batch | cost of a micro-batch |
+| --- | --- | --- | --- | --- | --- |"""
 
 
 def facts() -> str:
     """Progress, finality, state and cost of every operator; of one with cases, of those that say the same together."""
     rows = [FACTS_HEAD]
-    for kind in (*written_operators(), PartialAggregate, MergePartials):
-        told: dict[tuple[str, ...], list[str]] = {}
+    for kind in (*written_operators(), Attempt, PartialAggregate, MergePartials):
+        labels: dict[tuple[str, ...], list[str]] = {}
         for label, case, parts in alternatives(kind):
-            statements = statements_in_case(kind, case, parts)
-            told.setdefault(tuple(statements[name] for name in STATED), []).extend([label] if label else [])
-        for cells, cases in told.items():
-            name = kind.__name__ + (f": {', '.join(cases)}" if cases else "")
-            rows.append("| " + " | ".join([name, *(cell.replace("|", "or") for cell in cells)]) + " |")
+            texts = statements_in_case(kind, case, parts).texts
+            labels.setdefault(texts, []).extend([label] if label else [])
+        for texts, cases in labels.items():
+            rows.append(fact(kind.__name__ + (f": {', '.join(cases)}" if cases else ""), texts))
+    rows.append(fact("settle: rows whose ends may still move", read_statements(SettleKernel).texts))
+    rows.append(fact("rows that a level holds back", read_statements(HeldRows).texts))
+    for case in CtisKernel.cases:
+        rows.append(fact(f"CTIs as rows: {case}", statements_in_case(CtisKernel, (case,), {}).texts))
     return "\n".join(rows) + "\n"
+
+
+def fact(name: str, texts: tuple[str, ...]) -> str:
+    """A row of the table."""
+    cells = [text.replace("|", "or").replace("{window}", "as of the windows") for text in texts]
+    return "| " + " | ".join([name, *cells]) + " |"
 
 
 Alternative = tuple[str, tuple[str, ...], dict[str, type[Any]]]
@@ -261,17 +277,16 @@ Alternative = tuple[str, tuple[str, ...], dict[str, type[Any]]]
 
 
 def alternatives(kind: type[Node]) -> list[Alternative]:
-    """The cases that exclude each other, each with those that may hold besides; of operators over windows one for each kind."""
+    """The cases that exclude each other, each with those that may hold besides; one that keeps members for each kind of windows.
+
+    ``top_k`` keeps members only of windows that part settled events.
+    """
     if kind not in (WindowAggregate, TopK):
         return [(name, (name,), {}) for name in kind.cases] or [("", (), {})]
-    return [
-        (
-            window.name,
-            ("time-sensitive", *(["mergeable"] if window.grid is not Window.grid else [])),
-            {"window": window},
-        )
-        for window in KINDS
-    ]
+    forms = [(name, (name,), {}) for name in kind.cases if name not in ("members", "time-sensitive")]
+    parted = [window for window in KINDS if read_statements(window).state.opened is Opened.PARTS]
+    windows = parted if kind is TopK else KINDS
+    return [*((window.name, ("time-sensitive", "members"), {"window": window}) for window in windows), *forms]
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from streamq.compiler.rules import Rule
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
 from streamq.plan.node import Node, number_sources
+from streamq.plan.statements import read_statements
+from streamq.runtime.consistency import HeldRows
 from streamq.time import show_duration
 
 RUN = Options()
@@ -219,7 +221,7 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 def _physical_part(plan: Results, options: Options) -> Section:
     """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
-    Each stage is shown with its buckets, baskets and their bound, CTI rule, finality and cost.
+    Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -227,6 +229,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
     several = len(program.results) > 1
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
     lines.append(f"consistency: {_level(options, program.axis)}")
+    lines += [f"  {line}" for line in read_statements(HeldRows).state.lines() if options.level.block != 0]
     lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     for stage in program.stages:

@@ -12,12 +12,14 @@ import pyarrow as pa
 
 from streamq.compiler.results import Result
 from streamq.compiler.sharing import APART, Sharing, share
+from streamq.compiler.stage_lines import kernel_lines
 from streamq.compiler.staged_plan import Feed, Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, free_name, path_key, state_name
 from streamq.errors import PlanError, sentence
 from streamq.operators.evaluation import PortColumns, all_columns
 from streamq.plan.node import Node
 from streamq.plan.schema import Schema
+from streamq.plan.statements import statements_of
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -248,14 +250,9 @@ def host_ctis(program: StagedPlan, ports: list[Port], result: Result, paths: lis
         inputs.append(PortInput(opened, PortColumns(()), lifetimes))
     in_order = result.in_order
     kernel = CtisKernel(pa.schema([(f.name, arrow_type(f.type)) for f in schema.fields]), in_order, bool(opened))
-    waiting = [
-        *(["rows that the CTI has not passed"] if in_order else []),
-        *(["rows whose open ends are read"] if opened else []),
-    ]
     lines = (
         f"ctis: the result in one bucket, {'in order of time, ' if in_order else ''}with its CTI when it has moved",
-        f"basket: {'; '.join(waiting) or 'none'}",
-        f"CTI: {kernel.progress_rule.cti.shown()}",
+        *kernel_lines(statements_of(kernel), kernel.progress_rule.cti.shown()),
     )
     # rows that one level holds back another lets go: the level is no part of the name
     state = state_name(program, [bool(opened)], "ctis", inputs)

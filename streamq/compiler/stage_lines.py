@@ -1,13 +1,16 @@
-"""The lines of explain on a stage's operators: the method that runs them, their state, when rows are final, and the cost."""
+"""The lines of explain on a stage's operators: the method that runs them, their state and its cost, and when rows are final."""
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
-from streamq.plan.node import Node, read_statements, statements_of
+from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
+from streamq.plan.statements import Statements, read_statements
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
@@ -18,22 +21,20 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     """
     grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
+    statements = replace(read_statements(MergePartials), final=kernel.progress_rule.final_rows)
+    statements = statements.keeping(bound + ("" if kernel.final else "; rows reported and not final"))
     return (
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
         ("partial results" if kernel.merges else "values with weights")
         + (", combined before the shuffle" if windows.combined else ""),
-        f"basket: {bound}" + ("" if kernel.final else "; rows reported and not final"),
-        f"CTI: {kernel.progress_rule.cti.shown()}",
-        f"final: {kernel.progress_rule.final_rows}",
-        f"cost: {read_statements(MergePartials)['Cost']}",
+        *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
 
 
-def final_and_cost_lines(node: Node) -> tuple[str, str]:
-    """Return the lines of explain on when an operator's rows are final and on its cost, from its class's docstring."""
-    statements = statements_of(node)
-    return f"final: {statements['Final']}", f"cost: {statements['Cost']}"
+def kernel_lines(statements: Statements, cti: str) -> tuple[str, ...]:
+    """Return the lines of explain on a kernel's statements: what it keeps, opens and costs, its ``cti``, and its final rows."""
+    return *statements.state.lines(), f"CTI: {cti}", f"final: {statements.final}"
 
 
-__all__ = ["final_and_cost_lines", "window_lines"]
+__all__ = ["kernel_lines", "window_lines"]

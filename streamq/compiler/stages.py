@@ -14,7 +14,7 @@ from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
 from streamq.compiler.results import Result, Results, without_policies
-from streamq.compiler.stage_lines import final_and_cost_lines, window_lines
+from streamq.compiler.stage_lines import kernel_lines, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
 from streamq.compiler.strategy import JudgePlace
@@ -29,8 +29,9 @@ from streamq.operators.source_policy import SourcePolicy
 from streamq.operators.step import Step
 from streamq.plan.expr import Col
 from streamq.plan.folding import fold
-from streamq.plan.node import Node, nodes, statements_of
+from streamq.plan.node import Node, nodes
 from streamq.plan.schema import POINT, Schema
+from streamq.plan.statements import read_statements, statements_of
 from streamq.runtime.consistency import AlignAt
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.identity import EARLY, FINAL, OPEN
@@ -163,12 +164,13 @@ class _Compiler:
         site = kernel_site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
+        statements = statements_of(node)
+        if factory.corrects:
+            statements = statements.keeping(f"{statements.state.keeps}; rows reported that may change")
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",
-            f"basket: {statements_of(node)['State']}" + ("; rows reported that may change" if factory.corrects else ""),
-            f"CTI: {kernel.progress_rule.cti.shown(len(node.children))}",
-            *final_and_cost_lines(node),
+            *kernel_lines(statements, kernel.progress_rule.cti.shown(len(node.children))),
         )
         moves = evaluation.moves.over(any(p.moves for p in all_paths))
         retracts = factory.corrects or any(p.retracts for p in all_paths)
@@ -254,12 +256,9 @@ class _Compiler:
         source = self.program.relations[path.relation].source
         assert source is not None
         name = ingress_name(source)
-        keeps_nothing = source.insert_only and not source.ids
         lines = (
             f"ingress of {source.shown_name()}: {ingress.title}",
-            f"basket: {'none' if keeps_nothing else statements_of(source)['State']}",
-            f"CTI: {ingress.kernel.progress_rule.cti.shown()}",
-            *final_and_cost_lines(source),
+            *kernel_lines(statements_of(source), ingress.kernel.progress_rule.cti.shown()),
             *((f"judged here: {reason}",) if (reason := self.strategy.judging[source.table].reason) else ()),
         )
         items = PortInput([path], PortColumns(all_columns(path.schema), ingress.hashed), (LE, *ingress.columns))
@@ -336,10 +335,7 @@ class _Compiler:
         kernel, kind = SettleKernel(), name.partition(":")[0]
         lines = (
             "settle: pass on what can no longer change",
-            "basket: rows not settled",
-            f"CTI: {kernel.progress_rule.cti.shown()}",
-            "final: every row passed on",
-            "cost: a group by of the rows that wait",
+            *kernel_lines(read_statements(SettleKernel), kernel.progress_rule.cti.shown()),
         )
         rows = PortInput(paths, PortColumns(all_columns(schema), (LE,)), (LE, RE, WEIGHT))
         state = state_name(self.program, kind, kind, [rows])

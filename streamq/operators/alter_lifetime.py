@@ -44,6 +44,7 @@ class AlterLifetime(Step):
     CTI: c moved as the starts are; where an expression reads an end that may still move, the least start of such an event
     Final: rows of final events
     State: none; where one reads such an end, events not settled
+    Opens: nothing
     Cost: a projection
     """
 

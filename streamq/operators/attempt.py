@@ -34,6 +34,7 @@ class Attempt(EvaluatedOperator):
     CTI: c
     Final: rows of final events
     State: none; over events that may be taken back those that have failed, until they are settled
+    Opens: parts, the events that have failed and settle
     Cost: a call for each event
     """
 

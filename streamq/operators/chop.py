@@ -35,6 +35,7 @@ class Chop(EvaluatedOperator):
     CTI: c
     Final: settled pieces
     State: events not settled
+    Opens: parts, the events that start with a new one, and those with a piece due
     Cost: a row a piece that is not settled
     """
 

@@ -31,6 +31,7 @@ class Clip(EvaluatedOperator):
     CTI: c, the least over the inputs
     Final: settled rows
     State: events not settled, starts inside them; where ends never move, events not settled once they are clipped
+    Opens: whole groups that rows touch or with a row due
     Cost: a search in the sorted starts for each event kept
     """
 

@@ -32,6 +32,7 @@ class DistinctIds(EvaluatedOperator):
     CTI: c; where ends may still move, the least start of an event whose end is open
     Final: rows that start before c
     State: of each id the last event before c, if it is within reach of c, and those from c on
+    Opens: parts of an id that rows have or of which one is due: the last event before c, and those since
     Cost: a sort of the events kept by id and start
     """
 

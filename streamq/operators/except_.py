@@ -30,6 +30,7 @@ class Except(EvaluatedOperator):
     CTI: c, the least over the inputs
     Final: settled rows
     State: a payload's events from the earliest start of a row not settled
+    Opens: whole groups, the events of one payload, that rows touch or with a row due
     Cost: a sweep over the endpoints of the events kept
     """
 

@@ -30,6 +30,7 @@ class Explode(Step):
     CTI: c
     Final: rows of final events
     State: none
+    Opens: nothing
     Cost: a row an element
     """
 

@@ -54,6 +54,8 @@ class Join(Pairing):
     Final: inner: pairs of final events; left, semi, anti: settled rows
     State: inner: events not settled, in bins of time by length of life; left, semi, anti: events not settled, and right ones
         that overlap such a left one
+    Opens: inner: all groups, the bins of the other side that new events overlap in time; left, semi, anti: whole groups that rows
+        touch or with a row due
     Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of the events kept
     """
 

@@ -36,6 +36,7 @@ class JoinTable(Step):
     CTI: c
     Final: rows of final events
     State: none; the table is read once
+    Opens: nothing
     Cost: a hash join with the table
     """
 

@@ -22,9 +22,7 @@ class ExecutionMethod(StrEnum):
 
     MERGED_WINDOWS = "partial results of ranges of windows, merged"
     OWN_KERNEL = "a kernel of its own"
-    EVALUATOR = (
-        "its evaluator, over the events that it still needs of the groups that rows touch or in which something is due"
-    )
+    EVALUATOR = "its evaluator"
 
 
 @dataclass(frozen=True, kw_only=True)

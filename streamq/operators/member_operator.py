@@ -59,11 +59,11 @@ class MemberOperator(EvaluatedOperator):
         return False
 
     @property
-    def _ways_to_forget(self) -> tuple[str, ...]:
-        """The case in which its kernel replaces settled events by fewer rows, if it does: for good, or while they sleep."""
+    def _form_of_members(self) -> str:
+        """The case of its kernel: it keeps members, or replaces settled ones by fewer rows, for good or while they sleep."""
         if not self.evaluation.factory.condenses:
-            return ()
-        return ("asleep",) if self.window.is_piecewise else ("condensed",)
+            return "members"
+        return "asleep" if self.window.is_piecewise else "condensed"
 
     def _check_keys(self) -> None:
         """Raise UnknownColumn or TypeMismatch for keys that the input does not have, or that cannot be compared."""

@@ -33,6 +33,7 @@ class PartialAggregate(PassThrough):
     CTI: c
     Final: none by itself: the merge that reads it says when
     State: none; held by the merge
+    Opens: nothing
     Cost: a group by of what is new by keys and range of windows, before the shuffle
     """
 

@@ -42,6 +42,8 @@ class Scan(EvaluatedOperator):
     Final: rows that start before c
     State: the events since c; udso: of each group the state over all events before c, for good; pattern: of each group the
         events before c whose scope one from c on can complete
+    Opens: parts of a group that rows touch or with an event due: the events since c; udso: its state; pattern: those before
+        c that they may complete
     Cost: a call for each event; where events come between others, or rows go before they are final, again for those since c
     """
 

@@ -32,6 +32,7 @@ class Select(ExpressionStep):
     CTI: c; where an expression reads an end that may still move, the least start of an event whose end is open
     Final: rows of final events
     State: none; where one reads such an end, events not settled
+    Opens: nothing
     Cost: a projection
     """
 

@@ -31,6 +31,7 @@ class ToSignal(EvaluatedOperator):
     CTI: c
     Final: settled rows
     State: a key's last sample, for good, and samples at or after c
+    Opens: parts of a key that rows touch or of which one is due: the last sample before c, and those since
     Cost: a search in the sorted starts for each sample kept
     """
 

@@ -43,6 +43,10 @@ class TopK(MemberOperator):
     Final: {window}
     State: {window}; condensed: of settled ones that are in the same windows the best; asleep: of a group with many of them the
         best of those that end about as late as one another, read instead of them until then
+    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and the best
+        of the others; asleep: parts of a group that rows touch or with a window due: new events, those that end soon, and the
+        best of each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
+        early=True all its events, of which none are condensed
     Cost: a copy of each member in each of its windows that is not final, and a sort of the copies
     """
 
@@ -58,11 +62,11 @@ class TopK(MemberOperator):
     row_number: bool = field(default=False, metadata=ADDED)
 
     title = "top_k"
-    cases = ("condensed", "asleep")
+    cases = ("members", "condensed", "asleep")
 
     @property
     def case(self) -> tuple[str, ...]:
-        return self._ways_to_forget
+        return (self._form_of_members,)
 
     def _schema(self) -> Schema:
         """Return the input's columns and the places; raise PlanError for a ``by`` without an order and for clashing names."""

@@ -23,6 +23,7 @@ class Union(PassThrough):
     CTI: c, the least over the inputs
     Final: rows of final events
     State: none
+    Opens: nothing
     Cost: none: rows are passed on
     """
 

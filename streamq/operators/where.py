@@ -33,6 +33,7 @@ class Where(ExpressionStep):
     CTI: c; where the predicate reads an end that may still move, the least start of an event whose end is open
     Final: rows of final events
     State: none; where it reads such an end, events not settled
+    Opens: nothing
     Cost: a filter
     """
 

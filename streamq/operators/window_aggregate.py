@@ -55,11 +55,16 @@ class WindowAggregate(MemberOperator):
     Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
         settled
     State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; asleep: of a
-        group with many of them a row for those that end about as late as one another, read instead of them until then
-    Cost: O(n log n) in events and windows not final: what is computed of an event is merged over the range of its windows;
-        collect and time_weighted_avg have a copy of each member in each of its windows, in a batch all windows but snapshots
-        and those of partial results have; mergeable: where all aggregates merge, partial results are made before the shuffle
-        (MergePartials)
+        group with many of them a row for those that end about as late as one another, read instead of them until then;
+        mergeable: as partial results
+    Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
+        the others of a window; asleep: parts of a group that rows touch or with a window due: new events, those that end soon,
+        and a row for each slot of the timing wheel; asleep: all its events where ends may still move, or sums of floats go
+        before they are final; condensed, asleep: with early=True all its events, of which none are condensed; mergeable: parts,
+        the partial results in a window that is due or is corrected
+    Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; members: collect and
+        time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
+        that is reported
     """
 
     input: Node
@@ -69,20 +74,19 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "condensed", "asleep")
+    cases = ("time-sensitive", "mergeable", "members", "condensed", "asleep")
 
     @property
     def case(self) -> tuple[str, ...]:
         """The cases that hold.
 
-        All aggregates merge on a grid; one of them reads ends of members that the window does not cut; settled events are
-        condensed; of pieces, those that end late sleep.
+        All aggregates merge on a grid, or else results are computed from the members, whose settled ones are condensed, or
+        sleep, if they may; one of the aggregates reads ends of members that the window does not cut.
         """
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        holds_of = {"time-sensitive": sensitive, "mergeable": self.is_grid}
-        forgets = () if self.is_grid else self._ways_to_forget
-        return *(name for name, holds in holds_of.items() if holds), *forgets
+        form = "mergeable" if self.is_grid else self._form_of_members
+        return ("time-sensitive", form) if sensitive else (form,)
 
     @property
     def title(self) -> str:

@@ -43,6 +43,7 @@ class WindowedJoin(Pairing):
     CTI: start of the earliest window not final, the least over the inputs
     Final: windows that end at or before c
     State: members of windows not final
+    Opens: whole groups that rows touch or with a window due
     Cost: the pairs of open windows; a member is copied into each of its windows
     """
 

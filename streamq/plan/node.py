@@ -71,8 +71,9 @@ class WrittenPattern:
 class Node(ABC):
     """A node of a plan; a subclass has the decorator ``@node``, defines ``_schema``, and ``_traits`` unless they are its inputs'.
 
-    A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``. The docstring states what
-    STATED lists; a clause that begins with some of ``cases`` holds for nodes whose ``case`` has one of them.
+    A property that is equal for all nodes of a class may be a class attribute: ``title = "where"``. The docstring has
+    the statements of ``statements.py`` beside; a clause that begins with some of ``cases`` holds for nodes whose ``case`` has one
+    of them.
     ``children`` are the input nodes, in the order of the fields.
     """
 
@@ -229,59 +230,6 @@ def identity_values(value: Any) -> dict[str, Any]:
         held = getattr(value, name)
         values |= identity_values(held) if type(held) is kinds.get(name) else {name: held}
     return values
-
-
-STATED = ("CTI", "Final", "State", "Cost")
-"""The labels of the statements in the docstring of every operator's node, which explain and the docs show."""
-
-
-def read_statements(kind: type[Any]) -> dict[str, str]:
-    """Return the statements on progress, finality, state and cost in the docstring of a node's class, or of a part's.
-
-    A statement ends at the next, or at a blank line; one that is missing is "".
-    """
-    statements: dict[str, list[str]] = {name: [] for name in STATED}
-    current: list[str] | None = None
-    for line in (kind.__doc__ or "").splitlines():
-        name, colon, rest = line.strip().partition(": ")
-        if colon and name in statements:
-            current = statements[name] = [rest]
-        elif not line.strip():
-            current = None
-        elif current is not None:
-            current.append(line.strip())
-    return {name: " ".join(parts) for name, parts in statements.items()}
-
-
-def statements_in_case(kind: type[Node], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> dict[str, str]:
-    """Return the statements of a node's class, each without the clauses that do not hold in a case.
-
-    Clauses are separated by semicolons. One that begins ``case, case: ...``, with some of the class's ``cases``, holds if one of
-    them is in ``case``; others always hold. ``parts``: the classes of fields by name; a clause ``{field}`` stands for the
-    statements of that class.
-    """
-    of_parts = {f"{{{name}}}": read_statements(part) for name, part in parts.items()}
-
-    def holds(clause: str) -> str:
-        names, colon, rest = clause.partition(": ")
-        labels = set(names.split(", "))
-        if not colon or not labels <= set(kind.cases):
-            return clause
-        return rest if labels & set(case) else ""
-
-    def clauses(name: str, text: str) -> list[str]:
-        whole = [of_parts[c][name] if c in of_parts else c for c in text.split("; ")]
-        return [holds(clause) for clause in whole]
-
-    statements = {name: clauses(name, text) for name, text in read_statements(kind).items()}
-    return {name: "; ".join(c for c in clauses if c) for name, clauses in statements.items()}
-
-
-def statements_of(node: Node) -> dict[str, str]:
-    """Return the statements of a node's class that hold for this node."""
-    return statements_in_case(
-        type(node), node.case, {f.name: type(getattr(node, f.name)) for f in dataclasses.fields(node)}
-    )
 
 
 def expressions(node: Node) -> list[Expr]:

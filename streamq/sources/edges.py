@@ -52,6 +52,7 @@ class Edges(Source):
         least open start, at most c
     Final: closed events that are settled
     State: a key's open start, or its last edge if late ones may be adjusted, and edges at or after c
+    Opens: parts, the keys that new edges have, and those with an edge that is due
     Cost: a sort of the keys that a micro-batch touches
     """
 

@@ -42,7 +42,8 @@ class Intervals(InsertSource):
 
     CTI: c, generated from the data (greatest start seen - delay) or set from outside
     Final: every row that is on time
-    State: without id: none, lateness is judged in the first stateful stage; with id: rows not settled
+    State: without id: none; with id: rows not settled
+    Opens: without id: nothing; with id: parts, the rows that start where a new one does, and those that settle
     Cost: a pass over what is new; with id: and over the rows held that start where it does
     """
 

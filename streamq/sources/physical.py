@@ -53,6 +53,7 @@ class Physical(Source):
     Final: settled events
     State: without id: events not settled; with id: events, deleted ones too, until every finite end that they have had is
         settled; with id: retractions applied to them; retractions whose insert is still to come
+    Opens: parts, the events that items concern, and those that are due
     Cost: without id: an insert is appended; with id: an insert is looked up among the events held;
         a retraction is looked up among the events of its start, or id
     """

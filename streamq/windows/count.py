@@ -40,6 +40,7 @@ class Count(Window):
     CTI: the (n-1)-th greatest instant below c
     Final: windows that end at or before c
     State: events of windows not final, or still to come
+    Opens: parts of a group that rows touch or with a window due: the events of windows not final
     """
 
     n: int

@@ -37,6 +37,7 @@ class Hopping(Window):
     CTI: start of the earliest window not final
     Final: windows that end at or before c
     State: members of windows not final
+    Opens: whole groups that rows touch or with a window due
     """
 
     size: int

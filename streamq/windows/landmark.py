@@ -43,6 +43,7 @@ class Landmark(Window):
     CTI: the landmark of the earliest window not final
     Final: windows that end at or before c
     State: events since the landmark before c
+    Opens: whole groups that rows touch or with a window due
     """
 
     hop: int

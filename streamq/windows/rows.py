@@ -40,6 +40,7 @@ class Rows(Window):
     CTI: the start of the first row of the earliest incomplete window
     Final: windows that end at or before c
     State: events of windows not final, or still to come
+    Opens: parts of a group that rows touch or with a window due: the events of windows not final
     """
 
     n: int

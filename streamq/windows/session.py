@@ -39,6 +39,7 @@ class Session(Window):
     CTI: the least start of a session not final
     Final: windows that end at or before c
     State: events of sessions not final
+    Opens: whole groups that rows touch or with a window due
     """
 
     gap: int

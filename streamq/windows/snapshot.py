@@ -35,6 +35,7 @@ class Snapshot(Window):
     CTI: c, under a time-sensitive aggregate the start of the earliest window not final
     Final: windows that end before c
     State: events not settled, and those alive since the endpoint before c
+    Opens: whole groups that rows touch or with a window due
     """
 
     name = "snapshot"

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Window(ABC):
     """A kind of windows with its lengths: a frozen dataclass, held by plans and named in their JSON.
 
-    Its docstring states CTI, Final and State, which explain and the docs show for every operator over these windows.
+    Its docstring states CTI, Final, State and Opens, which explain and the docs show for every operator over these windows.
     """
 
     name: ClassVar[str]

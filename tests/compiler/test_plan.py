@@ -14,11 +14,15 @@ import streamq as sq
 from streamq import time_weighted_avg
 from streamq.choices import JoinKind
 from streamq.compiler.rewriter import rewrite
-from streamq.operators import MergePartials, written_operators
+from streamq.operators import Attempt, MergePartials, written_operators
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.kernel_factory import KernelSite
-from streamq.plan.node import NODES, STATED, Node, nodes, read_statements, statements_of
+from streamq.plan.node import NODES, Node, nodes
 from streamq.plan.schema import Schema
+from streamq.plan.statements import LABELS, Opened, StateCost, Statements, read_statements, statements_of
+from streamq.runtime.consistency import HeldRows
+from streamq.runtime.kernels.ctis import CtisKernel
+from streamq.runtime.kernels.settle import SettleKernel
 from streamq.sources.edges import Edges
 from streamq.testing.operators.scan import RESETTING_SUM
 from streamq.windows import KINDS
@@ -29,10 +33,10 @@ from tests.programs import compiled
 @pytest.mark.parametrize("kind", NODES.values(), ids=NODES)
 def test_every_node_states_progress_finality_state_and_cost(kind: type[Node]) -> None:
     statements = read_statements(kind)
-    assert [name for name in STATED if not statements[name]] == []
+    assert [label for label, text in zip(LABELS, statements.texts, strict=True) if not text] == []
     progress = vars(kind).get("progress", "c")
     if isinstance(progress, str) and not issubclass(kind, EvaluatedOperator):
-        assert statements["CTI"].startswith(progress.partition(";")[0])
+        assert statements.cti.startswith(progress.partition(";")[0])
 
 
 def queries() -> list[Node]:
@@ -81,16 +85,16 @@ def test_a_node_states_the_progress_that_its_evaluator_promises(plan: Node) -> N
         rule = evaluation.factory.make(evaluation, site).progress_rule
     promised, *_ = str(rule.cti).replace(";", ",").split(",")
     statements = statements_of(plan)
-    clauses = [clause.strip() for clause in re.split("[;,]", statements["CTI"])]
+    clauses = [clause.strip() for clause in re.split("[;,]", statements.cti)]
     assert (
         promised in clauses
         or f"under a time-sensitive aggregate the {promised}" in clauses
         or (promised == "c" and "at point_at_end c" in clauses)
     )
     if rule.final is None:
-        assert statements["Final"].endswith("of final events")
+        assert statements.final.endswith("of final events")
     else:
-        assert statements["Final"].startswith(rule.final_rows.removesuffix(" rows"))
+        assert statements.final.startswith(rule.final_rows.removesuffix(" rows"))
 
 
 def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> None:
@@ -106,10 +110,34 @@ def test_sources_and_grids_state_the_progress_that_their_kernels_promise() -> No
         (node,) = [n for n in nodes(program.plan) if isinstance(n, MergePartials | Edges)]
         promised = hosted.kernel.progress_rule.cti.shown()
         assert f"CTI: {promised}" in program.titles[hosted.name]
-        assert promised in statements_of(node)["CTI"]
+        assert promised in statements_of(node).cti
         if isinstance(node, MergePartials):
             assert node.progress == promised
-            assert statements_of(node)["Final"].startswith(hosted.kernel.progress_rule.final_rows)
+            assert statements_of(node).final.startswith(hosted.kernel.progress_rule.final_rows)
+
+
+@each(queries())
+def test_what_keeps_state_says_what_opens_it(plan: Node) -> None:
+    state = statements_of(plan).state
+    assert state.keeps.split(";")[0] and state.cost
+    assert state.opened is not Opened.NOTHING
+
+
+def test_sources_and_kernels_without_a_node_say_what_opens_their_state() -> None:
+    times, lives = pa.table({"t": [1], "k": [1]}), pa.table({"start": [1], "end": [2], "k": [1]})
+    edges = times.append_column("edge", pa.array(["start"]))
+    rows = lives.append_column("kind", pa.array(["insert"])).append_column("new_end", pa.array([2]))
+    ids = [sq.points(times, "t", id="k"), sq.intervals(lives, "start", "end", id="k"), sq.physical(rows, id="k")]
+    sources = [*ids, sq.physical(rows), sq.edges(edges, "t", edge="edge", key="k")]
+    kernels = [
+        CtisKernel(pa.schema([]), in_order, reads_ends) for in_order, reads_ends in ((True, False), (False, True))
+    ]
+    opened = [statements_of(stated).state for stated in (*(s.plan for s in sources), *kernels)]
+    opened += [read_statements(kind).state for kind in (SettleKernel, HeldRows, MergePartials, Attempt)]
+    assert {state.opened for state in opened} == {Opened.PARTS}
+    assert all(state.keeps and state.cost for state in opened)
+    without = [sq.points(times, "t").plan, CtisKernel(pa.schema([]))]
+    assert {statements_of(stated).state.opened for stated in without} == {Opened.NOTHING}
 
 
 def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
@@ -120,6 +148,7 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
         CTI: c
         State: one line,
             and another; b: only of b
+        Opens: b: parts, and some
         Cost: a: nothing; b: much
 
         No part of the cost.
@@ -131,22 +160,24 @@ def test_a_statement_may_run_over_lines_and_ends_at_a_blank_one() -> None:
         def _schema(self) -> Schema:
             raise AssertionError("it is not constructed")
 
-    assert read_statements(Told) == {
-        "CTI": "c",
-        "Final": "",
-        "State": "one line, and another; b: only of b",
-        "Cost": "a: nothing; b: much",
-    }
-    made = object.__new__(Told)
-    assert statements_of(made) == {"CTI": "c", "Final": "", "State": "one line, and another; only of b", "Cost": "much"}
+    state = StateCost("one line, and another; b: only of b", "b: parts, and some", "a: nothing; b: much")
+    assert read_statements(Told) == Statements("c", "", state)
+    state = StateCost("one line, and another; only of b", "parts, and some", "much")
+    assert statements_of(object.__new__(Told)) == Statements("c", "", state)
+    assert state.opened is Opened.PARTS
+    assert state.lines() == ("basket: one line, and another; only of b", "opens: parts, and some", "cost: much")
+    with pytest.raises(
+        ValueError, match="Opens: begins with none of nothing, parts, whole groups, all groups: 'a bit'"
+    ):
+        _ = StateCost("much", "a bit", "").opened
 
 
 @pytest.mark.parametrize("how", JoinKind)
 def test_a_join_states_what_holds_of_its_kind(how: str) -> None:
     a = sq.events([(1, 2, {"k": 1})])
     statements = statements_of(a.join(a.where(lambda e: e.k > 0), on="k", how=how).plan)
-    assert statements["Final"] == ("pairs of final events" if how == "inner" else "settled rows")
-    assert "semi" not in " ".join(statements.values())
+    assert statements.final == ("pairs of final events" if how == "inner" else "settled rows")
+    assert "semi" not in " ".join(statements.texts)
 
 
 def test_a_window_states_what_holds_of_its_kind() -> None:
@@ -158,12 +189,13 @@ def test_a_window_states_what_holds_of_its_kind() -> None:
     for w in made:
         for query in (w.select(n=sq.count()), w.top_k(1, by="v")):
             statements = statements_of(query.plan)
-            assert all(statements.values()), statements
-            assert not any(f"{name}: " in text for text in statements.values() for name in [k.name for k in KINDS])
+            assert all(statements.texts), statements
+            assert statements.state.opened is not Opened.NOTHING
+            assert not any(f"{name}: " in text for text in statements.texts for name in [k.name for k in KINDS])
     clipped, unclipped = s.snapshot_window(), s.snapshot_window(clip_input="none")
-    assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan)["Final"]
-    assert "members are settled" not in statements_of(clipped.select(v=time_weighted_avg("v")).plan)["Final"]
-    assert "settled" not in statements_of(s.snapshot_window().select(n=sq.count()).plan)["Final"]
+    assert "members are settled" in statements_of(unclipped.select(v=time_weighted_avg("v")).plan).final
+    assert "members are settled" not in statements_of(clipped.select(v=time_weighted_avg("v")).plan).final
+    assert "settled" not in statements_of(s.snapshot_window().select(n=sq.count()).plan).final
 
 
 def test_what_is_stated_is_no_part_of_the_plan() -> None:
