@@ -198,10 +198,10 @@ IN_GROUP = (50, 1_000)
 """The events that a group has open, few and many."""
 
 
-def work_of_hot_groups(query: Query, each: int) -> Work:
+def work_of_hot_groups(query: Query, each: int, **options: Any) -> Work:
     """The work of all operators in micro-batches that touch all groups; each of these has so many events open."""
     a, b = source("a"), source("b")
-    program = compiled(rewrite(number_sources(query(a, b).plan)[0]).plan, buckets=1)
+    program = compiled(rewrite(number_sources(query(a, b).plan)[0]).plan, buckets=1, **options)
     live = LocalRun(with_sizes(program, BinSizes(whole_upto=0, awake_upto=16)))
     bulk = [(i, FAR + k + i * 13, k, i) for k in range(HOT) for i in range(each)]
     live.batch({"a": rows(*bulk), "b": rows(*((i, FAR, k, v + 1) for i, _, k, v in bulk[:1]))})
@@ -223,6 +223,27 @@ def test_what_is_open_in_a_touched_group_costs_nothing(operator: str) -> None:
 @pytest.mark.parametrize("operator", WHOLE_GROUPS)
 def test_what_is_open_in_a_touched_group_costs_where_groups_are_opened_as_a_whole(operator: str) -> None:
     few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
+    assert many.evaluated > 3 * few.evaluated
+
+
+NOT_CONDENSED: dict[str, tuple[Query, dict[str, Any]]] = {
+    "early snapshots": (OPERATORS["snapshot"], {"early": True}),
+    "early sessions": (OPERATORS["session"], {"early": True}),
+    "early top_k": (OPERATORS["top_k"], {"early": True}),
+    "sums of floats before they are final": (
+        lambda a, b: a.group_by("k").snapshot_window().select(s=sq.sum(sq.col("v").cast("double"))),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize(("query", "options"), NOT_CONDENSED.values(), ids=NOT_CONDENSED.keys())
+def test_the_statement_names_the_runs_in_which_all_events_of_a_group_are_opened(
+    query: Query, options: dict[str, Any]
+) -> None:
+    plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
+    assert any("all its events" in statements_of(node).state.opens for node in nodes(plan))
+    few, many = (work_of_hot_groups(query, each, output=OutputForm.CHANGELOG, **options) for each in IN_GROUP)
     assert many.evaluated > 3 * few.evaluated
 
 
