@@ -74,7 +74,8 @@ def native(rows: DataFrame, stages: int) -> DataFrame:
 
 def ours(spark: SparkSession, folder: Path, places: Path, setting: Setting) -> Any:
     """Run the windows by streamq to the end of what is available; return Spark's handle of the query."""
-    events = sq.points(source(spark, folder), time="ts", name="points", progress=sq.generate(f"{DELAY} seconds"))
+    rows = source(spark, folder, all_at_once=setting.finish)
+    events = sq.points(rows, time="ts", name="points", progress=sq.generate(f"{DELAY} seconds"))
     run = windows(events, setting.stages).run(
         sink=f"{places}/out" if setting.finish else "noop",
         checkpoint=f"{places}/checkpoint",
@@ -86,7 +87,7 @@ def ours(spark: SparkSession, folder: Path, places: Path, setting: Setting) -> A
 
 def theirs(spark: SparkSession, folder: Path, places: Path, setting: Setting) -> Any:
     """Run the windows by Spark to the end of what is available; return the handle of the query."""
-    rows = native(source(spark, folder), setting.stages)
+    rows = native(source(spark, folder, all_at_once=setting.finish), setting.stages)
     writer = rows.writeStream.option("checkpointLocation", f"{places}/checkpoint").trigger(availableNow=True)
     query = writer.start(f"{places}/out") if setting.finish else writer.format("noop").start()
     query.awaitTermination()

@@ -65,10 +65,11 @@ def generate(folder: Path, schema: pa.Schema, batches: int, rows: int, keys: int
         pq.write_table(table, folder / f"{i:04d}.parquet", row_group_size=max(1, rows // 8))
 
 
-def source(spark: SparkSession, folder: Path) -> DataFrame:
-    """Return a streaming DataFrame that reads one file per micro-batch."""
+def source(spark: SparkSession, folder: Path, *, all_at_once: bool = False) -> DataFrame:
+    """Return a streaming DataFrame that reads one file per micro-batch, or all files ``all_at_once``."""
     schema = pq.read_schema(next(folder.glob("*.parquet")))
-    return spark.readStream.schema(from_arrow_schema(schema)).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    reader = spark.readStream.schema(from_arrow_schema(schema))
+    return (reader if all_at_once else reader.option("maxFilesPerTrigger", 1)).parquet(str(folder))
 
 
 class Ran(NamedTuple):

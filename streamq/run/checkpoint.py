@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import CheckpointError, sentence
@@ -29,11 +29,12 @@ MIGRATION = "migration.json"
 class Claim:
     """The permission to run on a checkpoint.
 
-    ``is_new``: no run has read any input there. ``is_ending``: the input has ended, but a run was interrupted before it had
-    written all rows. ``new_results``: the numbers of the results that begin where the checkpoint stands.
+    ``is_new``: no run has read any input there. ``has_begun``: some run may have. ``is_ending``: the end of the input has been
+    sent, but not all rows have been written. ``new_results``: the numbers of the results that begin where the checkpoint stands.
     """
 
     is_new: bool
+    has_begun: bool = False
     is_ending: bool = False
     new_results: tuple[int, ...] = ()
 
@@ -125,9 +126,10 @@ class Checkpoint:
             return self._claim_new(own)
         is_ending = self.control.has_end(self.spark)
         is_same = isinstance(stored, Identity) and (stored.mark, stored.folders) == (own.mark, own.folders)
-        if not is_same and not is_ending and not self.has_begun():
+        has_begun = (is_same and not is_ending) or self.has_begun()
+        if not is_same and not has_begun:
             # an earlier start failed before it read any input, and its query or sink has been changed since
-            return self._claim_new(own)
+            return replace(self._claim_new(own), is_ending=is_ending)
         if is_ending and read_line(self.spark, self._ended) is not None:
             hint = "Use a new checkpoint, and a new sink."
             raise CheckpointError(sentence("run", "the checkpoint's stream has ended", "finish was called on it", hint))
@@ -136,7 +138,7 @@ class Checkpoint:
         assert isinstance(stored, Identity)
         if not is_same:
             self._go_on(own, stored)
-        return Claim(is_new=False, is_ending=is_ending, new_results=fit.new_results)
+        return Claim(is_new=False, has_begun=has_begun, is_ending=is_ending, new_results=fit.new_results)
 
     def mark(self, own: Identity) -> None:
         """Mark the checkpoint as that of a query whose state is there, and which has written no rows yet."""

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.errors import PlanError, TimeError, sentence
+from streamq.run.files import path_exists
 from streamq.time import INFINITY, MINUS_INFINITY, instant_ticks
 
 if TYPE_CHECKING:
@@ -43,8 +44,9 @@ class ControlFolder:
     path: str
 
     def create(self, spark: SparkSession) -> None:
-        """Create the folder if it does not exist, so that a stream can read it."""
-        _rows(spark, OutsideCti(None)).limit(0).write.mode("append").parquet(self.path)
+        """Create the folder, so that a stream can read it, unless a CTI has been sent there before."""
+        if not path_exists(spark, self.path):
+            _rows(spark, OutsideCti(None)).limit(0).write.parquet(self.path)
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the folder's rows as a streaming DataFrame."""

@@ -22,7 +22,7 @@ from streamq.run.files import WRITABLE
 from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
 from streamq.run.run_arguments import ResultRequest
-from streamq.run.tables import is_dataframe
+from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.identity import Identity, OtherLayout
 
 if TYPE_CHECKING:
@@ -84,6 +84,12 @@ class PreparedStream:
             control = None if self.control is None else self.control.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
             return build_frame(StreamLowering(self.program, self.tables), self.identity, control=control, clock=clock)
+
+    @property
+    def reads_all_at_once(self) -> bool:
+        """True if the first micro-batch of "available_now" brings all input: no clock ticks, and no source has limits."""
+        streams = [table for table in self.tables.values() if table.isStreaming]
+        return not self.program.clock_policies and all(map(is_unlimited, streams))
 
 
 def _warn_of_quarantine(program: StagedPlan, verb: str) -> None:

@@ -103,8 +103,9 @@ class RunVerbs(Verbs):
         micro-batches. A changed query goes on from it if its operators with state find theirs there; the error names the one
         that does not, and why, and :func:`migrate` is then the way (docs/operations.md, "A query that changes").
         trigger: a duration such as "10 seconds" between two looks for input (default: without a pause), or "available_now":
-        process the available input and return. With ``finish=True`` the stream then ends: its last windows are flushed, and the
-        checkpoint cannot be continued (the memory sink needs ``run.finish()`` instead); without it the next run on the checkpoint
+        process the available input and return. With ``finish=True`` the stream ends with it: its last windows are flushed (in
+        the same micro-batch, if the sources are folders of files without a limit), and the checkpoint cannot be continued (the
+        memory sink needs ``run.finish()`` instead); without it the next run on the checkpoint
         continues. late_sink: a path for rows that were dropped, adjusted, duplicates or invalid (source, reason, start and end in
         ticks, late_by in ticks before the CTI, NULL for rows that are not late, payload as JSON; of a source that may retract
         also kind and new_end, so that its rows can be replayed), and for events that modules with ``on_error="quarantine"``

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from streamq.choices import RunState
-from streamq.errors import PlanError, sentence, users_line, warn
+from streamq.errors import CheckpointError, PlanError, sentence, users_line, warn
 from streamq.plan.verbs import named_after
 from streamq.run.checkpoint import Checkpoint, Claim, EarlierRuns
 from streamq.run.control import END_OF_INPUT, ControlFolder, OutsideCti, outside_cti
@@ -42,8 +42,9 @@ def start_run(arguments: RunArguments) -> Run:
     """Start queries as a stream; with the trigger "available_now", return when all available input has been processed.
 
     A run without a checkpoint gets a temporary one. One whose input had ended before it was interrupted only writes the rest.
-    This process remembers the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError,
-    SessionError, CheckpointError, and the error of a query that is run to its end.
+    With ``finish`` the end of the input comes together with it if the first micro-batch reads all of it. This process remembers
+    the run by its checkpoint, and refuses a second one there while it is active. Raises PlanError, SessionError, CheckpointError,
+    and the error of a query that is run to its end.
     """
     arguments.check()
     trigger = trigger_of(arguments.trigger)
@@ -66,8 +67,17 @@ def start_run(arguments: RunArguments) -> Run:
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
     _warn_of_new_results(claim)
     if claim.is_ending:
-        # only rows that the end of the input made final remain to be written
+        if not (claim.has_begun or prepared.reads_all_at_once):
+            wrong, observed = (
+                "the checkpoint's input was to end in the first micro-batch",
+                "the sources may have several",
+            )
+            raise CheckpointError(sentence("run", wrong, observed, "Use a new checkpoint: nothing has been read here."))
+        # at most one micro-batch remains, with the rows that the end of the input makes final
         trigger = Trigger(available_now=True)
+    elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
+        checkpoint.control.send(prepared.spark, END_OF_INPUT)
+        claim = replace(claim, is_ending=True)
     launch = Launch(
         prepared=prepared,
         checkpoint=checkpoint,
@@ -128,7 +138,8 @@ class Run:
     def _drain(self, claim: Claim) -> None:
         """Process all available input; if the input has ended, or ends now, also flush the last windows.
 
-        In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that.
+        In these two cases the checkpoint is marked as ended. With ``finish`` the query is started a second time for that, unless
+        its first micro-batch has brought the whole input, and its end.
         """
         self.await_termination()
         is_finishing = self._launch.arguments.finish and not claim.is_ending
