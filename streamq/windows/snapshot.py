@@ -89,8 +89,13 @@ class SnapshotAssigner(Assigner):
     has_chains = True
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
-        """Return equal numbers for events of a group with the same end: no window parts them, as all have started."""
-        return codes(pa.table({"g": g, "end": table.column(RE)}), ["g", "end"])[0]
+        """Return equal numbers for events of a group with the same end that start before c - 1.
+
+        No window that ends at or after c - 1 parts them: it starts where the last of them does, or later. Others have numbers of
+        their own.
+        """
+        number, first = codes(pa.table({"g": g, "end": table.column(RE)}), ["g", "end"])
+        return np.where(ints(table, LE) < max(MINUS_INFINITY, c - 1), number, len(first) + np.arange(len(g)))
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each event's windows that end after ``since`` and start before ``upto``: from LE, or later, to RE, or earlier.

@@ -84,21 +84,21 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         condensed, _ = self.evaluator.condensed(settled.filter(pa.array(is_replaced)), number[is_replaced])
         if self._has_wheel:
             left = int((~is_replaced).sum())
-            sleeps, stand_ins = self._put_to_sleep(
-                bins, concat([settled.filter(pa.array(~is_replaced)), condensed]), upto
-            )
+            kept = concat([settled.filter(pa.array(~is_replaced)), condensed])
+            sleeps, stand_ins = self._put_to_sleep(bins, kept, clock.c, upto)
             condensed = concat([condensed.filter(pa.array(~sleeps[left:])), stand_ins])
             is_replaced[~is_replaced] = sleeps[:left]
         is_outdated[is_settled] = is_replaced
         return [(is_outdated, condensed)]
 
-    def _put_to_sleep(self, bins: GroupBins, events: pa.Table, upto: int) -> tuple[Mask, pa.Table]:
+    def _put_to_sleep(self, bins: GroupBins, events: pa.Table, c: int, upto: int) -> tuple[Mask, pa.Table]:
         """Put events of groups with many of them to sleep; return a mask of what is replaced, and the rows that stand for it.
 
         The rows of a slot are replaced together, those that stand for others with them, if one of them is awake.
         """
         wakes, end, group = ints(events, WAKES), ints(events, RE), ints(events, GROUP_NUMBER)
-        is_awake = (wakes == INFINITY) & (end >= upto) & (end < INFINITY)
+        # a window that ends at c - 1 may still have a row, a point at its end
+        is_awake = (wakes == INFINITY) & (ints(events, LE) < c - 1) & (end >= upto) & (end < INFINITY)
         many = np.bincount(group[is_awake], minlength=int(group.max(initial=0)) + 1) > self.sizes.awake_upto
         slot = wakes.copy()
         slot[is_awake] = slots(end[is_awake], upto - 1, self.sizes.slot_parts)

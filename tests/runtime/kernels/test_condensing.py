@@ -195,6 +195,32 @@ def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> No
     assert (reading(run).evaluated or 0) - before < 200
 
 
+@pytest.mark.parametrize("stamp", ["align", "point_at_end"])
+@pytest.mark.parametrize("reads_ends", [False, True])
+def test_snapshots_that_are_still_open_part_what_ends_together(stamp: str, reads_ends: bool) -> None:
+    """Ends move until they are settled, and windows whose results read them are open until then, long after c."""
+    columns = "kind string, start bigint, end bigint, new_end bigint, v bigint"
+    source = sq.physical(t.table(columns, []), id=None, name="s")
+    result = sq.avg(sq.duration()) if reads_ends else sq.sum("v")
+    query = source.snapshot_window(stamp=stamp, clip_input="none").select(n=sq.count(), x=result)
+    program = compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.FINAL, buckets=1)
+    random, run, whole, c, answer, every = np.random.default_rng(3), LocalRun(program), LocalRun(program), 0, [], []
+    for _ in range(MICRO_BATCHES):
+        rows: list[tuple[Any, ...]] = []
+        for _ in range(4):
+            start = c + int(random.integers(0, 6))
+            end = start + int(random.choice([3, 6, 40]))
+            rows.append(("insert", start, end - end % 3 + 3, None, int(random.integers(5))))
+        kept, moved = rows[:3], rows[3]
+        rows.append(("retract", *moved[1:3], moved[2] + 3, moved[4]))
+        c += int(random.integers(1, 5))
+        answer.append(run.batch({"s": t.table(columns, rows)}, [(None, c)]))
+        every += [*kept, (*moved[:2], moved[2] + 3, *moved[3:])]
+    answer.append(run.finish())
+    whole.batch({"s": t.table(columns, every)})
+    assert net_rows(pa.concat_tables([with_weights(deltas) for deltas in answer])) == net_rows(whole.finish())
+
+
 def test_a_run_that_sends_rows_at_once_wakes_all() -> None:
     """It goes on from the state of one in which events sleep."""
     quiet = pieces("snapshot", OutputForm.CHANGELOG, BinSizes(awake_upto=0))
