@@ -52,10 +52,10 @@ class Join(Pairing):
     CTI: inner: c, the least over the inputs; left, semi, anti: the least start of a left event that lives on at c, at least c,
         at most the left input's CTI
     Final: inner: pairs of final events; left, semi, anti: settled rows
-    State: inner: events not settled, in bins of time by length of life; left, semi, anti: events not settled, and right ones
-        that overlap such a left one
-    Opens: inner: all groups, the bins of the other side that new events overlap in time; left, semi, anti: whole groups that rows
-        touch or with a row due
+    State: inner: events not settled, in bins of time by length of life, large ones also by group; left, semi, anti: events not
+        settled, and right ones that overlap such a left one
+    Opens: inner: whole groups that rows touch, of the other side in the bins that new events overlap in time; left, semi, anti:
+        whole groups that rows touch or with a row due
     Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of the events kept
     """
 

@@ -55,7 +55,7 @@ class Detect(Node):
     CTI: c, the least over the inputs; behind UNLESS the least start of a match whose scope c has not passed
     Final: as of the joins and scans that it consists of
     State: the events whose scopes can still be completed
-    Opens: all groups in its inner joins, whole groups in the others; in its scans the events since c, and those before c that
+    Opens: whole groups in its joins; in its scans the events since c, and those before c that
         they may complete
     Cost: as of the joins and scans that it consists of
     """

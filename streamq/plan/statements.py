@@ -30,8 +30,6 @@ class Opened(StrEnum):
     """The work does not grow with the events that are open in a group."""
     WHOLE_GROUPS = "whole groups"
     """All events that are still needed of a group are evaluated once one of its rows is new or due."""
-    ALL_GROUPS = "all groups"
-    """Events of other groups than those that rows touch are read, too."""
 
 
 @dataclass(frozen=True)

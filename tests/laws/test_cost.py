@@ -91,12 +91,10 @@ def opens(query: Query, part: Opened) -> bool:
     return any(statements_of(node).state.opened is part for node in nodes(plan))
 
 
-ALL_GROUPS = [name for name, query in OPERATORS.items() if opens(query, Opened.ALL_GROUPS)]
 WHOLE_GROUPS = [name for name, query in OPERATORS.items() if opens(query, Opened.WHOLE_GROUPS)]
 """The operators that read all open events of a group that is touched: a user's function sees all of them, and each may have a
 row together with those of the other side (of a pattern, within its scope)."""
-TOUCHED_GROUPS = [name for name in OPERATORS if name not in ALL_GROUPS]
-PARTS = [name for name in TOUCHED_GROUPS if name not in WHOLE_GROUPS]
+PARTS = [name for name in OPERATORS if name not in WHOLE_GROUPS]
 
 
 def rows(*events: tuple[int, int, int, int]) -> Any:
@@ -161,7 +159,7 @@ its window, fall due. If all groups were evaluated in each micro-batch, it would
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", TOUCHED_GROUPS)
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(operator: str) -> None:
     """Over a random history with a row in each micro-batch."""
     random = np.random.default_rng(7)
@@ -180,18 +178,12 @@ def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(operato
     assert work(live).evaluated <= len(live.readings.of_kernels) * TIMES * int((sizes**2).sum())
 
 
-@pytest.mark.parametrize("operator", TOUCHED_GROUPS)
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_open_costs_nothing(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups) for groups in (FEW, MANY))
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.bins <= 4 * few.bins, "each group may lie in a bin of its own, and have a place in the agenda"
     assert many.noted <= few.noted + NOTED
-
-
-@pytest.mark.parametrize("operator", ALL_GROUPS)
-def test_what_is_open_costs_where_all_groups_are_opened(operator: str) -> None:
-    few, many = (work_of_trickle(OPERATORS[operator], groups) for groups in (FEW, MANY))
-    assert many.evaluated > 3 * few.evaluated
 
 
 IN_GROUP = (50, 1_000)

@@ -1,23 +1,26 @@
 """Kernel of the inner join of two streams: it joins each side's new events with the other side's held and new events.
 
-State: each side's events, in bins of time by length of life, so that a micro-batch reads only bins that its events can overlap; a
-bin is dropped once all its events have ended. Cost: the pairs of new events, and the bins they are read from.
+State: each side's events, in bins of time by length of life, and by group where these are large, so that a micro-batch reads
+only bins that its events can overlap; a bin is dropped once all its events have ended. Cost: the pairs of new events, and the
+events of their groups in the bins that they are read from.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, forget, hold
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.bins import bin_reach, forget, hold, is_part, may_hold, without_hashes
+from streamq.runtime.columnar import concat, decode_rows, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.groups import number_groups
+from streamq.runtime.groups import HASH, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
 from streamq.time import INFINITY
@@ -62,7 +65,7 @@ class InnerJoinKernel(UncombinedKernel):
         if clock.c != INFINITY:
             for port in (0, 1):
                 if (table := fresh[port]) is not None:
-                    hold(state, f"side{port}", table, net_deltas)
+                    hold(state, f"side{port}", table, net_deltas, self.evaluator.group_columns[port])
         for port in (0, 1):
             forget(state, f"side{port}", clock.c)
         table = net_deltas(concat(out)) if out else None
@@ -88,7 +91,7 @@ class InnerJoinKernel(UncombinedKernel):
         return [with_column(pairs.select([*self.result, LE, RE]), WEIGHT, weight)]
 
     def _overlapping(self, state: KernelBaskets, port: int, fresh: pa.Table | None) -> pa.Table | None:
-        """Return the events that a side holds in the bins that a new event of the other side can overlap.
+        """Return the events that a side holds of the groups of new events, in the bins that one of these can overlap.
 
         ``fresh`` are the new events of the other side. Events that overlap none of them are included. None if there are no new
         events, or none in these bins.
@@ -96,12 +99,21 @@ class InnerJoinKernel(UncombinedKernel):
         if fresh is None:
             return None
         le, re = ints(fresh, LE), ints(fresh, RE)
-        first, last = le.min(), re.max()
+        first, last, hashes = le.min(), re.max(), None
         tables = []
         for bin in state.bins(f"side{port}"):
             low, high = bin_reach(bin)
-            if first < high and last > low and ((re > low) & (le < high)).any():
-                table = state.read(f"side{port}", bin, net_deltas)
-                if table is not None:
-                    tables.append(table)
-        return concat(tables) if tables else None
+            if not (first < high and last > low and (is_reached := (re > low) & (le < high)).any()):
+                continue
+            if not is_part(bin):
+                tables.append(state.read(f"side{port}", bin, net_deltas))
+                continue
+            if hashes is None:
+                hashes = with_hashes(fresh, self.evaluator.group_columns[1 - port]).column(HASH).to_numpy()
+            if may_hold(bin, hashes[is_reached]):
+                touched = partial(np.isin, test_elements=np.unique(hashes[is_reached]))
+                decode = partial(decode_rows, by=HASH, choose=touched)
+                rows = state.baskets.decoded(state.encoded(f"side{port}", bin), decode)
+                tables.append(None if rows is None else net_deltas(without_hashes(rows)))
+        some = [table for table in tables if table is not None and table.num_rows]
+        return concat(some) if some else None
