@@ -15,6 +15,7 @@ from streamq.plan.node import Node
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.hosted_kernel import HostedKernel
+from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 
 
@@ -31,7 +32,8 @@ def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
 
     def sized(hosted: HostedKernel) -> HostedKernel:
         kernel = hosted.kernel
-        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if isinstance(kernel, RecomputeKernel) else hosted
+        has_sizes = isinstance(kernel, RecomputeKernel | InnerJoinKernel)
+        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if has_sizes else hosted
 
     stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
     return replace(program, stages=stages)

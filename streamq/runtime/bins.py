@@ -16,6 +16,7 @@ import pyarrow as pa
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets, grain
 from streamq.runtime.columnar import concat, ints, split_by
 from streamq.runtime.event import LE, RE
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import BITS, HASH, GroupHashes, with_hashes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -26,10 +27,8 @@ CELLS = 16
 """The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
 MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
-LARGE = 8_192
-"""The number of rows above which a bin is split."""
-PART = 32_768
-"""The number of rows of a part, on average, above which the parts of a bin are split in two."""
+SIZES = BinSizes(split_above=32_768, whole_upto=8_192)
+"""The rows of a part, on average, above which the parts of a bin are split in two, and those up to which a bin is not split."""
 FULL = 2_048
 """The number of rows for which a part may have one more chunk before it is rewritten."""
 MOST_BITS = 8
@@ -39,11 +38,16 @@ Compact = Callable[[pa.Table], pa.Table]
 
 
 def hold(
-    state: KernelBaskets, basket: str, table: pa.Table, compact: Compact, group_columns: Sequence[str] = ()
+    state: KernelBaskets,
+    basket: str,
+    table: pa.Table,
+    compact: Compact,
+    group_columns: Sequence[str] = (),
+    sizes: BinSizes = SIZES,
 ) -> None:
     """Append events to their bins; a bin with many chunks is rewritten by ``compact``.
 
-    ``group_columns`` separate the groups by which large bins are split; parts have the groups' hashes as a column more.
+    ``group_columns`` separate the groups by which bins are split that exceed ``sizes``; parts have the groups' hashes, too.
 
     As long as there are then more than MOST bins of the least width, the width is doubled and their events, compacted, move to
     wider bins.
@@ -51,7 +55,7 @@ def hold(
     if not table.num_rows:
         return
     width = _width(state, ints(table, LE))
-    place = partial(_place, state, basket, compact=compact, group_columns=group_columns)
+    place = partial(_place, state, basket, compact=compact, group_columns=group_columns, sizes=sizes)
     place(table, width)
     while len(set(map(_whole, fine := _fine_bins(state, basket, width)))) > MOST:
         width += 1
@@ -152,6 +156,7 @@ def _place(
     *,
     compact: Compact,
     group_columns: Sequence[str],
+    sizes: BinSizes,
 ) -> None:
     """Append events to bins by start and length; ``least_width`` is the least length class of the bins.
 
@@ -162,7 +167,7 @@ def _place(
         parts.setdefault(_whole(name), []).append(name)
 
     def append(bin: str, rows: pa.Table) -> None:
-        _append(state, basket, bin, rows, parts.get(bin, []), compact, group_columns)
+        _append(state, basket, bin, rows, parts.get(bin, []), compact, group_columns, sizes)
 
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
@@ -186,6 +191,7 @@ def _append(
     parts: Sequence[str],
     compact: Compact,
     group_columns: Sequence[str],
+    sizes: BinSizes,
 ) -> None:
     """Append events to a bin, as a chunk to each of its ``parts``; ``compact`` rewrites a part with many chunks.
 
@@ -193,8 +199,8 @@ def _append(
     """
     bits = _part(parts[0])[0] if parts else 0
     rows = table.num_rows + sum(state.filled(basket, name).stored for name in parts)
-    if bits or rows > LARGE:
-        further = max(1, bits, min(MOST_BITS, int(np.ceil(np.log2(rows / PART)))))
+    if bits or rows > sizes.whole_upto:
+        further = max(1, bits, min(MOST_BITS, int(np.ceil(np.log2(max(1, rows) / sizes.split_above)))))
         table = with_hashes(table, group_columns)
         if further > bits:
             held = [with_hashes(t, group_columns) for name in parts if (t := state.read(basket, name)) is not None]

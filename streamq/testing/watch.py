@@ -23,6 +23,7 @@ from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
+from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
@@ -167,6 +168,8 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
         """Return a kernel in its Crowded or Watched form, with the thresholds of its own merging at zero."""
         kernel = hosted.kernel
         match kernel:
+            case InnerJoinKernel():
+                kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0))
             case RecomputeKernel():
                 kernel = replace(
                     kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0, awake_upto=0, slot_parts=-2)

@@ -6,12 +6,14 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from streamq.runtime import bins
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, forget, hold, is_part, may_hold
 from streamq.runtime.columnar import concat
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH
 from streamq.time import INFINITY, MINUS_INFINITY
+
+SMALL = BinSizes(split_above=64, whole_upto=100)
 
 
 def scope() -> KernelBaskets:
@@ -63,15 +65,13 @@ def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
         assert state.bins("rows") == [bin]
 
 
-def test_a_large_bin_is_split_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_bin_is_split_by_group() -> None:
     """What one group needs is read of few rows."""
-    monkeypatch.setattr(bins, "LARGE", 100)
-    monkeypatch.setattr(bins, "PART", 64)
     state, size = scope(), 2_000
     for start in range(0, size, 50):
         le = np.full(50, start // 1_000)
         keys = np.arange(start, start + 50)
-        hold(state, "rows", pa.table({"__le": le, "__re": le + 5_000, "k": keys}), lambda rows: rows, ["k"])
+        hold(state, "rows", pa.table({"__le": le, "__re": le + 5_000, "k": keys}), lambda rows: rows, ["k"], SMALL)
     names = state.bins("rows")
     assert all(is_part(name) and bin_reach(name)[0] <= 0 and bin_reach(name)[1] >= 5_000 for name in names)
     rows = {name: state.read("rows", name) for name in names}
@@ -83,12 +83,10 @@ def test_a_large_bin_is_split_by_group(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not may_hold(hit[0], touched[:0])
 
 
-def test_the_events_of_one_group_stay_in_few_bins(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bins, "LARGE", 100)
-    monkeypatch.setattr(bins, "PART", 64)
+def test_the_events_of_one_group_stay_in_few_bins() -> None:
     state = scope()
     for _ in range(40):
         table = pa.table({"__le": np.zeros(50, np.int64), "__re": np.full(50, 9), "k": np.ones(50, np.int64)})
-        hold(state, "rows", table, lambda rows: rows, ["k"])
+        hold(state, "rows", table, lambda rows: rows, ["k"], SMALL)
     (name,) = state.bins("rows")
     assert is_part(name) and state.filled("rows", name).rows == 2_000

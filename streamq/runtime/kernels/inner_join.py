@@ -16,10 +16,11 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import bin_reach, forget, hold, is_part, may_hold, without_hashes
+from streamq.runtime.bins import SIZES, bin_reach, forget, hold, is_part, may_hold, without_hashes
 from streamq.runtime.columnar import concat, decode_rows, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
@@ -39,6 +40,8 @@ class InnerJoinKernel(UncombinedKernel):
     evaluator: JoinEvaluator
     inputs: tuple[pa.Schema, pa.Schema]
     result: tuple[str, ...]
+    sizes: BinSizes = SIZES
+    """The sizes at which bins are split by group."""
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -65,7 +68,7 @@ class InnerJoinKernel(UncombinedKernel):
         if clock.c != INFINITY:
             for port in (0, 1):
                 if (table := fresh[port]) is not None:
-                    hold(state, f"side{port}", table, net_deltas, self.evaluator.group_columns[port])
+                    hold(state, f"side{port}", table, net_deltas, self.evaluator.group_columns[port], self.sizes)
         for port in (0, 1):
             forget(state, f"side{port}", clock.c)
         table = net_deltas(concat(out)) if out else None
