@@ -213,10 +213,15 @@ def codes(table: pa.Table, by: Sequence[str]) -> tuple[Ints, Ints]:
     number, bound = combine_numbers([number_values(table.column(name)) for name in by])
     if bound > len(number) or not np.bincount(number, minlength=bound).all():
         number, bound = number_values(pa.array(number))
-    first = np.empty(bound, np.int64)
-    # assigned in reverse, so that the first row of each group stays
+    return number, first_places(number)
+
+
+def first_places(number: Ints) -> Ints:
+    """Return the place at which each number, from 0 on, first occurs; some place for one that does not."""
+    first = np.zeros(int(number.max(initial=-1)) + 1, np.int64)
+    # assigned in reverse, so that the first one stays
     first[number[::-1]] = np.arange(len(number))[::-1]
-    return number, first
+    return first
 
 
 def _run_heads(columns: Sequence[pa.ChunkedArray]) -> Ints:

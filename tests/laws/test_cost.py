@@ -154,8 +154,8 @@ def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.M
 
 GROUPS, LIVES = 200, 75
 TIMES = 5
-"""How often the rows of a group may be evaluated for each of its events: when it comes, and when its start and end, or those of
-its window, fall due. If all groups were evaluated in each micro-batch, it would be 6.5 to 30 times."""
+"""The times that the rows of a group may be evaluated for each of its events: when it comes, and when its start and end, or those
+of its window, fall due. If all groups were evaluated in each micro-batch, it would be 6.5 to 30 times."""
 
 
 @pytest.mark.slow

@@ -66,7 +66,7 @@ def test_a_lifetime_over_most_of_the_axis_lies_within_its_bin() -> None:
 
 
 def test_a_large_bin_is_split_by_group() -> None:
-    """What one group needs is read of few rows."""
+    """Few rows are read for one group."""
     state, size = scope(), 2_000
     for start in range(0, size, 50):
         le = np.full(50, start // 1_000)

@@ -69,8 +69,8 @@ def test_a_slot_with_many_chunks_is_rewritten() -> None:
         TimingWheel(state).add(deltas([(90, 1), (91, 1), (91, -1)]), np.array([64, 64, 64]))
     assert state.chunks(ASLEEP, "64") < 20
     assert state.filled(ASLEEP, "64").rows == 300
-    taken = TimingWheel(state).take(65)
-    assert taken is not None and taken.to_pylist() == [{RE: 90, WEIGHT: 300}]
+    due = TimingWheel(state).take(65)
+    assert due is not None and due.to_pylist() == [{RE: 90, WEIGHT: 300}]
 
 
 def test_nothing_is_due_in_an_empty_wheel() -> None:

@@ -57,14 +57,6 @@ def find_places(group: Ints, at: Ints, g: Ints, t: Ints) -> Ints:
     return np.searchsorted(group * m + np.searchsorted(every, at), g * m + np.searchsorted(every, t))
 
 
-def first_places(number: Ints) -> Ints:
-    """Return the place at which each number, from 0 on, first occurs; some place for one that does not."""
-    first = np.zeros(int(number.max(initial=-1)) + 1, np.int64)
-    # assigned in reverse, so that the first one stays
-    first[number[::-1]] = np.arange(len(number))[::-1]
-    return first
-
-
 def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
     """Return the first and last place of each group among ordered places; a group without places has a last below its first."""
     return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1

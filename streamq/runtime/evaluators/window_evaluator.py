@@ -13,11 +13,11 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial, spark_partials
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
-from streamq.runtime.columnar import ints, with_column
+from streamq.runtime.columnar import first_places, ints, with_column
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
-from streamq.runtime.evaluators.numbering import find_places, first_places
+from streamq.runtime.evaluators.numbering import find_places
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.open_windows import LAST_END

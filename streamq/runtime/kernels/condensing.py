@@ -84,8 +84,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         condensed, _ = self.evaluator.condensed(settled.filter(pa.array(is_replaced)), number[is_replaced])
         if self._has_wheel:
             left = int((~is_replaced).sum())
-            kept = concat([settled.filter(pa.array(~is_replaced)), condensed])
-            sleeps, stand_ins = self._put_to_sleep(bins, kept, clock.c, upto)
+            remaining = concat([settled.filter(pa.array(~is_replaced)), condensed])
+            sleeps, stand_ins = self._put_to_sleep(bins, remaining, clock.c, upto)
             condensed = concat([condensed.filter(pa.array(~sleeps[left:])), stand_ins])
             is_replaced[~is_replaced] = sleeps[:left]
         is_outdated[is_settled] = is_replaced

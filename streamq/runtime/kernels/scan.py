@@ -4,7 +4,7 @@ State: each group's state after all events before c, as long as the module needs
 are final, the module is called once for each event, in order; otherwise every micro-batch with new events repeats the calls for
 all events since c that have started.
 
-Cost: a sort of the events since c, a call for each of those that have started, and a look at the states of a bucket's groups.
+Cost: a sort of the events since c, a call for each of those that have started, and the states of the groups that are evaluated.
 """
 
 from __future__ import annotations
