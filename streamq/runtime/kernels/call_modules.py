@@ -8,7 +8,6 @@ Cost: as of ``recompute``, a hash per member and window, and a call for each win
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,9 +19,7 @@ from streamq.errors import ModuleFailed, sentence
 from streamq.runtime.columnar import ints, net_deltas, with_column
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import GroupBins
-from streamq.runtime.kernel import Clock, Totals
-from streamq.runtime.kernels.recompute import RecomputeKernel, open_since
+from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, open_since
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.rendering import python_rows
@@ -44,30 +41,22 @@ class CallModulesKernel(RecomputeKernel[WindowEvaluator]):
     time_bound_by: str = ""
     """The name of the user's time_bound operator, whose rows are final by their own lifetimes, not by windows; "": none."""
 
-    def _evaluated(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        clock: Clock,
-        *,
-        upto: int,
-        totals: Totals,
-    ) -> pa.Table:
+    def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the evaluator's rows, calling modules only for windows whose members have changed since the last call.
 
         The calls of now replace those remembered of the active groups. The row of a window that fails has NULL as its result;
-        once it is final, the window is set aside and counted in ``totals``. Failures that are not set aside raise ModuleFailed.
+        once it is final, the window is set aside and counted in the totals. Failures that are not set aside raise ModuleFailed.
         """
-        deltas = net_deltas(fresh[0]) if fresh[0].num_rows else None
+        (fresh,), bins, clock = groups.fresh, groups.bins, groups.clock
+        deltas = net_deltas(fresh) if fresh.num_rows else None
         memory = CallMemory.from_table(bins.read(CALLS), deltas)
         is_asked = partial(self._is_sent, clock=clock)
         aside = QuarantineRows(lambda rows: ~self._is_open(rows, clock.c)) if self.sets_aside else None
-        rows = self.evaluator.rows(histories, open_since(clock, bins), upto, memory, is_asked, aside)
+        rows = self.evaluator.rows(groups.histories, open_since(clock, bins), groups.upto, memory, is_asked, aside)
         if clock.c != INFINITY:
             bins.append(CALLS, memory.changes, latest_calls)
         if aside is not None:
-            aside.count(totals)
+            aside.count(groups.totals)
         return rows
 
     @property

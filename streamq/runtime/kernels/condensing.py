@@ -21,9 +21,9 @@ from streamq.runtime.columnar import codes, concat, ints, with_column
 from streamq.runtime.deltas import weighted
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.event import LE, RE, WAKES
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.kernel import Arrival, Clock, Totals
+from streamq.runtime.kernels.recompute import ActiveGroups
 from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
@@ -67,12 +67,10 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         woken = TimingWheel(state).take(INFINITY if is_over else upto) if self._has_wheel else None
         return fresh if woken is None else [concat([*fresh, woken])]
 
-    def _outdated(
-        self, bins: GroupBins, histories: Sequence[pa.Table], rows: pa.Table, clock: Clock, upto: int
-    ) -> list[tuple[Mask, pa.Table | None]]:
+    def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return the events of final windows, and settled ones that are condensed, with the rows that replace these."""
-        (events,) = histories
-        ((is_outdated, _),) = outdated = super()._outdated(bins, histories, rows, clock, upto)
+        (events,), clock = groups.histories, groups.clock
+        ((is_outdated, _),) = outdated = super()._outdated(groups, rows)
         if not self._condenses:
             return outdated
         is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < clock.c)
@@ -85,17 +83,18 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         if self._has_wheel:
             left = int((~is_replaced).sum())
             remaining = concat([settled.filter(pa.array(~is_replaced)), condensed])
-            sleeps, stand_ins = self._put_to_sleep(bins, remaining, clock.c, upto)
+            sleeps, stand_ins = self._put_to_sleep(groups, remaining)
             condensed = concat([condensed.filter(pa.array(~sleeps[left:])), stand_ins])
             is_replaced[~is_replaced] = sleeps[:left]
         is_outdated[is_settled] = is_replaced
         return [(is_outdated, condensed)]
 
-    def _put_to_sleep(self, bins: GroupBins, events: pa.Table, c: int, upto: int) -> tuple[Mask, pa.Table]:
+    def _put_to_sleep(self, groups: ActiveGroups, events: pa.Table) -> tuple[Mask, pa.Table]:
         """Put events of groups with many of them to sleep; return a mask of what is replaced, and the rows that stand for it.
 
         The rows of a slot are replaced together, those that stand for others with them, if one of them is awake.
         """
+        c, upto = groups.clock.c, groups.upto
         wakes, end, group = ints(events, WAKES), ints(events, RE), ints(events, GROUP_NUMBER)
         # a window that ends at c - 1 may still have a row, a point at its end
         is_awake = (wakes == INFINITY) & (ints(events, LE) < c - 1) & (end >= upto) & (end < INFINITY)
@@ -112,5 +111,5 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         stand_ins, of = self.evaluator.condensed(sleeping, number[is_replaced])
         stand_ins = with_column(stand_ins, WAKES, slot[candidates[first[of]]])
         deltas = concat([weighted(sleeping, 1), weighted(stand_ins, -1)]).drop_columns([GROUP_NUMBER])
-        TimingWheel(bins.state).add(deltas, np.concatenate([slot[sleeps], ints(stand_ins, WAKES)]))
+        TimingWheel(groups.bins.state).add(deltas, np.concatenate([slot[sleeps], ints(stand_ins, WAKES)]))
         return sleeps, stand_ins

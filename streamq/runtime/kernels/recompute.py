@@ -62,6 +62,21 @@ class Waits:
     """The one of the two that sends the row, as users are shown it."""
 
 
+@dataclass(frozen=True, eq=False)
+class ActiveGroups:
+    """The groups that a micro-batch evaluates: their ``histories``, with group numbers, and the deltas ``fresh`` of now in them.
+
+    ``bins`` hold their state. ``upto`` bounds the windows to evaluate. ``totals`` count rows that are late or set aside.
+    """
+
+    bins: GroupBins
+    histories: Sequence[pa.Table]
+    fresh: Sequence[pa.Table]
+    clock: Clock
+    upto: int
+    totals: Totals
+
+
 @dataclass(frozen=True)
 class RecomputeKernel(UncombinedKernel, Generic[E]):
     """A kernel of one evaluator; ``inputs`` are the payload columns of each port, ``result`` those of the rows that it sends."""
@@ -155,7 +170,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if len(bins.active):
             histories = self._histories(bins, fresh)
             evaluated = sum(table.num_rows for table in histories)
-            change = self._advance_groups(bins, histories, fresh, clock, upto=upto, totals=totals)
+            change = self._advance_groups(ActiveGroups(bins, histories, fresh, clock, upto, totals))
         progress = clock.by_port or (clock.c,) * len(self.inputs)
         cti = self.evaluator.cti(progress, bins.least("held")) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = state.values["cti"] = max(cti, int(state.values.get("cti", MINUS_INFINITY)))
@@ -199,19 +214,11 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             histories.append(history_of(new if held is None else concat([held, new])))
         return number_groups(histories, self.evaluator.group_columns)
 
-    def _advance_groups(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        clock: Clock,
-        *,
-        upto: int,
-        totals: Totals,
-    ) -> pa.Table | None:
+    def _advance_groups(self, groups: ActiveGroups) -> pa.Table | None:
         """Evaluate the active groups, write what they keep and wait for, and return the change of the rows sent; None: none."""
-        rows = self._evaluated(bins, histories, fresh, clock, upto=upto, totals=totals)
-        hash_of = hashes_of_groups(histories)
+        bins, clock = groups.bins, groups.clock
+        rows = self._evaluated(groups)
+        hash_of = hashes_of_groups(groups.histories)
         rows = with_column(rows, HASH, hash_of[ints(rows, GROUP_NUMBER)])
         sent = rows.select([*self._reported_columns(rows), HASH]).filter(pa.array(self._is_sent(rows, clock)))
         before = bins.read(REPORTED)
@@ -220,29 +227,21 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
             is_open = self._is_open(sent, clock.c)
             still = weighted(sent.filter(pa.array(is_open)), 1)
             bins.append(REPORTED, still if before is None else net_deltas(concat([still, cancelling_deltas(before)])))
-            self._keep(bins, histories, fresh, rows, clock, upto)
-            bins.write_agenda(self._agenda(histories, rows, hash_of, clock, upto), self._input_baskets)
+            self._keep(groups, rows)
+            bins.write_agenda(self._agenda(groups, rows, hash_of), self._input_baskets)
         delta = change.drop_columns([name for name in (HASH, LAST_END) if name in change.column_names])
         delta = net_deltas(delta) if LAST_END in change.column_names else delta
         return delta if delta.num_rows else None
 
-    def _evaluated(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        clock: Clock,
-        *,
-        upto: int,
-        totals: Totals,
-    ) -> pa.Table:
-        """Return the evaluator's rows; kernels with more state override it. ``fresh``: the deltas of this micro-batch."""
-        return self.evaluator.rows(histories, open_since(clock, bins), upto)
+    def _evaluated(self, groups: ActiveGroups) -> pa.Table:
+        """Return the evaluator's rows; kernels with more state override it."""
+        return self.evaluator.rows(groups.histories, open_since(groups.clock, groups.bins), groups.upto)
 
     # what groups wait for
 
-    def _agenda(self, histories: Sequence[pa.Table], rows: pa.Table, hash_of: Any, clock: Clock, upto: int) -> pa.Table:
+    def _agenda(self, groups: ActiveGroups, rows: pa.Table, hash_of: Any) -> pa.Table:
         """Return what the active groups wait for, a row for each hash; ``hash_of`` has that of each group."""
+        histories, clock = groups.histories, groups.clock
         waits = self._waits(rows, histories, clock)
         holds = self.evaluator.holds(histories, rows, clock.c)
         hashes, place = np.unique(hash_of, return_inverse=True)
@@ -255,7 +254,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         due, is_waiting = least(waits.due), np.zeros(len(hashes), bool)
         is_waiting[place[waits.due[0]]] = True
         if self._leaves_out_rows_to_come:
-            to_come = self.evaluator.to_come(histories, upto)
+            to_come = self.evaluator.to_come(histories, groups.upto)
             reaches[place[to_come.group]] = True
             to_start = [] if self._sends_at_once else [(to_come.group, to_come.start)]
             release = self.early_release or self.final_release
@@ -359,32 +358,23 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         old = before.filter(pa.array(self._is_open(before, c_before)))
         return net_deltas(concat([new, cancelling_deltas(old)]))
 
-    def _keep(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        rows: pa.Table,
-        clock: Clock,
-        upto: int,
-    ) -> None:
+    def _keep(self, groups: ActiveGroups, rows: pa.Table) -> None:
         """Add the deltas to the events in state, and take out the events of active groups that no longer matter."""
+        histories = groups.histories
         outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
-        if any((ints(table, LE) < clock.c).any() for table in histories):
-            outdated = self._outdated(bins, histories, rows, clock, upto)
-        for port, (history, new, out) in enumerate(zip(histories, fresh, outdated, strict=True)):
+        if any((ints(table, LE) < groups.clock.c).any() for table in histories):
+            outdated = self._outdated(groups, rows)
+        for port, (history, new, out) in enumerate(zip(histories, groups.fresh, outdated, strict=True)):
             changes = [new]
             if out is not None and out[0].any():
                 gone, replacement = history.filter(pa.array(out[0])), out[1]
                 events = [weighted(gone, -1), *([] if replacement is None else [weighted(replacement, 1)])]
                 changes += [table.select(new.column_names) for table in events]
-            bins.append(input_basket(port), new if len(changes) == 1 else net_deltas(concat(changes)))
+            groups.bins.append(input_basket(port), new if len(changes) == 1 else net_deltas(concat(changes)))
 
-    def _outdated(
-        self, bins: GroupBins, histories: Sequence[pa.Table], rows: pa.Table, clock: Clock, upto: int
-    ) -> list[tuple[Mask, pa.Table | None]]:
+    def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
-        return [(~is_needed, None) for is_needed in self.evaluator.needed(histories, rows, clock.c)]
+        return [(~is_needed, None) for is_needed in self.evaluator.needed(groups.histories, rows, groups.clock.c)]
 
 
 def open_since(clock: Clock, bins: GroupBins) -> int:

@@ -18,10 +18,9 @@ import pyarrow as pa
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators.scan import ScanEvaluator
 from streamq.runtime.event import LE
-from streamq.runtime.group_bins import GroupBins
 from streamq.runtime.groups import GROUP_NUMBER, HASH
-from streamq.runtime.kernel import Clock, Totals
-from streamq.runtime.kernels.recompute import RecomputeKernel, Waits, hashes_of_groups
+from streamq.runtime.kernel import Clock
+from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Waits, hashes_of_groups
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
 from streamq.time import INFINITY
@@ -37,31 +36,22 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
     sets_aside: bool = False
     """True if events whose steps fail are set aside, each once it starts before c; a late output exists then."""
 
-    def _evaluated(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        clock: Clock,
-        *,
-        upto: int,
-        totals: Totals,
-    ) -> pa.Table:
+    def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the rows of the started events from the c of the call before on, and store the groups' states at c.
 
         At the end of the stream no states are stored. Events whose step fails are set aside and counted, or raise ModuleFailed.
         """
         # events that start before the c at which their group was last evaluated have been forgotten
-        events = histories[0]
+        (events,), bins, clock = groups.histories, groups.bins, groups.clock
         started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
         latest = partial(self.evaluator.latest, since=clock.c_before)
         states = bins.read(STATES) if started.num_rows else None
         aside = QuarantineRows() if self.sets_aside else None
         rows, new_states = self.evaluator.go_on(started, None if states is None else latest(states), clock.c, aside)
         if aside is not None:
-            aside.count(totals)
+            aside.count(groups.totals)
         if clock.c != INFINITY:
-            hash_of = hashes_of_groups(histories)
+            hash_of = hashes_of_groups(groups.histories)
             new_states = with_column(new_states, HASH, hash_of[ints(new_states, GROUP_NUMBER)])
             bins.append(STATES, new_states.drop_columns([GROUP_NUMBER]), latest)
         return rows

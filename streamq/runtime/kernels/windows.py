@@ -8,7 +8,6 @@ State and cost: as of ``recompute``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -16,9 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.group_bins import GroupBins
-from streamq.runtime.kernel import Clock, Totals
-from streamq.runtime.kernels.recompute import RecomputeKernel, open_since
+from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, open_since
 
 M = TypeVar("M", bound=MemberEvaluator)
 
@@ -27,16 +24,9 @@ M = TypeVar("M", bound=MemberEvaluator)
 class WindowsKernel(RecomputeKernel[M]):
     """A kernel of results over the members of windows of any kind."""
 
-    def _evaluated(
-        self,
-        bins: GroupBins,
-        histories: Sequence[pa.Table],
-        fresh: Sequence[pa.Table],
-        clock: Clock,
-        *,
-        upto: int,
-        totals: Totals,
-    ) -> pa.Table:
+    def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the evaluator's rows, with the results of those that are sent."""
-        is_asked = partial(self._is_sent, clock=clock)
-        return self.evaluator.rows(histories, open_since(clock, bins), upto, is_asked=is_asked)
+        is_asked = partial(self._is_sent, clock=groups.clock)
+        return self.evaluator.rows(
+            groups.histories, open_since(groups.clock, groups.bins), groups.upto, is_asked=is_asked
+        )
