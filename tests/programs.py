@@ -16,6 +16,7 @@ from streamq.policies import MIDDLE, Level
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
+from streamq.runtime.kernels.left_join import LeftJoinKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 
 
@@ -32,7 +33,7 @@ def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
 
     def sized(hosted: HostedKernel) -> HostedKernel:
         kernel = hosted.kernel
-        has_sizes = isinstance(kernel, RecomputeKernel | InnerJoinKernel)
+        has_sizes = isinstance(kernel, RecomputeKernel | InnerJoinKernel | LeftJoinKernel)
         return replace(hosted, kernel=replace(kernel, sizes=sizes)) if has_sizes else hosted
 
     stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]

@@ -165,8 +165,8 @@ class _Compiler:
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         statements = statements_of(node)
-        if factory.corrects:
-            statements = statements.keeping(f"{statements.state.keeps}; rows reported that may change")
+        if factory.also_keeps:
+            statements = statements.keeping(f"{statements.state.keeps}; {factory.also_keeps}")
         lines = (
             node.line,
             f"run by: {self.strategy.run_by[node.digest]}",

@@ -21,7 +21,7 @@ from streamq.operators.interval_join import (
     uncovered_parts,
 )
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
-from streamq.operators.kernel_factory import OwnKernelFactory
+from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
 from streamq.plan.expr import Col, Expr
@@ -36,6 +36,7 @@ from streamq.plan.verbs import Verbs
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
+from streamq.runtime.kernels.left_join import LeftJoinKernel
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -53,10 +54,11 @@ class Join(Pairing):
         at most the left input's CTI
     Final: inner: pairs of final events; left, semi, anti: settled rows
     State: inner: events not settled, in bins of time by length of life, large ones also by group; left, semi, anti: events not
-        settled, and right ones that overlap such a left one
+        settled, and right ones that overlap such a left one; lifetimes of left ones; rows that wait
     Opens: inner: whole groups that rows touch, of the other side in the bins that new events overlap in time; left, semi, anti:
-        whole groups that rows touch or with a row due
-    Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of the events kept
+        whole groups that right rows touch, of those that left rows touch the right events, and rows that go
+    Cost: inner: the pairs that what is new makes, and the bins they lie in; left, semi, anti: the pairs of new left events, and
+        of those that a new right event meets
     """
 
     left: Node
@@ -132,7 +134,15 @@ class Join(Pairing):
         group_columns = keys.left_columns({n: to if whole else n for n, to in self.left_names})
         inputs = PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)
         if self.how != JoinKind.INNER:
-            return Evaluation(evaluator=evaluator, inputs=inputs, schema=self.schema, group_columns=group_columns)
+            return Evaluation(
+                evaluator=evaluator,
+                inputs=inputs,
+                schema=self.schema,
+                group_columns=group_columns,
+                factory=CorrectingKernelFactory(
+                    lambda site: LeftJoinKernel(evaluator, site.inputs, site.result, final=site.final, early=site.early)
+                ),
+            )
         return Evaluation(
             evaluator=evaluator,
             inputs=inputs,

@@ -48,7 +48,10 @@ class KernelFactory(ABC):
     run_by: ClassVar[ExecutionMethod]
 
     corrects: ClassVar[bool]
-    """True if the kernel keeps the rows that it has sent, and retracts them if they change."""
+    """True if the kernel retracts rows that it has sent, if they change."""
+
+    also_keeps: ClassVar[str] = ""
+    """The rows that the kernel keeps beside what the operator states."""
 
     condenses: ClassVar[bool] = False
     """True if the kernel replaces settled events by partial results of several."""
@@ -76,11 +79,18 @@ class OwnKernelFactory(KernelFactory):
         return self._kernel(site)
 
 
+class CorrectingKernelFactory(OwnKernelFactory):
+    """A factory of a kernel of an operator's own that sends rows which it may have to take back, and can hold them back."""
+
+    corrects = True
+
+
 class RecomputeFactory(KernelFactory):
     """A factory of the kernel ``recompute`` over the operator's evaluator; subclasses make kernels that keep more than events."""
 
     run_by = ExecutionMethod.EVALUATOR
     corrects = True
+    also_keeps = "rows reported that may change"
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         return RecomputeKernel(**self.parameters(evaluation, site))
@@ -102,4 +112,11 @@ class RecomputeFactory(KernelFactory):
         }
 
 
-__all__ = ["KernelFactory", "KernelSite", "OwnKernelFactory", "RecomputeFactory", "ExecutionMethod"]
+__all__ = [
+    "CorrectingKernelFactory",
+    "KernelFactory",
+    "KernelSite",
+    "OwnKernelFactory",
+    "RecomputeFactory",
+    "ExecutionMethod",
+]

@@ -16,7 +16,7 @@ import pyarrow as pa
 from streamq.runtime.basket import COMPACT_AT, KernelBaskets, grain
 from streamq.runtime.columnar import concat, ints, split_by
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.group_bins import FULL, BinSizes
 from streamq.runtime.groups import BITS, HASH, GroupHashes, with_hashes
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -29,8 +29,6 @@ MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
 SIZES = BinSizes(split_above=32_768, whole_upto=8_192)
 """The rows of a part, on average, above which the parts of a bin are split in two, and those up to which a bin is not split."""
-FULL = 2_048
-"""The number of rows for which a part may have one more chunk before it is rewritten."""
 MOST_BITS = 8
 """The number of bits up to which bins are split: events of one group stay together, however many they are."""
 

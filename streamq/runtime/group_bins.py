@@ -30,6 +30,9 @@ SMALL = 1 << 13
 SMALL_AGENDA = 1 << 11
 """The same of an agenda, which is read only if something in it is due."""
 
+FULL = 2_048
+"""The number of rows for which a basket's bin may have one more chunk before it is rewritten."""
+
 Compact = Callable[[pa.Table], pa.Table]
 
 
@@ -57,10 +60,11 @@ class GroupBins:
     def __init__(self, state: KernelBaskets, sizes: BinSizes):
         """Read the bins and what they wait for from the values of ``state``."""
         self.state, self.sizes = state, sizes
-        stored = state.values.get("leaves", [[0, 0, INFINITY, 0, True, 0, *Agenda().values]])
         self.leaves = [
-            Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks)
-            for start, depth, clean, needed, whole, lacks, *agenda in stored
+            Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
+            for start, depth, clean, needed, whole, lacks, split_above, *agenda in state.values.get(
+                "leaves", [Leaf(0, 0, Agenda()).values]
+            )
         ]
         self.opened: list[Leaf] = []
         self.added: dict[str, Leaf] = {}
@@ -104,9 +108,22 @@ class GroupBins:
                 active.append(agenda.column(HASH).to_numpy()[is_group_due])
         self.active = np.unique(np.concatenate(active))
 
-    def read(self, basket: str) -> pa.Table | None:
-        """Return the rows of the active groups in a basket, None if there are none."""
-        tables = [table for leaf in self.opened if (table := self._active_rows(basket, leaf)) is not None]
+    def read(self, basket: str, groups: GroupHashes | None = None) -> pa.Table | None:
+        """Return the rows of the active groups in a basket, None if there are none; those of whole bins are among them.
+
+        ``groups``: only these of the active groups, in order, and the bins that they are in.
+        """
+        some = self.active if groups is None else groups
+        leaves = self.opened
+        if groups is not None:
+            leaves = [leaf for leaf in self.opened if len(_of_leaf(leaf, groups))]
+        tables = [table for leaf in leaves if (table := self._rows_of(basket, leaf, some)) is not None]
+        return concat(tables) if tables else None
+
+    def read_whole(self, basket: str) -> pa.Table | None:
+        """Return the rows in a basket of the opened bins all of whose groups are evaluated, None if there are none."""
+        whole = [leaf for leaf in self.opened if leaf.name in self._evaluated_whole]
+        tables = [table for leaf in whole if (table := self._whole(basket, leaf)) is not None]
         return concat(tables) if tables else None
 
     def is_active(self, table: pa.Table) -> Mask:
@@ -188,7 +205,7 @@ class GroupBins:
                     self.state.replace(AGENDA, leaf.name, mine)
                 self._read[AGENDA, leaf.name] = None if leaf.whole else mine
                 continue
-            active = self._active_of(leaf)
+            active = _of_leaf(leaf, self.active)
             silent = np.setdiff1d(active, mine.column(HASH).to_numpy())
             if not self.state.chunks(AGENDA, leaf.name):
                 silent = silent[:0]
@@ -208,23 +225,20 @@ class GroupBins:
         ``inputs`` are the baskets of events. ``c`` None: bins are not cleaned, as agendas have when events are forgotten.
         """
         opened = {leaf.name for leaf in self.opened}
-        for leaf in list(self.opened):
+        added = [leaf for leaf in self.added.values() if leaf.name not in opened]
+        for leaf in self.opened:
             if c is not None:
                 self._plan_cleaning(leaf, inputs, c)
+        for leaf in added:
+            # it has not been read, so only the ends of its new events are known
+            if len(ends := self._new_ends(leaf, inputs)):
+                leaf.clean = min(leaf.clean, int(ends.max()) + 1)
+        for leaf in [*self.opened, *added]:
+            if leaf.agenda == Agenda():
+                leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
             self._split(leaf, inputs)
-        for leaf in self.added.values():
-            if leaf.name not in opened:
-                # it has not been read, so only the ends of its new events are known
-                if len(ends := self._new_ends(leaf, inputs)):
-                    leaf.clean = min(leaf.clean, int(ends.max()) + 1)
-                if leaf.agenda == Agenda():
-                    leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
-                self._split(leaf, inputs)
         self._join_empty()
-        self.state.values["leaves"] = [
-            [leaf.start, leaf.depth, leaf.clean, leaf.needed, leaf.whole, leaf.lacks, *leaf.agenda.values]
-            for leaf in self.leaves
-        ]
+        self.state.values["leaves"] = [leaf.values for leaf in self.leaves]
 
     def drop(self, baskets: Iterable[str]) -> None:
         """Forget all rows of these baskets and the agenda, and all bins."""
@@ -256,7 +270,9 @@ class GroupBins:
             re = ints(rows, RE)[ints(rows, WEIGHT) > 0]
             self._finite_ends[key] = np.concatenate([self._finite_ends.get(key, re[:0]), re[re < INFINITY]])
         small = SMALL_AGENDA if basket == AGENDA else SMALL
-        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=self.sizes.compact_at, small=small)
+        # the more rows it has, the less often it is rewritten
+        most = self.sizes.compact_at + self.state.filled(*key).stored // FULL
+        rewrites = self.state.needs_rewrite(*key, rows.num_rows, live, most=most, small=small)
         if rewrites or key in self._read:
             before = self._whole(basket, leaf)
             whole = rows if before is None else concat([before, rows])
@@ -268,10 +284,19 @@ class GroupBins:
         self._chunks.pop(key, None)
 
     def _active_rows(self, basket: str, leaf: Leaf) -> pa.Table | None:
-        """Return the rows of the active groups of an opened bin; others are not decoded, unless all have been read."""
+        """Return the rows of the active groups of an opened bin."""
+        return self._rows_of(basket, leaf, self.active)
+
+    def _rows_of(self, basket: str, leaf: Leaf, groups: GroupHashes) -> pa.Table | None:
+        """Return the rows of some active groups of an opened bin; others are not decoded, unless all have been read."""
         if leaf.name in self._evaluated_whole:
             return self._whole(basket, leaf)
-        is_active = partial(self._is_active_in, leaf)
+        mine = _of_leaf(leaf, groups)
+
+        def is_active(hashes: pa.ChunkedArray) -> Mask:
+            """Mark the hashes of these groups."""
+            return _is_among(hashes.to_numpy(), mine)
+
         if (basket, leaf.name) in self._read:
             rows = self._whole(basket, leaf)
             return None if rows is None else rows.filter(pa.array(is_active(rows.column(HASH))))
@@ -284,16 +309,6 @@ class GroupBins:
         if key not in self._chunks:
             self._chunks[key] = self.state.encoded(*key)
         return self._chunks[key]
-
-    def _is_active_in(self, leaf: Leaf, hashes: pa.ChunkedArray) -> Mask:
-        """Mark the hashes of active groups among those of a bin."""
-        return _is_among(hashes.to_numpy(), self._active_of(leaf))
-
-    def _active_of(self, leaf: Leaf) -> GroupHashes:
-        """Return the hashes of the active groups of a bin, in order."""
-        bounds = np.array([leaf.start, leaf.start + (1 << (BITS - leaf.depth))], np.uint64)
-        first, last = np.searchsorted(self.active.astype(np.uint64), bounds)
-        return self.active[first:last]
 
     def _whole(self, basket: str, leaf: Leaf) -> pa.Table | None:
         """Return all rows of a basket in a bin, read once a micro-batch."""
@@ -341,10 +356,11 @@ class GroupBins:
     def _plan_cleaning(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
         """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed.
 
-        That is known if the bin has been read. If not, it keeps the CTI that was set before; if there was none, and enough events
-        have come since, it gets the last end of a new one.
+        That is known if all of the bin has been read. If not, it keeps the CTI that was set before; if there was none, and enough
+        events have come since, it gets the last end of a new one.
         """
-        if not any((basket, leaf.name) in self._read for basket in inputs):
+        filled = [(basket, leaf.name) for basket in inputs if self.state.chunks(basket, leaf.name)]
+        if not all(key in self._read for key in filled):
             ends = self._new_ends(leaf, inputs)
             if leaf.clean == INFINITY and len(ends):
                 # each of them makes the half greater
@@ -382,13 +398,12 @@ class GroupBins:
                 place += 1
 
     def _split(self, leaf: Leaf, inputs: Sequence[str]) -> None:
-        """Split a bin with many live events in two, and these again if need be; one of a single hash stays."""
-        if (
-            leaf.whole
-            or self._rows_in(leaf, inputs) <= self.sizes.split_above
-            or leaf.depth == BITS
-            or len(np.unique(self._hashes_in(leaf))) == 1
-        ):
+        """Split a bin with many live events in two, and these again if need be; one of a single hash stays as it is."""
+        rows = self._rows_in(leaf, inputs)
+        if leaf.whole or rows <= max(self.sizes.split_above, leaf.split_above) or leaf.depth == BITS:
+            return
+        if len(np.unique(self._hashes_in(leaf))) == 1:
+            leaf.split_above = 2 * rows
             return
         depth, agenda = leaf.depth + 1, self._latest_agenda(leaf)
         halves = [Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean, whole=False) for i in (0, 1)]
@@ -419,6 +434,13 @@ def _live(table: pa.Table) -> int:
     return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
 
 
+def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:
+    """Return the hashes that belong to a bin, of hashes in order."""
+    bounds = np.array([leaf.start, leaf.start + (1 << (BITS - leaf.depth))], np.uint64)
+    first, last = np.searchsorted(groups.astype(np.uint64), bounds)
+    return groups[first:last]
+
+
 def _is_among(values: Any, some: Any) -> Mask:
     """Mark the values that occur among some others, which are sorted."""
     if not len(some):
@@ -428,4 +450,4 @@ def _is_among(values: Any, some: Any) -> Mask:
     return among
 
 
-__all__ = ["BinSizes", "GroupBins"]
+__all__ = ["FULL", "BinSizes", "GroupBins"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.groups import BITS
@@ -16,7 +17,8 @@ class Leaf:
     ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
     ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of finite
     events that must come before there can be such a CTI, where there is none. A bin that is evaluated as a ``whole`` has no
-    agendas of single groups.
+    agendas of single groups. ``split_above`` is the number of live events above which it is split, if that is more than for all
+    bins.
     """
 
     start: int
@@ -26,11 +28,20 @@ class Leaf:
     needed: int = 0
     whole: bool = True
     lacks: int = 0
+    split_above: int = 0
 
     @property
     def name(self) -> str:
         """The bin's name in every basket."""
         return f"{self.depth}.{self.start >> (BITS - self.depth)}"
+
+    @property
+    def values(self) -> list[Any]:
+        """The fields' values, with those of the agenda last."""
+        return [
+            *(self.start, self.depth, self.clean, self.needed, self.whole, self.lacks, self.split_above),
+            *self.agenda.values,
+        ]
 
 
 __all__ = ["Leaf"]

@@ -7,7 +7,8 @@ because it is read whenever the next rows are taken out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -18,12 +19,15 @@ from streamq.runtime.event import LE, WEIGHT
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
+PARTS = 8
+"""The number of parts into which many rows are cut: rows that go everywhere are then appended to a few bins, not to many."""
+
 
 @dataclass(eq=False, repr=False)
 class _Bin:
     """A bin: where it starts, the least instant of its rows, and the least value, each with the weight of the rows that have it.
 
-    ``most`` is the number of live rows above which it is divided.
+    ``most`` is the number of live rows above which it is divided, unless it has less than its part of all rows.
     """
 
     number: int
@@ -36,6 +40,11 @@ class _Bin:
     def name(self) -> str:
         """The bin's name in its basket."""
         return f"t{self.number}"
+
+    @property
+    def values(self) -> list[Any]:
+        """The fields' values in their order."""
+        return [self.number, self.start, self.least, self.value, self.most]
 
 
 class TimeBins:
@@ -79,6 +88,16 @@ class TimeBins:
     def least_value(self) -> int:
         """The least value of a row; INFINITY if there are none."""
         return min((bin.value[0] for bin in self.bins), default=INFINITY)
+
+    @property
+    def first_rows(self) -> pa.Table:
+        """The deltas of the first bin, added up; there must be one. No other bin has a row of the same instants."""
+        return self._read(self.bins[0])
+
+    @property
+    def live(self) -> int:
+        """The number of rows that are not taken back."""
+        return sum(self.state.filled(self.basket, bin.name).rows for bin in self.bins)
 
     def append(self, rows: pa.Table) -> None:
         """Add deltas to their bins; a bin is read only if retractions have taken all its least rows, or if it has grown."""
@@ -154,7 +173,7 @@ class TimeBins:
         least = _least(bin.least, ints(rows, self.by), weight)
         value = _least(bin.value, ints(rows, self.valued), weight)
         has_lost_least = least[1] <= 0 or value[1] <= 0
-        grows = self.state.filled(self.basket, bin.name).rows + live > bin.most
+        grows = self.state.filled(self.basket, bin.name).rows + live > max(bin.most, self.live // PARTS)
         # a bin that could not be divided is rewritten the less often, the more rows it has
         chunks = COMPACT_AT + self.state.filled(self.basket, bin.name).stored // self.sizes.few
         is_crowded = self.state.needs_rewrite(self.basket, bin.name, len(weight), live, most=chunks, small=0)
@@ -204,7 +223,7 @@ class TimeBins:
 
     def _store(self) -> None:
         """Store what the bins hold in the values of the state."""
-        self.state.values[f"{self.basket} bins"] = {**self.values, "bins": [list(astuple(bin)) for bin in self.bins]}
+        self.state.values[f"{self.basket} bins"] = {**self.values, "bins": [bin.values for bin in self.bins]}
 
 
 def _first_place(at: Ints, then: Ints) -> tuple[int, int]:
@@ -234,11 +253,14 @@ def _numbers(starts: Sequence[tuple[int, int]], at: Ints, then: Ints) -> Ints:
 
 
 def _cuts(at: Ints, then: Ints, sizes: TimeBinSizes) -> list[tuple[int, int]]:
-    """Return the places, after the first one, at which rows are cut: after a quarter, or few or half a bin's, then each half."""
+    """Return the places, after the first one, at which rows are cut: after a quarter, or few or half a bin's, then each half.
+
+    Many rows are cut into PARTS.
+    """
     order = np.lexsort((then, at))
     at, then = at[order], then[order]
     is_cut: Mask = np.zeros(len(at), bool)
-    half = sizes.most // 2
+    half = max(sizes.most // 2, len(at) // PARTS)
     is_cut[max(sizes.few, min(len(at) // 4, half)) :: half] = True
     places = dict.fromkeys(zip(at[is_cut].tolist(), then[is_cut].tolist(), strict=True))
     return [place for place in places if place > (int(at[0]), int(then[0]))]

@@ -25,6 +25,7 @@ from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
+from streamq.runtime.kernels.left_join import LeftJoinKernel
 from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
@@ -170,6 +171,8 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
         match kernel:
             case InnerJoinKernel():
                 kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0))
+            case LeftJoinKernel():
+                kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=1, compact_at=0, slack=0))
             case RecomputeKernel():
                 kernel = replace(
                     kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0, awake_upto=0, slot_parts=-2)

@@ -146,7 +146,7 @@ as much."""
 
 
 def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(GroupBins, "_is_active_in", lambda bins, leaf, hashes: np.ones(len(hashes), bool))
+    monkeypatch.setattr(GroupBins, "_rows_of", lambda bins, basket, leaf, groups: bins._whole(basket, leaf))
     monkeypatch.setattr(Agenda, "is_due", lambda *_: True)
     query = OPERATORS["session"]
     assert work_of_trickle(query, MANY).evaluated > 5 * work_of_trickle(query, FEW).evaluated

@@ -20,6 +20,7 @@ from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.open_starts import OpenStarts
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
 from streamq.runtime.release import Release
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -56,6 +57,11 @@ def whatever_was_said_last(right: Any, clock: RelationClock, message: Message) -
 
 def never_quite(right: Any, evaluator: JoinEvaluator, progress: Any, held: int) -> int:
     return min(right(evaluator, progress, held), INFINITY - 1)
+
+
+def nobody_left(right: Any, starts: OpenStarts, events: Any, c: int) -> int:
+    right(starts, events, c)
+    return INFINITY
 
 
 def settled_at_c(rule: Any, evaluator: Any) -> Any:
@@ -198,6 +204,13 @@ MUTANTS = (
         "anti join",
         (wrapped(JoinEvaluator, "cti", never_quite),),
         ENDLESS,
+    ),
+    Mutant(
+        "left events that live on hold nothing back",
+        "the CTI of an anti join passes the starts of left events that still live",
+        "anti join",
+        (wrapped(OpenStarts, "advance", nobody_left),),
+        BREACHED,
     ),
     Mutant(
         "final at c",

@@ -61,18 +61,11 @@ class JoinEvaluator(SettledProgress):
             return SETTLED
         return replace(SETTLED, cti=Cti.LEFT_BEHIND, subtracts=self.how == JoinKind.ANTI)
 
-    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        """Return the starts of the left events that live beyond c, each until its end; none for an inner join."""
-        if self.how == JoinKind.INNER:
-            return no_holds()
-        left = inputs[0].filter(pa.array(ints(inputs[0], RE) > c))
-        return Holds(ints(left, GROUP_NUMBER), ints(left, LE), ints(left, RE))
-
     def cti(self, progress: Sequence[int], held: int) -> int:
         """Return c, the least CTI of the inputs, for an inner join, whose rows settle with both sides.
 
         Else return the least instant from c on at which a left event is alive that lives beyond c, at most the left input's
-        CTI, and that if there is no such event: all rows lie within left events.
+        CTI, and that if there is no such event: all rows lie within left events. ``held`` is the least start of such an event.
         """
         c, ours = min(progress), progress[0]
         return c if self.how == JoinKind.INNER else min(ours, max(held, c))

@@ -188,19 +188,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come for each port, with the hashes of their groups; late ones are counted."""
-        fresh: list[list[pa.Table]] = [[] for _ in self.inputs]
-        for arrival in arrivals:
-            table = weighted_events(arrival, totals)
-            if arrival.port in self.pointwise:
-                table = as_points(table)
-            fresh[arrival.port].append(table.select([*self.inputs[arrival.port].names, LE, RE, WEIGHT]))
-        empty = [
-            pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in self.inputs
-        ]
-        return [
-            with_hashes(concat(tables) if tables else schema.empty_table(), columns)
-            for tables, schema, columns in zip(fresh, empty, self.evaluator.group_columns, strict=True)
-        ]
+        return new_deltas(arrivals, self.inputs, self.evaluator.group_columns, totals, self.pointwise)
 
     def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
         """Return the deltas of a micro-batch with those that were set apart until now; kernels that do so override it."""
@@ -375,6 +363,30 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
         return [(~is_needed, None) for is_needed in self.evaluator.needed(groups.histories, rows, groups.clock.c)]
+
+
+def new_deltas(
+    arrivals: Sequence[Arrival],
+    inputs: Sequence[pa.Schema],
+    group_columns: Sequence[Sequence[str]],
+    totals: Totals,
+    pointwise: Sequence[int] = (),
+) -> list[pa.Table]:
+    """Return the deltas that have come for each port, with the hashes of their groups; late ones are counted.
+
+    ``inputs`` and ``group_columns`` are those of each port; events of the ports ``pointwise`` become points.
+    """
+    fresh: list[list[pa.Table]] = [[] for _ in inputs]
+    for arrival in arrivals:
+        table = weighted_events(arrival, totals)
+        if arrival.port in pointwise:
+            table = as_points(table)
+        fresh[arrival.port].append(table.select([*inputs[arrival.port].names, LE, RE, WEIGHT]))
+    empty = [pa.schema([*schema, (LE, pa.int64()), (RE, pa.int64()), (WEIGHT, pa.int64())]) for schema in inputs]
+    return [
+        with_hashes(concat(tables) if tables else schema.empty_table(), columns)
+        for tables, schema, columns in zip(fresh, empty, group_columns, strict=True)
+    ]
 
 
 def open_since(clock: Clock, bins: GroupBins) -> int:
