@@ -18,8 +18,11 @@ from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
 from streamq.plan.named_object import NamedObject
 from streamq.plan.schema import Schema
+from streamq.plan.tree import PLAIN_JSON
 
 T = TypeVar("T")
+
+_SORTED_JSON = json.JSONEncoder(sort_keys=True)
 
 ADDED = {"added": True}
 """Metadata of a field that older plans lack: it is part of a plan's identity only where it differs from its default."""
@@ -95,7 +98,7 @@ class Node(ABC):
         values = [type(self).__name__, *(canonical(getattr(self, f.name)) for f in fields if "added" not in f.metadata)]
         added = {f.name for f in fields if "added" in f.metadata}.intersection(identity_fields(self))
         values += [{name: canonical(getattr(self, name)) for name in added}] if added else []
-        object.__setattr__(self, "digest", hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:16])
+        object.__setattr__(self, "digest", hashlib.sha256(_SORTED_JSON.encode(values).encode()).hexdigest()[:16])
 
     @abstractmethod
     def _schema(self) -> Schema:
@@ -198,6 +201,9 @@ def node(cls: type[N]) -> type[N]:
 
 def canonical(value: Any) -> Any:
     """Return a field's value as JSON, from which the digest is computed; raise TypeError for a value of any other kind."""
+    if type(value) in PLAIN_JSON:
+        # most values are; the classes below are abstract, which makes asking for them slow
+        return value
     match value:
         case Node():
             return {"node": value.digest}
@@ -241,6 +247,8 @@ def expressions(node: Node) -> list[Expr]:
     exprs: list[Expr] = []
     while values:
         value = values.pop()
+        if type(value) in PLAIN_JSON:
+            continue
         if isinstance(value, Expr):
             exprs.append(value)
         elif isinstance(value, tuple):

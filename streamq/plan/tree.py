@@ -17,6 +17,9 @@ from streamq.plan.named_object import NamedObject
 
 T = TypeVar("T")
 
+PLAIN_JSON = frozenset((str, int, bool, type(None)))
+"""The types whose values stand for themselves in the JSON that digests are computed from."""
+
 
 class ExpressionText(str):
     """The text of an expression; a type of its own, so that verbs do not take it for a constant."""
@@ -62,6 +65,8 @@ class Tree(ABC):
 
 def _canonical(value: Any) -> Any:
     """Return a field's value as JSON, from which the digest is computed; a value of an unknown type becomes its repr."""
+    if type(value) in PLAIN_JSON:
+        return value
     match value:
         case Tree():
             return {"expr": value.digest}
