@@ -40,12 +40,12 @@ def bound(events: str, run: Run, always: bool = False) -> int:
     """
     if run.until is not None:
         return run.until
-    infinite = run.value(f"SELECT count(*) FROM {events} WHERE re = {INFINITY}")
-    finite = run.value(f"SELECT max(CASE WHEN re < {INFINITY} THEN re ELSE le END) FROM {events}")
-    last = max((t for t in (finite, run.reach) if t is not None), default=0)
+    is_endless, finite = f"re = {INFINITY}", f"CASE WHEN re < {INFINITY} THEN re ELSE le END"
+    ((has_endless, latest),) = run.rows(f"SELECT bool_or({is_endless}), max({finite}) FROM {events}")
+    last = max((t for t in (latest, run.reach) if t is not None), default=0)
     if always:
         return last + 1
-    return last if infinite else INFINITY
+    return last if has_endless else INFINITY
 
 
 __all__ = ["MOST_WINDOWS", "bound", "hopping_windows"]

@@ -33,6 +33,11 @@ MEMORY = "2GB"
 """The memory limit of an evaluation; nothing is spilled to disk."""
 
 
+KEPT_OPTIMIZERS = ("filter_pushdown", "deliminator", "join_order")
+"""DuckDB's optimizers that the oracle uses: with them joins and correlated subqueries take time by their rows, not by all pairs.
+Over a few rows the other 40 take longer than most statements."""
+
+
 class TooMuch(PlanError):
     """Raised for an answer that does not fit into memory, or would take too long."""
 
@@ -42,7 +47,11 @@ def database() -> duckdb.DuckDBPyConnection:
     """Return the database of this process. It is shared, as opening one costs more than most queries; cursors have own tables."""
     import duckdb
 
-    return duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": ""})
+    connection = duckdb.connect(config={"threads": 1, "memory_limit": MEMORY, "temp_directory": ""})
+    names = [name for (name,) in connection.execute("SELECT name FROM duckdb_optimizers()").fetchall()]
+    unused = ",".join(name for name in names if name not in KEPT_OPTIMIZERS)
+    connection.execute(f"SET disabled_optimizers = '{unused}'")
+    return connection
 
 
 @dataclass
