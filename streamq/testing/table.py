@@ -32,6 +32,13 @@ _ACCEPTED: dict[type[t.DataType], tuple[type[Any], ...]] = {
 }  # fmt: skip
 """The Python types that a column of a type accepts."""
 
+_AS_THEY_ARE = {
+    kind: {*accepted, type(None)}
+    for kind, accepted in _ACCEPTED.items()
+    if accepted in ((bool,), (int,), (float, int), (str,), (bytes,))
+}
+"""The Python types of which Arrow accepts every value as it is, by the type of the column."""
+
 
 @check_keywords
 def table(columns: str, rows: Iterable[Sequence[Any]]) -> pa.Table:
@@ -124,8 +131,9 @@ def _column(field: Field, values: Sequence[Any]) -> pa.Array:
 
     refused = (TypeError, ValueError, OverflowError, pa.ArrowException)
     kind = _written(field.type)
+    is_plain = set(map(type, values)) <= _AS_THEY_ARE.get(type(field.type), set())
     try:
-        column = pa.array([_arrow_value(value, field.type) for value in values], kind)
+        column = pa.array(values if is_plain else [_arrow_value(value, field.type) for value in values], kind)
     except refused:
         for row, value in enumerate(values):
             try:
