@@ -32,7 +32,9 @@ HOT = 3
 EACH = 3
 """The events of a group when the trickle begins."""
 BATCHES, NEW = 6, 4
-FEW, MANY = 200, 4_000
+SIZES = BinSizes(split_above=2_048, whole_upto=128)
+"""Bins a quarter of a run's, so that they fill with a quarter of the groups."""
+FEW, MANY = 50, 1_000
 """The groups with open events that are compared; many of them fill several bins."""
 
 
@@ -114,7 +116,7 @@ def work_of_trickle(query: Query, groups: int) -> Work:
     """The work of all operators in micro-batches that touch HOT of the groups."""
     a, b = source("a"), source("b")
     plan = rewrite(number_sources(query(a, b).plan)[0]).plan
-    live = LocalRun(compiled(plan, buckets=1))
+    live = LocalRun(with_sizes(compiled(plan, buckets=1), SIZES))
     # ends differ, so that what bounds windows of endless lifetimes cannot be one instant
     bulk = [(i, FAR + k * EACH + i, k, i) for k in range(groups) for i in range(EACH)]
     live.batch({"a": rows(*bulk), "b": rows(*((i, FAR, k, v + 1) for i, _, k, v in bulk))})
@@ -141,8 +143,8 @@ def work_since(before: Work, live: LocalRun) -> Work:
 
 
 NOTED = 4_000
-"""The bytes by which manifests may differ: some bins more, of 200 bytes at most. A number for each event would be ten times
-as much."""
+"""The bytes by which manifests may differ: some bins more, of 200 bytes at most. A number for each event would be several
+times as much."""
 
 
 def test_a_kernel_that_evaluates_everything_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -186,7 +188,7 @@ def test_what_is_open_costs_nothing(operator: str) -> None:
     assert many.noted <= few.noted + NOTED
 
 
-IN_GROUP = (50, 1_000)
+IN_GROUP = (25, 500)
 """The events that a group has open, few and many."""
 
 
@@ -247,6 +249,8 @@ def test_without_sleep_snapshots_break_the_law_of_hot_groups(monkeypatch: pytest
 
 # ingress, and rows that wait
 
+FEW_OF_SOURCE, MANY_OF_SOURCE = 200, 4_000
+"""The groups that are compared where bins have the sizes of a run."""
 
 inverse = sq.udf("double", name="inverse", on_error="quarantine")(lambda v: 1 / v)
 
@@ -361,7 +365,7 @@ def work_of_items(items: Items, query: OneSource, options: Egress, groups: int) 
 
 @pytest.mark.parametrize(("items", "query", "options"), INGRESS.values(), ids=INGRESS.keys())
 def test_what_waits_or_is_open_at_a_source_costs_nothing(items: Items, query: OneSource, options: Egress) -> None:
-    few, many = (work_of_items(items, query, options, groups) for groups in (FEW, MANY))
+    few, many = (work_of_items(items, query, options, groups) for groups in (FEW_OF_SOURCE, MANY_OF_SOURCE))
     assert many.evaluated <= 1.1 * few.evaluated + BATCHES * BinSizes().whole_upto, (
         "a bin with few rows is read as a whole"
     )
