@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -23,6 +24,7 @@ ROWS = [
     (26, 30, "x", 6, 4), (27, 29, "y", 2, 3), (36, 38, "x", 9, 2), (41, 42, "y", 8, 1),
 ]  # fmt: skip
 Query = Callable[[sq.Stream], sq.Stream]
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 
 def rows(first: int, end: int, *leave_out: str) -> pa.Table:
@@ -84,10 +86,12 @@ def deltas_after_change(before: list[sq.Stream], now: list[sq.Stream], **how: An
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("stateful", STATEFUL)
 def test_what_stands_above_the_last_operator_with_state_may_change(stateful: str, above: str, output: str) -> None:
-    """Also back again. What is sent from then on is what the later query would have sent."""
+    """What is sent from then on is what the later query would have sent. Or back again, in turn: in a soak both."""
     plain = STATEFUL[stateful](S)
     changed = ABOVE[above](plain)
-    for before, now in ((plain, changed), (changed, plain)):
+    turn = list(STATEFUL).index(stateful) + list(ABOVE).index(above)
+    there_and_back = ((plain, changed), (changed, plain))
+    for before, now in there_and_back if SOAK or output == "changelog" else there_and_back[turn % 2 :][:1]:
         if output == "changelog":
             ChangingRun(before, output=output).changed(now, output=output)
             continue
