@@ -56,10 +56,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Keep what was imported out of every search for garbage until Python exits; pytest itself makes five at the end."""
+    """Keep what was imported out of every search for garbage until Python exits."""
     gc.freeze()
     # libraries take what is still frozen then for a leak
     atexit.register(gc.unfreeze)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish() -> None:
+    """Search for garbage once, so that what is reported when an object goes is seen; pytest itself searches ten times more."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)
