@@ -15,7 +15,7 @@ from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Dr
 from streamq.plan.expr import Expr
 from streamq.plan.partial import COUNT as MEMBERS
 from streamq.plan.reduction import Floats, RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
-from streamq.runtime.built_in_partials import PartialComoments
+from streamq.runtime.deviation_partials import PartialComoments
 from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
@@ -35,20 +35,15 @@ class Comoments:
 class PairReduction(RangeReduction):
     """A reduction computed from the merged sums of squares and products of two columns' deviations."""
 
-    @property
-    def depends_on_order(self) -> bool:
-        return True
-
     def comoments(self, members: RangedMembers) -> Comoments:
         """Return the co-moments of each window, merged over the ranges; a member without one of both values does not count."""
         (x, x_there), (y, y_there) = (floats(members.rows.column(name)) for name in self.column.args)
         is_there = x_there & y_there
-        x, y = np.where(is_there, x, 0.0), np.where(is_there, y, 0.0)
-        none = np.zeros(len(x))
-        parts = {"n": is_there.astype(np.int64), "x": x, "y": y, "xx": none, "yy": none, "xy": none}
-        ones = np.ones(len(x), np.int64)
-        table = pa.table({MEMBERS: ones, **{f"p__{name}": values for name, values in parts.items()}})
-        windows = merge_by_window(table, members.first, members.last, (), [PartialComoments("p")])
+        values = {"x": pa.array(np.where(is_there, x, 0.0)), "y": pa.array(np.where(is_there, y, 0.0))}
+        comoments = PartialComoments("p")
+        parts = comoments.of_values(values, is_there.astype(np.int64))
+        table = pa.table({MEMBERS: np.ones(len(x), np.int64), **parts})
+        windows = merge_by_window(table, members.first, members.last, (), [comoments])
         merged = windows.in_order([INDEX]).finished()
         return Comoments(
             *(merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))

@@ -14,6 +14,7 @@ from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
 from streamq.plan.expr import Expr
 from streamq.plan.reduction import CopiedMembers, MemberReduction, ReducedColumn, Reduction, floats
+from streamq.runtime.exact_sums import DoubleSums
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -23,19 +24,14 @@ if TYPE_CHECKING:
 class TimeWeightedReduction(MemberReduction):
     """The sum of values times lifetimes, over the window's length."""
 
-    @property
-    def depends_on_order(self) -> bool:
-        """True: products of doubles are added up, so the last digits depend on the order."""
-        return True
-
     def over_members(self, members: CopiedMembers) -> pa.Array:
         """Return for each window the sum of value times lifetime, over its length; NULL if no member has a value."""
         values, is_there = floats(members.rows.column(self.column.args[0]))
         has_value = np.bincount(members.number[is_there], minlength=members.n) > 0
         start, end = (w.astype(np.float64) for w in members.window)
         with np.errstate(all="ignore"):
-            weighted = np.bincount(members.number[is_there], (values * members.lasts)[is_there], members.n)
-            return pa.array(weighted / (end - start), mask=~has_value)
+            weighted = DoubleSums.of(members.number[is_there], (values * members.lasts)[is_there], members.n)
+            return pa.array(weighted.columns()[0] / (end - start), mask=~has_value)
 
 
 class TimeWeightedAvg(AggregateFunction):

@@ -13,7 +13,7 @@ from streamq.keywords import check_keywords
 from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Partials, SparkMembers
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
-from streamq.runtime.built_in_partials import PartialMoments
+from streamq.runtime.deviation_partials import PartialMoments
 
 if TYPE_CHECKING:
     from pyspark.sql import Column

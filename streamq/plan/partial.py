@@ -56,9 +56,14 @@ class MergeableColumns(ABC):
         return [name for name, _ in self.fields]
 
     @property
+    def held_columns(self) -> list[str]:
+        """The names of the columns that hold it until it is finished."""
+        return self.columns
+
+    @property
     @abstractmethod
     def grouped(self) -> dict[str, str]:
-        """Arrow's aggregate by which each column merges; :meth:`merged` merges the columns that are not listed."""
+        """Arrow's aggregate by which each held column merges; :meth:`merged` merges the columns that are not listed."""
 
     def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
         """Return the columns that ``grouped`` does not list, merged over rows of equal ``number``, for the numbers ``at``."""
@@ -91,7 +96,7 @@ class Partial(MergeableColumns):
 
     @property
     def exact(self) -> bool:
-        """True if it can be subtracted from a running sum without a rounding error."""
+        """True if a running sum of it, in Arrow and in Spark alike, is exact, so that it can be subtracted again."""
         return False
 
     @property

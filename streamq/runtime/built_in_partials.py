@@ -6,18 +6,17 @@ Each kind is one class, with its Arrow form for windows over streams and its Spa
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql.types import DataType, DecimalType, DoubleType, LongType
+from pyspark.sql.types import DataType, DecimalType, LongType
 
 from streamq.plan.partial import (
     COUNT,
     Algebra,
     Ints,
-    MergeableColumns,
     RowWindow,
     SparkPartial,
     SummablePartial,
@@ -26,9 +25,9 @@ from streamq.plan.partial import (
     no_row_window,
     rows_present,
 )
-from streamq.plan.reduction import Floats
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.columnar import ints, narrow_sums, negate, with_column
+from streamq.runtime.columnar import ints, narrow_sums, negate, with_column, with_columns
+from streamq.runtime.exact_sums import DoubleSums, SumColumns
 from streamq.runtime.values import sortable, unsortable
 
 if TYPE_CHECKING:
@@ -83,17 +82,16 @@ class PartialCount(SummablePartial):
 
 
 class PartialSum(SummablePartial):
-    """The sum of the values, with their number: the sum of no values is NULL."""
+    """The sum of the values, with their number: the sum of no values is NULL.
+
+    Of doubles it has the sum rounded, and the exact one as bytes where they differ (``exact_sums``).
+    """
 
     title = "sum"
 
     @property
     def exact(self) -> bool:
         return isinstance(self.type, LongType | DecimalType)
-
-    @property
-    def depends_on_order(self) -> bool:
-        return not self.exact
 
     @property
     def many(self) -> str:
@@ -103,6 +101,15 @@ class PartialSum(SummablePartial):
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
         return (self.name, self.type), (self.many, LongType())
+
+    @property
+    def held_columns(self) -> list[str]:
+        return self.columns if self.exact else [*self._sums.names, self.many]
+
+    @property
+    def _sums(self) -> SumColumns:
+        """The columns of sums of doubles."""
+        return SumColumns(self.name)
 
     @property
     def null_over_none(self) -> Mapping[str, str]:
@@ -115,7 +122,7 @@ class PartialSum(SummablePartial):
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
                 self.many: pc.multiply(rows_present(table, self.arg), table.column(COUNT)),
             }
-        return {self.name: table.column(self.arg), self.many: rows_present(table, self.arg)}
+        return {**self._sums.of_values(table.column(self.arg)), self.many: rows_present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
         """Return exact values, negated where the weight is negative, with their signed numbers; others as ``super()`` does.
@@ -132,19 +139,25 @@ class PartialSum(SummablePartial):
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Return the table with values times their weights, and their weights as the numbers of values.
 
-        NULLs count as none, and so do values of weight 0 or less, which become NULL. If the sum is exact, the table is unchanged,
-        because the signs are right.
+        NULLs count as none, and so do values of weight 0 or less. If the sum is exact, the table is unchanged, because the signs
+        are right.
         """
         if self.exact:
             return table
         values = alive_rows(table, self.name)
-        weight = table.column(COUNT)
-        table = with_column(table, self.name, pc.multiply(values, weight.cast(pa.float64())))
-        return with_column(table, self.many, pc.if_else(pc.is_valid(values), weight, 0))
+        table = with_column(table, self.many, pc.if_else(pc.is_valid(values), table.column(COUNT), 0))
+        single = DoubleSums.of(np.arange(len(values)), pc.fill_null(values, 0.0).to_numpy(), len(values))
+        return with_columns(table, self._sums.of_sums(single.times(ints(table, self.many))))
 
     @property
     def grouped(self) -> dict[str, str]:
-        return {self.name: "sum", self.many: "sum"}
+        return {self.name: "sum", self.many: "sum"} if self.exact else {self.many: "sum"}
+
+    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
+        """Return the sums of doubles of the rows of each number; those of other types are merged in Arrow."""
+        if self.exact:
+            return {}
+        return self._sums.of_sums(self._sums.merged(table, number, int(number.max(initial=-1)) + 1), at)
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with NULL for no values, and sums as narrow as their type; raise StreamqError if one does not fit."""
@@ -234,115 +247,4 @@ class PartialMax(_Extreme):
     title = how = "max"
 
 
-class _Deviations(MergeableColumns):
-    """The number of values, their means, and sums of products of the deviations from these.
-
-    Merged pairwise (Chan, Golub, LeVeque, *Updating Formulae and a Pairwise Algorithm for Computing Sample Variances*):
-    products of deviations from the common mean are added, nothing is ever subtracted from a sum of squares.
-    """
-
-    means: ClassVar[tuple[str, ...]]
-    products: ClassVar[Mapping[str, tuple[str, str]]]
-
-    def part(self, of: str) -> str:
-        """Return the column of the number of values (n), of a mean or of a product."""
-        return f"{self.name}__{of}"
-
-    @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        double = DoubleType()
-        return (self.part("n"), LongType()), *((self.part(of), double) for of in (*self.means, *self.products))
-
-    @property
-    def grouped(self) -> dict[str, str]:
-        return {}
-
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the parts, by column name, merged over rows of equal ``number``, for the numbers ``at``.
-
-        They are computed from distances to one of the means; rows without values count for nothing.
-        """
-        n = ints(table, self.part("n")).astype(np.float64)
-        parts: dict[str, Any] = {}
-        with np.errstate(invalid="ignore", over="ignore", divide="ignore"):
-            total = _totals(number, n)
-            away = {}
-            for name in self.means:
-                mean = table.column(self.part(name)).to_numpy()
-                # sum distances to one of the means, so that equal means have no deviation, not even by rounding
-                near = np.zeros(len(total))
-                near[number[n > 0]] = np.where(np.isfinite(mean), mean, 0.0)[n > 0]
-                apart = _totals(number, n * (mean - near[number])) / np.maximum(total, 1)
-                common = near + np.where(total > 0, apart, 0.0)
-                parts[name], away[name] = common[at], mean - common[number]
-            for name, (a, b) in self.products.items():
-                further = np.where(n > 0, n * away[a] * away[b], 0.0)
-                parts[name] = _totals(number, table.column(self.part(name)).to_numpy() + further)[at]
-        parts["n"] = total[at].astype(np.int64)
-        return {self.part(of): values for of, values in parts.items()}
-
-
-def _totals(number: Ints, values: Floats) -> Floats:
-    """Return the sum of the values of each number, as floats."""
-    # bincount gives integers if there are no values
-    return np.bincount(number, values).astype(np.float64)
-
-
-class PartialMoments(_Deviations, SparkPartial):
-    """The number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
-
-    title = "moments"
-    means = ("mean",)
-    products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
-
-    @property
-    def depends_on_order(self) -> bool:
-        return True
-
-    def of_events(self, table: pa.Table) -> Values:
-        """Return the value itself as mean, without deviation."""
-        return self._single(table.column(self.arg), rows_present(table, self.arg))
-
-    def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with the parts of each value instead of it, counted as often as its weight says.
-
-        A value of weight below 1, and NULL, are not counted.
-        """
-        values = alive_rows(table, self.name)
-        many = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
-        table = table.drop_columns([self.name])
-        for name, column in self._single(values.cast(pa.float64()), many).items():
-            table = with_column(table, name, column)
-        return table
-
-    def _single(self, values: Any, many: Any) -> Values:
-        """Return the parts for single values and their counts."""
-        zeros = pa.array(np.zeros(len(values)))
-        return {self.part("n"): many, self.part("mean"): pc.fill_null(values, 0.0), self.part("m2"): zeros}
-
-    def on_spark(self, value: Column) -> list[Column]:
-        """Return the parts from Spark's count, mean and variance; over no values the count is 0 and the others are NULL."""
-        from pyspark.sql import functions as F
-
-        n = F.count(value)
-        parts = {"n": n, "mean": F.avg(value), "m2": F.var_pop(value) * n}
-        return [column.alias(self.part(of)) for of, column in parts.items()]
-
-    @property
-    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import MomentsAlgebra
-
-        return ((MomentsAlgebra(), tuple(self.columns)),)
-
-
-class PartialComoments(_Deviations):
-    """The number, means and products of deviations of two columns of doubles; its rows already have these parts."""
-
-    title = "comoments"
-    means = ("x", "y")
-    products: ClassVar[Mapping[str, tuple[str, str]]] = {"xx": ("x", "x"), "yy": ("y", "y"), "xy": ("x", "y")}
-
-
-__all__ = [
-    "PartialComoments", "PartialCount", "PartialMax", "PartialMin", "PartialMoments", "PartialSum",
-]  # fmt: skip
+__all__ = ["PartialCount", "PartialMax", "PartialMin", "PartialSum"]

@@ -120,6 +120,13 @@ def with_column(table: pa.Table, name: str, values: Any) -> pa.Table:
     return table.append_column(name, column) if at < 0 else table.set_column(at, name, column)
 
 
+def with_columns(table: pa.Table, columns: Mapping[str, Any]) -> pa.Table:
+    """Return the table with columns added or replaced."""
+    for name, values in columns.items():
+        table = with_column(table, name, values)
+    return table
+
+
 def group(table: pa.Table, by: Sequence[str], aggregates: Mapping[str, tuple[str, str]]) -> pa.Table:
     """Return one row per group of equal ``by`` columns (NULL and NaN equal themselves): ``name -> (column, function)``.
 

@@ -32,7 +32,7 @@ EXPLODE_ROWS = 500_000
 def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
     """Return partial results of equal ``by`` merged into one row, with the same columns."""
     sums = merge_aggregations(partials)
-    others = [partial for partial in partials if len(partial.grouped) < len(partial.columns)]
+    others = [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
     if not others:
         return group(table, by, sums)
     number, first = codes(table, by)
@@ -134,11 +134,11 @@ def merge_by_window(
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
     A window without members has no row. If there would be more than ``explode_rows`` copies, and more than four per range, ranges
-    are cut into dyadic nodes. If Arrow cannot merge some columns (moments, or states of a user's code), rows of equal ranges are
-    merged first, and ranges are cut beyond four copies per range; so they are if results are the same ``in_any_order`` and there
-    would be more than four copies. Cost: O(n log n) in partials and windows, however long the ranges are.
+    are cut into dyadic nodes. If Arrow cannot merge some columns (sums of doubles, or states of a user's code), rows of equal
+    ranges are merged first, and ranges are cut beyond four copies per range; so they are if results are the same ``in_any_order``
+    and there would be more than four copies. Cost: O(n log n) in partials and windows, however long the ranges are.
     """
-    is_merged_by_us = any(len(partial.grouped) < len(partial.columns) for partial in partials)
+    is_merged_by_us = any(len(partial.grouped) < len(partial.held_columns) for partial in partials)
     if is_merged_by_us or (in_any_order and _copies(low, high) > 4 * len(low)):
         forms = [partial.in_memory() for partial in partials]
         ranged = with_column(with_column(table, LOW, low), HIGH, high)

@@ -151,11 +151,6 @@ class MemberEvaluator(ABC):
         """True if settled events may be replaced by fewer rows; evaluators that know how override it."""
         return False
 
-    @property
-    def depends_on_order(self) -> bool:
-        """True if results may differ in their last digits by the order of events, as sums of floats do; here they do not."""
-        return False
-
     def condensable(self, deltas: pa.Table) -> pa.Table:
         """Return deltas, with the hashes of their groups, in the form in which events are condensed."""
         return deltas

@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial, spark_partials
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
-from streamq.runtime.columnar import first_places, ints, with_column
+from streamq.runtime.columnar import first_places, ints, with_column, with_columns
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
@@ -75,7 +75,7 @@ class WindowEvaluator(MemberEvaluator):
         ranges = self._ranges(table, since, upto)
         events = self.with_partials(table.take(pa.array(ranges.event)))
         columns: dict[str, Any] = {OWNER: ranges.owner}
-        columns |= {name: events.column(name) for name in self._partial_columns}
+        columns |= {name: events.column(name) for name in self._held_columns}
         partials = self.partials
         if self.waits_for_members:
             columns[LAST_END] = events.column(RE)
@@ -102,7 +102,8 @@ class WindowEvaluator(MemberEvaluator):
         is_reported = self._reported(end)
         asked = is_reported if is_asked is None else is_reported & is_asked(stamped)
         values = merged.finished(asked, place)
-        columns_of_result |= {name: values.column(name) for name in self._partial_columns}
+        finished = [COUNT, *(name for partial in self.partials for name in partial.columns)]
+        columns_of_result |= {name: values.column(name) for name in finished}
         if self.waits_for_members:
             columns_of_result[LAST_END] = windows.column(LAST_END)
         if self.reductions:
@@ -115,9 +116,9 @@ class WindowEvaluator(MemberEvaluator):
         )
 
     @property
-    def _partial_columns(self) -> list[str]:
-        """The columns of partial results, the number of events first."""
-        return [COUNT, *(name for partial in self.partials for name in partial.columns)]
+    def _held_columns(self) -> list[str]:
+        """The columns of partial results that merge, the number of events first."""
+        return [COUNT, *(name for partial in self.partials for name in partial.held_columns)]
 
     def with_partials(self, events: pa.Table) -> pa.Table:
         """Return events with the columns of their partial results; unchanged if they have these."""
@@ -138,37 +139,22 @@ class WindowEvaluator(MemberEvaluator):
         return self.assigner.has_chains and is_built_in and not (self.reductions or self.sensitive)
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
-        """Return deltas with the columns that are left of events: keys, those that order events, and partial results."""
-        columns = dict.fromkeys([*self.keys, *self._ordering_columns, *self._partial_columns])
-        return self.with_partials(deltas).select([*columns, LE, RE, WEIGHT, HASH])
+        """Return deltas with the columns that are left of events: keys and partial results."""
+        return self.with_partials(deltas).select([*self.keys, *self._held_columns, LE, RE, WEIGHT, HASH])
 
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
-        """Return a row with the merged partial results for each number; the columns that order events are NULL."""
-        numbered = self._in_order(with_column(events, INDEX, number))
-        merged = merge_partial_rows(numbered, [INDEX], self.partials)
+        """Return a row with the merged partial results for each number, and the number of each row."""
+        merged = merge_partial_rows(with_column(events, INDEX, number), [INDEX], self.partials)
         of = ints(merged, INDEX)
-        rows = numbered.select(events.column_names).take(pa.array(first_places(ints(numbered, INDEX))[of]))
-        for name in self._ordering_columns:
-            rows = with_column(rows, name, pa.nulls(len(of), rows.schema.field(name).type))
-        for name in self._partial_columns:
-            rows = with_column(rows, name, merged.column(name))
-        return rows, of
-
-    @property
-    def depends_on_order(self) -> bool:
-        return bool(self._ordering_columns)
-
-    @property
-    def _ordering_columns(self) -> list[str]:
-        """The columns of events by which partial results are merged in a fixed order."""
-        return [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
+        rows = events.take(pa.array(first_places(number)[of]))
+        return with_columns(rows, {name: merged.column(name) for name in self._held_columns}), of
 
     def _in_order(self, table: pa.Table) -> pa.Table:
-        """Return events in a fixed order if a result depends on it, as a sum of floats does; else as they are.
+        """Return events in a fixed order if a result depends on it, as that of a user's code may; else as they are.
 
-        The order is by start, then by the columns read, so that a window's sum does not depend on arrival.
+        The order is by start, then by the columns read, so that a window's result does not depend on arrival.
         """
-        added = list(self._ordering_columns)
+        added = [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table

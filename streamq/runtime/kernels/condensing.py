@@ -48,12 +48,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
     @property
     def _condenses(self) -> bool:
-        """True if events are condensed: sums of floats over pieces not, if their rows are sent before they are final.
-
-        Added in another order they would change in their last digits.
-        """
-        is_fixed = not (self.evaluator.assigner.is_piecewise and self.evaluator.depends_on_order)
-        return (is_fixed or self.final) and not self._sends_at_once
+        """True if events are condensed: not if rows are sent at once."""
+        return not self._sends_at_once
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come, in the form in which events are condensed; late ones are counted."""
