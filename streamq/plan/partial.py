@@ -45,6 +45,12 @@ class MergeableColumns(ABC):
 
     name: str
 
+    keeps_single_rows: ClassVar[bool] = True
+    """True if a single row merges to itself."""
+
+    few_copies: ClassVar[int] = 5_000
+    """The number of copies of rows that, if Arrow cannot merge them, cost less than dyadic nodes."""
+
     @property
     @abstractmethod
     def fields(self) -> tuple[tuple[str, DataType], ...]:

@@ -36,6 +36,8 @@ def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[Me
     if not others:
         return group(table, by, sums)
     number, first = codes(table, by)
+    if len(first) == table.num_rows and all(partial.keeps_single_rows for partial in others):
+        return table.select(list(dict.fromkeys([*by, *sums, *(n for partial in others for n in partial.held_columns)])))
     groups = group(with_column(table, "__g", number), ["__g"], sums)
     at = ints(groups, "__g")
     columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
@@ -135,16 +137,18 @@ def merge_by_window(
 
     A window without members has no row. If there would be more than ``explode_rows`` copies, and more than four per range, ranges
     are cut into dyadic nodes. If Arrow cannot merge some columns (sums of doubles, or states of a user's code), rows of equal
-    ranges are merged first, and ranges are cut beyond four copies per range; so they are if results are the same ``in_any_order``
-    and there would be more than four copies. Cost: O(n log n) in partials and windows, however long the ranges are.
+    ranges are merged first, and ranges are cut beyond fewer copies; rows are also merged first if results are the same
+    ``in_any_order`` and there would be more than four copies per range. Cost: O(n log n) in partials and windows, however long the
+    ranges are.
     """
-    is_merged_by_us = any(len(partial.grouped) < len(partial.held_columns) for partial in partials)
-    if is_merged_by_us or (in_any_order and _copies(low, high) > 4 * len(low)):
+    ours = [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
+    explode_rows = min([explode_rows, *(partial.few_copies for partial in ours)])
+    if _copies(low, high) > explode_rows if ours else in_any_order and _copies(low, high) > 4 * len(low):
         forms = [partial.in_memory() for partial in partials]
         ranged = with_column(with_column(table, LOW, low), HIGH, high)
         ranged = merge_partial_rows(ranged, [*by, LOW, HIGH], [at_first for at_first, _ in forms])
         partials = [later for _, later in forms]
-        low, high, explode_rows = ints(ranged, LOW), ints(ranged, HIGH), 0 if is_merged_by_us else explode_rows
+        low, high = ints(ranged, LOW), ints(ranged, HIGH)
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
     if _copies(low, high) <= max(explode_rows, 4 * len(low)):

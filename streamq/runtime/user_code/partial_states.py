@@ -45,6 +45,7 @@ class PickledState(Partial):
     passes: str | None
 
     title = "state"
+    few_copies = 0
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
@@ -246,6 +247,10 @@ class HeldStates(MergeableColumns):
         return {}
 
     @property
+    def held_columns(self) -> list[str]:
+        return [self.column]
+
+    @property
     def column(self) -> str:
         """The column with the number of a row's state."""
         return f"{self.name}__held"
@@ -285,6 +290,8 @@ class _HeldAtFirst(MergeableColumns):
     """The merge of rows of events and pickled states into ``states`` in memory."""
 
     states: HeldStates
+
+    keeps_single_rows = False
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:
