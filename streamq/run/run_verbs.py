@@ -91,7 +91,7 @@ class RunVerbs(Verbs):
         early: a changelog, and upserts, contain a window as soon as it has a member, and any other row as soon as it exists, and
         not only once the watermark reaches its end. After each micro-batch they give the batch answer over the rows so far,
         except for rows that wait until ends that are read no longer move. Allowed at "middle" and ``sq.weak(m)``, which do not
-        hold rows. A correction may change nothing but the last digits of a sum, a mean or a deviation of floats.
+        hold rows.
 
         ctis: a changelog also has rows of kind "cti", at most one in each micro-batch: nothing before their start changes any
         more. One task then writes each micro-batch in order of sync time, the CTI last; at the strong level the whole

@@ -12,9 +12,11 @@ from streamq.aggregates import distinct
 from streamq.plan.partial import COUNT, Partial
 from streamq.runtime import arrow_casts, built_in_partials, values
 from streamq.runtime.arrow_types import BITS
-from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMoments, PartialSum
+from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialSum
 from streamq.runtime.columnar import group, ints, with_column
+from streamq.runtime.deviation_partials import PartialMoments
 from streamq.runtime.event import LE, RE
+from streamq.runtime.exact_sums import DoubleSums
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
@@ -56,10 +58,17 @@ def nan_from_least(right: Any, values: Any, kind: Any) -> pa.Array:
     return pc.if_else(pc.equal(values, NAN_LEAST), pa.scalar(float("nan"), kind), right(values, kind))
 
 
-def means_of_means(right: Any, one: PartialMoments, table: pa.Table, number: Any, at: Any) -> Any:
+def squares_of_sums(right: Any, one: PartialMoments, table: pa.Table, number: Any, at: Any) -> Any:
     n = one.part("n")
     once = with_column(table, n, np.minimum(ints(table, n), 1))
     return {**right(one, once, number, at), n: right(one, table, number, at)[n]}
+
+
+def added_in_order(right: Any, number: Any, values: Any, count: int, exact: Any = None) -> Any:
+    rounded = values if exact is None else right(np.arange(len(values)), values, len(values), exact).columns()[0]
+    with np.errstate(invalid="ignore", over="ignore"):
+        totals = np.bincount(number, rounded, count).astype(float)
+    return right(np.arange(count), totals, count)
 
 
 def each_stretch_counted(of: Any, low: Any, high: Any) -> Any:
@@ -124,10 +133,16 @@ MUTANTS = (
         ((built_in_partials, "sortable", nan_least), wrapped(built_in_partials, "unsortable", nan_from_least)),
     ),
     Mutant(
-        "means of means",
-        "the means of partial results are merged without their counts",
+        "squares of sums",
+        "a merged partial result counts as one more value among those that squares are summed of",
         "spread",
-        (wrapped(PartialMoments, "merged", means_of_means),),
+        (wrapped(PartialMoments, "merged", squares_of_sums),),
+    ),
+    Mutant(
+        "floats added in order",
+        "doubles are added one by one and rounded each time, so that a sum depends on their order",
+        "sliding means",
+        (wrapped(DoubleSums, "of", added_in_order),),
     ),
     Mutant(
         "distinct values counted twice",

@@ -20,7 +20,7 @@ def events(**given_as: Any) -> t.Scenario:
 
 
 def whole_numbers() -> t.Scenario:
-    """A stream of integers by key, whose sums do not depend on their order."""
+    """A stream of integers by key, whose sums are exact."""
     return t.stream(columns="k string, v bigint", axis="integer", shape="intervals")
 
 
@@ -44,6 +44,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "spread": lambda: events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
     "snapshot": lambda: totals(events().group_by("k").snapshot_window()),
     "sliding": lambda: whole_numbers().sliding_window(20).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v")),
+    "sliding means": lambda: events().sliding_window(9).select(mean=sq.avg(col("v") / 3), spread=sq.stddev("v")),
     "session": lambda: totals(events().group_by("k").session_window(3)),
     "session of integers": lambda: (
         t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))

@@ -18,7 +18,8 @@ from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
-from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialMoments, PartialSum
+from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
+from streamq.runtime.deviation_partials import PartialMoments
 
 EXACT = (
     PartialCount("events", "", LongType()),

@@ -313,10 +313,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return _lets_go(self.final_release, rows, c) & ~waits_for_members(rows, c)
 
     def _is_open(self, rows: pa.Table, c: int) -> Mask:
-        """Mark the rows that may still change at CTI ``c``.
-
-        A final row is not marked, even if its floats, added up in another order, now come out differently.
-        """
+        """Mark the rows that may still change at CTI ``c``."""
         return ((ints(rows, RE) >= c) | waits_for_members(rows, c)) & ~self._is_final(rows, c)
 
     # reading

@@ -1,7 +1,7 @@
 """Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
-weights instead of merged results (a minimum or a float sum cannot be subtracted). Cost: a micro-batch adds its own partials; a
+weights instead of merged results (a minimum cannot be subtracted). Cost: a micro-batch adds its own partials; a
 reported window merges the partials that it spans, or, over long ranges, log2 of them (dyadic nodes).
 """
 

@@ -1,0 +1,119 @@
+"""Results over doubles depend on the members of a window alone: on no order of arrival, no cut into micro-batches, no restart."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.plan.node import number_sources
+from streamq.runtime.event import RE, WEIGHT
+from streamq.runtime.group_bins import BinSizes
+from tests.programs import compiled, with_sizes
+
+COLUMNS = "start bigint, end bigint, k string, v double, w double"
+VALUES = [0.1, 0.2, 0.7, -0.3, 1e16, -1e16, 1.0, 3e-9, 1e300, -1e300, None]
+RESULTS = {
+    "total": sq.sum("v"),
+    "mean": sq.avg("v"),
+    "spread": sq.stddev("v"),
+    "apart": sq.var_pop("w"),
+    "both": sq.covar("v", "w"),
+    "corr": sq.corr("v", "w"),
+    "level": sq.time_weighted_avg("v"),
+}
+MERGEABLE = {name: RESULTS[name] for name in ("total", "mean", "spread", "apart")}
+WINDOWS: dict[str, Callable[[sq.Stream], Any]] = {
+    "hopping": lambda s: s.group_by("k").hopping_window(9, 3),
+    "short hops": lambda s: s.group_by("k").hopping_window(24, 1),
+    "snapshot": lambda s: s.group_by("k").snapshot_window(),
+    "sliding": lambda s: s.group_by("k").sliding_window(9),
+    "session": lambda s: s.group_by("k").session_window(3),
+    "landmark": lambda s: s.group_by("k").landmark_window(7, start=0),
+    "count": lambda s: s.group_by("k").count_window(3),
+    "rows": lambda s: s.group_by("k").rows_window(3, 1),
+}
+EXAMPLES = 100 if os.environ.get("STREAMQ_SOAK") else 4
+Event = tuple[int, int, str, float | None, float | None]
+Row = tuple[Any, ...]
+
+
+def drawn_events(random: np.random.Generator) -> list[Event]:
+    """Events of two groups that start at different instants, in the order of these."""
+    starts = np.sort(random.choice(30, 12, replace=False)).tolist()
+    return [
+        (start, start + int(random.integers(1, 40)), str(random.choice(["a", "b"])), *value_pair(random))
+        for start in starts
+    ]
+
+
+def value_pair(random: np.random.Generator) -> tuple[float | None, float | None]:
+    first, second = random.integers(0, len(VALUES), 2)
+    return VALUES[first], VALUES[second]
+
+
+def source() -> sq.Stream:
+    empty = t.table(COLUMNS, [])
+    return sq.intervals(empty, start="start", end="end", name="s", progress=sq.generate(100))
+
+
+def bits(table: pa.Table) -> list[tuple[Row, int]]:
+    """The rows of deltas, doubles as their bits, and their weights."""
+    doubles = [name for name in table.column_names if pa.types.is_floating(table.schema.field(name).type)]
+    rows = []
+    for row in table.to_pylist():
+        hexes = {name: None if row[name] is None else row[name].hex() for name in doubles}
+        others = {name: value for name, value in row.items() if name != WEIGHT}
+        rows.append((tuple((others | hexes).items()), row[WEIGHT]))
+    return rows
+
+
+def deltas_of(query: sq.Stream, cuts: list[list[Event]], output: OutputForm, *, restarts: bool = False) -> list[Any]:
+    """The deltas of a run over micro-batches of these events, micro-batch by micro-batch."""
+    plan = rewrite(number_sources(query.plan)[0]).plan
+    sizes = BinSizes(whole_upto=0, awake_upto=2)
+    live = LocalRun(with_sizes(compiled(plan, output, buckets=1), sizes))
+    found = []
+    for rows in cuts:
+        found.append(bits(live.batch({"s": t.table(COLUMNS, rows)})))
+        live = live.restart() if restarts else live
+    return [*found, bits(live.finish(100))]
+
+
+def history(deltas: list[Any]) -> list[Row]:
+    """The rows that are left of all deltas, sorted."""
+    counts: dict[Row, int] = {}
+    for row, weight in (delta for batch in deltas for delta in batch):
+        counts[row] = counts.get(row, 0) + weight
+    return sorted((row for row, count in counts.items() for _ in range(count)), key=repr)
+
+
+@pytest.mark.parametrize("results", [RESULTS, MERGEABLE], ids=["of members", "partial"])
+@pytest.mark.parametrize("windows", WINDOWS)
+def test_results_do_not_depend_on_arrival(windows: str, results: dict[str, Any]) -> None:
+    query = WINDOWS[windows](source()).select(**results)
+    for seed in range(EXAMPLES):
+        random = np.random.default_rng(seed)
+        events = drawn_events(random)
+        expected = history(deltas_of(query, [events], OutputForm.FINAL))
+        random.shuffle(events)
+        cuts = [events[:4], events[4:9], events[9:]]
+        output = (OutputForm.FINAL, OutputForm.CHANGELOG)[seed % 2]
+        assert history(deltas_of(query, cuts, output, restarts=bool(seed % 3))) == expected
+
+
+def test_a_row_is_corrected_only_if_its_members_change() -> None:
+    """Each event shortens the last row of all; the rows before it stay, though events that slept are added anew."""
+    query = source().group_by("k").snapshot_window().select(**MERGEABLE)
+    cuts = [[(n, 200 + 7 * (n % 11), "a", VALUES[n % 7], 0.1 * n)] for n in range(60)]
+    taken_back = [row for batch in deltas_of(query, cuts, OutputForm.CHANGELOG) for row, weight in batch if weight < 0]
+    assert not [row for row in taken_back if dict(row)[RE] <= 200]
