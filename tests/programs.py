@@ -33,8 +33,9 @@ def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
 
     def sized(hosted: HostedKernel) -> HostedKernel:
         kernel = hosted.kernel
-        has_sizes = isinstance(kernel, RecomputeKernel | InnerJoinKernel | LeftJoinKernel)
-        return replace(hosted, kernel=replace(kernel, sizes=sizes)) if has_sizes else hosted
+        if isinstance(kernel, RecomputeKernel | InnerJoinKernel | LeftJoinKernel):
+            return replace(hosted, kernel=replace(kernel, sizes=sizes))
+        return hosted
 
     stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
     return replace(program, stages=stages)

@@ -136,14 +136,14 @@ def merge_by_window(
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
     A window without members has no row. If there would be more than ``explode_rows`` copies, and more than four per range, ranges
-    are cut into dyadic nodes. If Arrow cannot merge some columns (sums of doubles, or states of a user's code), rows of equal
-    ranges are merged first, and ranges are cut beyond fewer copies; rows are also merged first if results are the same
-    ``in_any_order`` and there would be more than four copies per range. Cost: O(n log n) in partials and windows, however long the
-    ranges are.
+    are cut into dyadic nodes. If Arrow cannot merge some columns (sums of doubles, or states of a user's code), that begins with
+    fewer copies, and rows of equal ranges are merged before; so they are, beyond four copies per range, if results are the same
+    ``in_any_order``. Cost: O(n log n) in partials and windows, however long the ranges are.
     """
     ours = [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
     explode_rows = min([explode_rows, *(partial.few_copies for partial in ours)])
-    if _copies(low, high) > explode_rows if ours else in_any_order and _copies(low, high) > 4 * len(low):
+    copies = _copies(low, high)
+    if copies > explode_rows if ours else in_any_order and copies > 4 * len(low):
         forms = [partial.in_memory() for partial in partials]
         ranged = with_column(with_column(table, LOW, low), HIGH, high)
         ranged = merge_partial_rows(ranged, [*by, LOW, HIGH], [at_first for at_first, _ in forms])

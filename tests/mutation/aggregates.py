@@ -16,7 +16,6 @@ from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialS
 from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.deviation_partials import PartialMoments
 from streamq.runtime.event import LE, RE
-from streamq.runtime.exact_sums import DoubleSums
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
@@ -62,13 +61,6 @@ def squares_of_sums(right: Any, one: PartialMoments, table: pa.Table, number: An
     n = one.part("n")
     once = with_column(table, n, np.minimum(ints(table, n), 1))
     return {**right(one, once, number, at), n: right(one, table, number, at)[n]}
-
-
-def added_in_order(right: Any, number: Any, values: Any, count: int, exact: Any = None) -> Any:
-    rounded = values if exact is None else right(np.arange(len(values)), values, len(values), exact).columns()[0]
-    with np.errstate(invalid="ignore", over="ignore"):
-        totals = np.bincount(number, rounded, count).astype(float)
-    return right(np.arange(count), totals, count)
 
 
 def each_stretch_counted(of: Any, low: Any, high: Any) -> Any:
@@ -137,12 +129,6 @@ MUTANTS = (
         "a merged partial result counts as one more value among those that squares are summed of",
         "spread",
         (wrapped(PartialMoments, "merged", squares_of_sums),),
-    ),
-    Mutant(
-        "floats added in order",
-        "doubles are added one by one and rounded each time, so that a sum depends on their order",
-        "sliding means",
-        (wrapped(DoubleSums, "of", added_in_order),),
     ),
     Mutant(
         "distinct values counted twice",

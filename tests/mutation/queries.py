@@ -44,7 +44,6 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "spread": lambda: events().group_by("k").hopping_window(6, 3).select(spread=sq.var("v")),
     "snapshot": lambda: totals(events().group_by("k").snapshot_window()),
     "sliding": lambda: whole_numbers().sliding_window(20).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v")),
-    "sliding means": lambda: events().sliding_window(9).select(mean=sq.avg(col("v") / 3), spread=sq.stddev("v")),
     "session": lambda: totals(events().group_by("k").session_window(3)),
     "session of integers": lambda: (
         t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))
