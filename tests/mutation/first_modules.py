@@ -157,3 +157,10 @@ def ratio(last: float | None, value: float) -> tuple[float | None, list[float] |
 def city_of(k: Any) -> Any:
     """The city of a key, missing for other keys."""
     return k.map({"a": "Ulm", "b": "Bonn"})
+
+
+@sq.udso("rise double", name="rise_of", initial=None)
+def rise_of(last: float | None, value: float | None, least: float = 0.0) -> tuple[float | None, list[float] | None]:
+    """Return how much a value is above the one before it, if by ``least`` or more."""
+    rise = None if last is None or value is None else value - last
+    return value, None if rise is None or not rise >= least else [rise]

@@ -27,6 +27,7 @@ from tests.mutation.first_modules import (
     median,
     numbered,
     ratio,
+    rise_of,
     rises,
     rises_at_once,
     share,
@@ -373,4 +374,32 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         sq.sequence(x, y, z, within=10).unless(w, 5).where("CorrelationKey(k, UNIQUE)")
     ),
     "shifts": lambda: S.join_table(SHIFTS, on="k"),
+    "who took part": lambda: text(
+        "ATLEAST(2, A, B, C, 9) AS m WHERE A.k = B.k AND B.k = C.k OUTPUT m.id AS id, m.contributors AS events",
+        "A",
+        "B",
+        "C",
+    ),
+    "counts by place": lambda: (
+        t.stream(columns="k string, at struct<x:double,y:double>", axis="integer")
+        .group_by("at")
+        .tumbling_window(5)
+        .select(n=sq.count())
+    ),
+    "windows of edges": lambda: totals(readings(shape="edges").tumbling_window(5)),
+    "rises of two and more": lambda: readings(shape="points").group_by("k").scan(rise_of("v", least=2.0)),  # type: ignore[arg-type]
+    "above one where there is a weight": lambda: (
+        t.stream(columns="k string, v bigint, w double", axis="integer")
+        .group_by("k")
+        .hopping_window(6, 2)
+        .select(n=Above("v", limit=1, where=col("w") > 0))
+    ),
+    "ratios above one": lambda: (
+        WIDE.where(col("w") != 0).select("k", ratio=col("v") / col("w")).where(col("ratio") > 1)
+    ),
+    "change and median": lambda: S.group_by("k").hopping_window(6, 2).select(change=change("v"), m=median("v")),
+    "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
+    "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
+    "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
+    "growth": lambda: S.select("k", growth=sq.functions.exp("v")),
 }
