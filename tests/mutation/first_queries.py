@@ -394,10 +394,20 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         .hopping_window(6, 2)
         .select(n=Above("v", limit=1, where=col("w") > 0))
     ),
-    "ratios above one": lambda: (
-        WIDE.where(col("w") != 0).select("k", ratio=col("v") / col("w")).where(col("ratio") > 1)
+    "high ratios of pairs": lambda: WIDE.join(readings(), on="k", suffixes=("", "_other")).where(
+        col("v") / col("w") > 1
     ),
-    "change and median": lambda: S.group_by("k").hopping_window(6, 2).select(change=change("v"), m=median("v")),
+    "loads above two limits": lambda: S.tumbling_window(5).select(
+        one=load_above("v", limit=1.0), three=load_above("v", limit=3.0)
+    ),
+    "counts of two streams": lambda: (
+        S.group_by("k")
+        .tumbling_window(4)
+        .select(n=sq.count())
+        .union(readings().group_by("k").tumbling_window(4).select(n=sq.count()))
+        .tumbling_window(8)
+        .select(most=sq.max("n"))
+    ),
     "rises of whole events, cut": lambda: S.tumbling_window(5, clip_input="none", stamp="clip").select(rises("k", "v")),
     "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
     "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
