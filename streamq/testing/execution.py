@@ -50,6 +50,7 @@ class Execution:
       each restart
     - ``remember``: for how long history is remembered, in ticks (None: for ever); the next entry after each restart
     - ``late_output``: the query has a late output, whose rows are compared too
+    - ``ends_with_rows``: the end of the input comes in the last micro-batch, together with its rows, and not after it
 
     On Spark: ``started`` is one of STARTS; ``zone`` is the time zone of a session with Spark's own settings ("": a session that
     streamq starts); ``silent``: a source without further rows gets no further files either.
@@ -70,6 +71,7 @@ class Execution:
     ctis: bool = False
     early: bool = False
     late_output: bool = False
+    ends_with_rows: bool = False
 
     def in_units(self, unit: int) -> Execution:
         """Return the execution with its durations multiplied by ``unit``, except those of one tick or less."""
@@ -110,6 +112,7 @@ class Execution:
         parts += [f"input blocked {_durations(self.blocks, axis, 'until it is final')}"] * (self.blocks != (0,))
         parts += [f"history remembered {_durations(self.remember, axis, 'for ever')}"] * (self.remember != (None,))
         parts += ["with its CTIs"] * self.ctis + ["early"] * self.early + ["with a late output"] * self.late_output
+        parts += ["ended with the last rows"] * self.ends_with_rows
         parts += [f"started by {self.started}"] * (self.started != RUN) + ["silent at the end"] * self.silent
         parts += [f"a session of Spark's own in {self.zone}"] * bool(self.zone)
         return ", ".join(parts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -16,12 +17,13 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress, choose_egress
 from streamq.compiler.local import LocalRun
 from streamq.compiler.options import Options
+from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results, rewritten
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.compiler.stages import compile_stages
 from streamq.errors import PlanError
 from streamq.operators import Join, JoinTable, Select, Source, Union, Where
-from streamq.plan.node import nodes
+from streamq.plan.node import Node, nodes
 from streamq.policies import Level
 from streamq.run.idle import Listener
 from streamq.run.micro_batches import RunHistory
@@ -43,6 +45,7 @@ from streamq.testing.sources.model import Reach
 from streamq.testing.timeline import interval, shown
 from streamq.testing.watch import SMALL_BINS, ProgressViolation, changes_before, watch_kernels
 from streamq.time import INFINITY
+from streamq.user_code.repository import called_modules, modules
 
 
 def execute(case: Case, how: Execution, expected: Expectation | None = None) -> pa.Table:
@@ -52,13 +55,28 @@ def execute(case: Case, how: Execution, expected: Expectation | None = None) -> 
     ``expected`` is the case's :func:`expectation`, if it has been computed before.
     """
     if how.backend == LITERAL:
-        answer = local_history(case.plan, case.tables, how.chosen, case.until)
+        answer = local_history(read_back(case.plan), case.tables, how.chosen, case.until)
         return as_history(answer.drop_columns([WEIGHT]))
     out = play(case, how, expected)
     answer = sum_deltas(out, how.output, case.axis)
     if how.output == OutputForm.CHANGELOG:
         _check_upserts(case, out, answer)
     return answer
+
+
+def read_back(plan: Node) -> Node:
+    """Return a plan as it is read from its JSON; the plan itself if it cannot be written, or calls modules that cannot be read.
+
+    These are modules of which the repository has another one under their name, or none.
+    """
+    for module in called_modules(plan):
+        if module.name not in modules or modules.get(module.name).digest != module.with_options({}).digest:
+            return plan
+    try:
+        document = json.dumps(plan_to_json(plan))
+    except PlanError:
+        return plan
+    return plan_from_json(json.loads(document))
 
 
 def _check_upserts(case: Case, out: Sequence[pa.Table], answer: pa.Table) -> None:
@@ -89,6 +107,8 @@ def answer_before_end(case: Case, how: Execution) -> pa.Table:
 def play(case: Case, how: Execution, expected: Expectation | None = None) -> list[pa.Table]:
     """Run a case and return the deltas of each micro-batch and of the end of the stream; ``expected`` as in :func:`execute`.
 
+    The end has none of its own if it comes with the last rows.
+
     Raises WrongOutput or ProgressViolation if deltas or CTIs are not what they must be at some micro-batch, or counts at the end.
     """
     if expected is None:
@@ -104,22 +124,27 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     promised, times = heard_ctis(case, how), case.times
     listener, history = Listener(compiled[0], since=min(times, default=0) // 1_000), RunHistory()
     reaches = source_reaches(case, list(micro_batches(case)), promised, [None])
+    last = len(case.cut) - 1 if how.ends_with_rows else len(case.cut)
     for number, (batch, ctis, now) in enumerate(zip(case.batches, outside_ctis(case, how), times, strict=True)):
         # of a source that is silent as a whole the others' rows say nothing here
         messages = listener.messages(history, now // 1_000)
         idle_before = {message.table: message.idle_before for message in messages if message.table}
-        step = partial(run.batch, batch, ctis, now=now, idle_before=idle_before)
+        end, until = ([(None, INFINITY)], case.until) if number == last else ([], None)
+        step = partial(run.batch, batch, [*ctis, *end], until, now=now, idle_before=idle_before)
         out.append(_checked(run, case.axis, step))
+        if end:
+            break
         history = RunHistory(readings=run.readings or history.readings)
         _check_sources(case, run.program, history.readings, reaches[number + 1])
         if how.restart:
             run = replace(run.restart(), program=next(programs))
-    out.append(_checked(run, case.axis, partial(run.finish, case.until)))
+    else:
+        out.append(_checked(run, case.axis, partial(run.finish, case.until)))
     if how.ctis and run.cti != INFINITY:
         raise ProgressViolation(f"the result does not end with its inputs: its CTI is {shown(run.cti, case.axis)}")
     check_so_far(case, how, compiled[0], promised, out[:-1])
     if how.output == OutputForm.CHANGELOG and how.blocks != (0,) and not how.ctis:
-        _check_blocked(case, how, promised, out, expected)
+        _check_blocked(case, how, promised, out[:-1], expected)
     counted: Counter[str] = Counter()
     for totals in run.totals.values():
         counted.update(totals)

@@ -176,6 +176,11 @@ def _greatest(kind: t.DecimalType) -> Decimal:
     return Decimal((0, (9,) * kind.precision, -kind.scale))
 
 
+def half(value: int | Decimal) -> int | Decimal:
+    """Return half of a whole number or of a decimal, as a whole number."""
+    return Context(prec=MOST_DIGITS).divide_int(value, Decimal(2)) if isinstance(value, Decimal) else value // 2
+
+
 def twin(value: Any) -> Any:
     """Return a value that Spark regards as equal but that has other bits: zeros and NaN change sign, maps their order.
 
@@ -196,4 +201,4 @@ def twin(value: Any) -> Any:
     return value
 
 
-__all__ = ["EPOCH", "FAR", "distinct", "numbered_value", "odd", "pool", "twin"]
+__all__ = ["EPOCH", "FAR", "distinct", "half", "numbered_value", "odd", "pool", "twin"]

@@ -12,7 +12,7 @@ from streamq.plan.schema import Field
 from streamq.testing.column_uses import NO_USES, Uses
 from streamq.testing.intent import Intent
 from streamq.testing.payload_types import Draw, is_exact
-from streamq.testing.payload_values import distinct, odd, pool
+from streamq.testing.payload_values import distinct, half, odd, pool
 
 FEW = 3
 """A type with at most this many values is never reduced to fewer."""
@@ -54,8 +54,9 @@ def palettes(
 
     The few are the first values of the type, so that two sources have some in common, one other, and NaN if the type has it, of
     columns that the query computes with or sums in half of the draws. Edge cases may be added; a column that the query
-    computes with has none, a column that it sums has one at most, in the first event only, or the least and the greatest value in
-    the first events, which overflow together with others, and not all together.
+    computes with has none. A column that it sums has one at most, in the first event only, mostly halved, so that the sum is as
+    great and fits; or it has the least and the greatest value in the first events, which overflow together with others, and not
+    all together.
     """
     chosen: dict[str, list[Any] | st.SearchStrategy[Any]] = {}
     first: dict[str, list[Any]] = {}
@@ -69,7 +70,9 @@ def palettes(
         ends = [] if f.name in used.computed else odd(f.type, intent)
         if f.name in used.summed:
             if ends and is_exact(f.type):
-                first[f.name] = draw(st.sampled_from([[]] * 4 + [[end] for end in ends] + [[*ends, *ends], ends[::-1]]))
+                great = [[half(end)] for end in ends] * 4
+                overflowing = [*([end] for end in ends), [*ends, *ends], ends[::-1]]
+                first[f.name] = draw(st.sampled_from([[]] * 8 + great + overflowing))
             ends = []
         few = draw(st.sampled_from([None, 1, 2])) if len(values) > FEW else None
         others = draw(st.lists(st.sampled_from(ends), max_size=2, unique_by=repr)) if ends else []

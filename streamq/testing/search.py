@@ -46,17 +46,24 @@ class _TimeIsOver(BaseException):
 class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
-    ``wrong_notation``: a notation of expressions that builds another tree than it means, with which every trial fails.
+    ``misread``: what the query is built of and means something else, with which every trial fails; None if there is nothing.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
     time after which no smaller trial is run, which the first failure sets.
     """
 
-    def __init__(self, profile: Profile, report: Verified, begun: float, expressions: str = TRANSLATED):
+    def __init__(
+        self,
+        profile: Profile,
+        report: Verified,
+        begun: float,
+        expressions: str = TRANSLATED,
+        misread: str | None = None,
+    ):
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
-        self.wrong_notation = wrong_notation()
+        self.misread = misread or wrong_notation()
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
@@ -145,8 +152,8 @@ class Search:
         not counted, while there are redraws left. Raises VerificationFailed if the trial fails.
         """
         case, ways = trial
-        if self.wrong_notation is not None:
-            raise VerificationFailed(case, ways[0], None, FalseClaim(self.wrong_notation))
+        if self.misread is not None:
+            raise VerificationFailed(case, ways[0], None, FalseClaim(self.misread))
         is_counted = not self.failures
         self.number += is_counted
         reason = ""

@@ -45,9 +45,9 @@ def check_so_far(
 ) -> None:
     """Raise WrongOutput if the output up to a micro-batch is not the oracle's answer over the rows up to it.
 
-    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each. At most MOST micro-batches,
-    spread evenly, are looked at. Nothing is compared where the rows so far cannot be predicted, or where the oracle fails over
-    them.
+    ``promised`` are the CTIs that no row has brought, by micro-batch, ``out`` the deltas of each, or of the first ones. At most
+    MOST micro-batches, spread evenly, are looked at. Nothing is compared where the rows so far cannot be predicted, or where the
+    oracle fails over them.
     """
     release = _release(program, how)
     if release is None:
@@ -55,7 +55,7 @@ def check_so_far(
     remember = [level.remember for level in (how.levels if how.restart else how.levels[:1])]
     reaches = source_reaches(case, list(micro_batches(case)), promised, remember)
     count = len(case.cut)
-    for number in sorted({count * part // MOST for part in range(1, MOST + 1)} - {0}):
+    for number in sorted({count * part // MOST for part in range(1, MOST + 1)} & set(range(1, len(out) + 1))):
         try:
             answer = _answer_so_far(case, how, promised, number)
         except (InvalidEvent, QueryFailed, TooMuch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from streamq.choices import Stamp
+from streamq.compiler.results import Results, rewritten
 from streamq.grid import Grid
 from streamq.operators import (
     Source,
@@ -37,8 +38,16 @@ def window_grid(plan: Node, source: Source) -> Grid | None:
 
 
 def is_filtered(plan: Node, source: Source) -> bool:
-    """True if a filter is on a path from a source to a first stateful operator."""
-    return any(isinstance(step, Where) for steps, _ in _paths(plan, source) for step in steps)
+    """True if a filter is on a path from a source to a first stateful operator, or comes there by the rewrite rules."""
+    moved = rewritten(Results((plan,))).inputs[0]
+    return any(
+        isinstance(step, Where)
+        for query in (plan, moved)
+        for node in nodes(query)
+        if isinstance(node, Source) and node.table == source.table
+        for steps, _ in _paths(query, node)
+        for step in steps
+    )
 
 
 def window_end(grid: Grid, c: int) -> int:

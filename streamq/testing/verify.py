@@ -29,6 +29,7 @@ from streamq.testing.late_policies import fails
 from streamq.testing.lateness import ON_TIME
 from streamq.testing.on_spark import session_of
 from streamq.testing.oracle import EVALUATED, TRANSLATED
+from streamq.testing.oracle.tables import wrong_table
 from streamq.testing.profiles import Profile, loaded_profile, profile
 from streamq.testing.replay import save
 from streamq.testing.report import REPORTS, Verified
@@ -80,7 +81,9 @@ def verify(
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
     report = Verified()
     # translation, the harder test, covers all expressions of scenarios, but not all of users' queries
-    search = Search(chosen, report, begun, TRANSLATED if isinstance(query, Scenario) else EVALUATED)
+    expressions = TRANSLATED if isinstance(query, Scenario) else EVALUATED
+    misread = wrong_table(query) if isinstance(query, Scenario) else None
+    search = Search(chosen, report, begun, expressions, misread)
     # a job on Spark takes as long over many rows as over few, so cases there have more events
     words = [word for word in intent.choices("late") if not fails(word)]
     many = intent.but(events=intent.events * CROWD, late=tuple(words) or ON_TIME)

@@ -11,15 +11,16 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
+from streamq.choices import ArgumentForm
 from streamq.errors import ModuleFailed, NeedsSpark, QueryFailed, sentence
 from streamq.plan.expr import Alias, Call, Col, Expr, Lit
-from streamq.plan.inference import infer
+from streamq.plan.inference import infer, types
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import in_utc
 from streamq.plan.passes import columns, expression_nodes, is_opaque, rewrite_expression
@@ -27,6 +28,8 @@ from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check_in_process, evaluate
+from streamq.runtime.arrow_types import arrow_type
+from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle.expressions import lifetime, sql
 from streamq.testing.oracle.python_functions import Compute, Operand, PythonFunctions
 from streamq.user_code.udf import UserFunction
@@ -88,21 +91,39 @@ class Evaluated:
                 ) from error
             return _in_spark(expr, operands, spark)
 
-        with_options = rewrite_expression(expr, _with_options)
+        of_one = rewrite_expression(expr, partial(_of_one_event, schema))
 
         def compute(arguments: list[pa.Array]) -> pa.Array:
             by_name = {o.name: v for o, v in zip(operands, arguments, strict=True)}
-            return evaluate(with_options, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
+            return evaluate(of_one, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
 
         return compute
 
 
-def _with_options(part: Expr) -> Expr | None:
-    """Return a call of a user's function with its options bound here and not by the product; None for other expressions."""
+def _of_one_event(schema: Schema, part: Expr) -> Expr | None:
+    """Return a call of a user's function that the product calls with values, whatever it takes; None for other expressions.
+
+    The options are bound here, and code that takes columns is called with columns of one value, and returns its only result: the
+    product's own form of such calls is not used. Code that takes columns of instants is called by the product.
+    """
     if not isinstance(part, Call) or not isinstance(part.function, UserFunction):
         return None
     function = part.function
-    return replace(part, function=replace(function, code=partial(function.code, **function.options), options={}))
+    code = partial(function.code, **function.options)
+    if function.takes == ArgumentForm.VALUES:
+        return replace(part, function=replace(function, code=code, options={}))
+    kinds = types(part, schema, "oracle")
+    operands = [kinds[operand.digest] for operand in part.children]
+    known = [arrow_type(kind) for kind in operands if kind is not None and not isinstance(kind, t.DatetimeType)]
+    if len(known) < len(operands):
+        return replace(part, function=replace(function, code=code, options={}))
+
+    def call(*values: Any) -> Any:
+        arrays = [pa.array([value], kind) for value, kind in zip(values, known, strict=True)]
+        (result,) = code(*(map(series, arrays) if function.takes == ArgumentForm.SERIES else arrays))
+        return result.as_py() if isinstance(result, pa.Scalar) else result
+
+    return replace(part, function=replace(function, takes=ArgumentForm.VALUES, code=call, options={}))
 
 
 def _plain(expr: Expr) -> bool:

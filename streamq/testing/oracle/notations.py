@@ -1,7 +1,7 @@
-"""A second definition of the notations of expressions, after docs/expressions.md: the tree that each stands for.
+"""A second definition of the notations of expressions and aggregates, after docs/expressions.md: the tree that each stands for.
 
 The oracle takes the expressions of a plan as they were built, so a notation that builds another tree would make both sides wrong.
-Trees are written here as nodes, without the operators and methods of expressions.
+Trees are written here as nodes, without the operators and methods of expressions and the functions of aggregates.
 """
 
 from __future__ import annotations
@@ -12,7 +12,22 @@ from typing import Any
 
 from pyspark.sql import types as t
 
+from streamq.aggregates.correlations import CORR, COVAR, COVAR_POP, corr, covar, covar_pop
+from streamq.aggregates.counts import COUNT, count
+from streamq.aggregates.distinct import COUNT_DISTINCT, count_distinct
+from streamq.aggregates.extremes import MAX, MIN
+from streamq.aggregates.extremes import max as greatest
+from streamq.aggregates.extremes import min as least
+from streamq.aggregates.first_last import FIRST, LAST, first, last
+from streamq.aggregates.lists import COLLECT, collect
+from streamq.aggregates.means import AVG, avg
+from streamq.aggregates.percentiles import PERCENTILE, median, percentile
+from streamq.aggregates.sums import SUM
+from streamq.aggregates.sums import sum as total
+from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG, time_weighted_avg
+from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP, stddev, stddev_pop, var, var_pop
 from streamq.expressions import duration, end, lit, start, when, window_end, window_start
+from streamq.plan.aggregate import Aggregate, AggregateFunction
 from streamq.plan.case import Case
 from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.plan.function import BUILT_IN
@@ -113,6 +128,29 @@ TYPES: dict[str, t.DataType] = {
 """The types of ``cast``, by their names in SQL."""
 
 
+AGGREGATES: tuple[tuple[AggregateFunction, Callable[..., Any], tuple[Expr, ...]], ...] = (
+    (COUNT, count, ()),
+    (COUNT, count, (A,)),
+    (COUNT_DISTINCT, count_distinct, (A,)),
+    (SUM, total, (A,)),
+    (AVG, avg, (A,)),
+    (MIN, least, (A,)),
+    (MAX, greatest, (A,)),
+    (FIRST, first, (A,)),
+    (LAST, last, (A,)),
+    (COLLECT, collect, (A,)),
+    (TIME_WEIGHTED_AVG, time_weighted_avg, (A,)),
+    (VAR, var, (A,)),
+    (VAR_POP, var_pop, (A,)),
+    (STDDEV, stddev, (A,)),
+    (STDDEV_POP, stddev_pop, (A,)),
+    (COVAR, covar, (A, B)),
+    (COVAR_POP, covar_pop, (A, B)),
+    (CORR, corr, (A, B)),
+)
+"""The functions that build aggregates, with columns as arguments; each also takes a filter."""
+
+
 def wrong_notation() -> str | None:
     """Return the first notation that does not build the tree that it means, with both trees; None if all do."""
     for built, meant in _notations():
@@ -134,6 +172,12 @@ def _notations() -> Iterator[tuple[Expr, Expr]]:
         yield method(), meant
     for name, kind in TYPES.items():
         yield A.cast(name), Cast(A, kind)
+    for aggregate, of_columns, columns in AGGREGATES:
+        yield of_columns(*columns), Aggregate(aggregate, columns)
+        yield of_columns(*columns, where=C), Aggregate(aggregate, columns, C)
+    for where in (None, C):
+        yield percentile(A, 0.25, where=where), Aggregate(PERCENTILE, (A,), where, (0.25,))
+        yield median(A, where=where), Aggregate(PERCENTILE, (A,), where, (0.5,))
 
 
 __all__ = ["wrong_notation"]

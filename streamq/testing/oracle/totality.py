@@ -1,0 +1,116 @@
+"""Check the claims of functions and casts that they never fail: by calling them over odd values of their operands' types.
+
+Rules evaluate an expression on more rows where it claims that, so a false claim fails a query, and only over rows that few
+cases have.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+from pyspark.sql import types as t
+from pyspark.sql.types import DataType
+
+from streamq.compiler.rules.totality import can_fail
+from streamq.errors import StreamqError
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
+from streamq.plan.inference import types
+from streamq.plan.node import Node, expanded, nodes
+from streamq.plan.passes import columns, expression_nodes, is_opaque
+from streamq.plan.schema import Field, Schema
+from streamq.plan.tree import show
+from streamq.runtime.arrow_expr import attempt
+from streamq.runtime.arrow_types import arrow_type
+from streamq.testing.intent import ANYTHING
+from streamq.testing.payload_values import odd, pool
+from streamq.testing.query_scale import expressions
+from streamq.time import INTEGER
+
+SMALL = (t.NumericType, t.BooleanType, t.DateType, t.TimestampType, t.TimestampNTZType, t.DayTimeIntervalType)
+"""The types whose values are all small."""
+
+MOST = 2_000
+"""The greatest number of rows over which an expression is called."""
+
+
+def fails_though_total(plan: Node) -> str | None:
+    """Return an expression of a plan that claims never to fail, with operands over which it does; None if there is none."""
+    for node in nodes(expanded(plan)):
+        for expr in expressions(node):
+            for part, kinds in _parts(expr, node):
+                key = part.digest, kinds
+                if key not in _FAILURES:
+                    _FAILURES[key] = _failure(part, kinds)
+                if _FAILURES[key] is not None:
+                    return _FAILURES[key]
+    return None
+
+
+def _parts(expr: Expr, node: Node) -> Iterator[tuple[Expr, tuple[DataType, ...]]]:
+    """Yield the calls and casts in an expression over columns x0, x1, ... instead of their operands, with the columns' types.
+
+    Constants stay. Nothing is yielded for types that are not known, for columns that no input of the node has, and for results
+    that odd operands could make as large as memory.
+    """
+    schemas = (*(child.schema for child in node.children), node.schema)
+    schema = next((s for s in schemas if not is_opaque(expr) and columns(expr) <= set(s.names)), None)
+    if schema is None:
+        return
+    try:
+        kinds = types(expr, schema, "oracle")
+    except StreamqError:
+        return
+    for part in expression_nodes(expr):
+        operands = [child for child in part.children if not isinstance(child, Lit)]
+        read = tuple(kind for child in operands if (kind := kinds[child.digest]) is not None)
+        if isinstance(part, Call | Cast) and len(read) == len(operands) and isinstance(kinds[part.digest], SMALL):
+            yield _over_columns(part), read
+
+
+def _over_columns(part: Call | Cast) -> Expr:
+    """Return a call or a cast with a column x0, x1, ... in place of each operand that is no constant."""
+    numbers = itertools.count()
+
+    def column(operand: Any) -> Any:
+        # some arguments are plain values
+        return Col(f"x{next(numbers)}") if isinstance(operand, Expr) and not isinstance(operand, Lit) else operand
+
+    if isinstance(part, Cast):
+        return replace(part, arg=column(part.arg))
+    return replace(part, args=tuple(map(column, part.args)))
+
+
+_FAILURES: dict[tuple[str, tuple[DataType, ...]], str | None] = {}
+"""The results of :func:`_failure` in this process, by the digest of the expression and the types."""
+
+
+def _failure(part: Expr, kinds: tuple[DataType, ...]) -> str | None:
+    """Return the failure of an expression over columns x0, x1, ... of these types that claims to have none; None without one.
+
+    Expressions that only Spark evaluates are not tried.
+    """
+    schema = Schema(tuple(Field(f"x{i}", kind) for i, kind in enumerate(kinds)), INTEGER)
+    if can_fail(part, schema):
+        return None
+    try:
+        values = [[None, *pool(kind, ANYTHING), *odd(kind, ANYTHING)] for kind in kinds]
+        rows = list(itertools.islice(itertools.product(*values), MOST))
+        arrays = {f.name: pa.array([row[i] for row in rows], arrow_type(f.type)) for i, f in enumerate(schema.fields)}
+        faults = attempt(part, schema, arrays, _no_lifetime, len(rows)).faults
+    except StreamqError:
+        return None
+    if not faults:
+        return None
+    operands = ", ".join(f"x{i} = {value!r}" for i, value in enumerate(rows[int(faults[0].rows.argmax())]))
+    return f"{show(part)} claims never to fail, and fails for {operands}: {faults[0].text}"
+
+
+def _no_lifetime(part: str) -> Any:
+    raise AssertionError(part)
+
+
+__all__ = ["fails_though_total"]
