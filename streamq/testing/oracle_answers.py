@@ -13,13 +13,15 @@ from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, SumOverflow, Untranslated
+from streamq.testing.oracle.totality import TotalityClaims
 
 
 class Answers:
     """The oracle's answers to a case; executions that admit the same items share one."""
 
-    def __init__(self, case: Case, expressions: str = TRANSLATED):
-        self.case, self.expressions = case, expressions
+    def __init__(self, case: Case, expressions: str = TRANSLATED, claims: TotalityClaims | None = None):
+        """Begin without answers; ``claims`` are those tried before (None: none)."""
+        self.case, self.expressions, self.claims = case, expressions, claims or TotalityClaims()
         self.tables: dict[str, pa.Table] = {}
         self.failed_calls: dict[str, Counter[str]] = {}
         self.expectations: dict[Execution, Expectation] = {}
@@ -33,9 +35,11 @@ class Answers:
     def answer(self, how: Execution) -> pa.Table:
         """Return the answer that running the case in some way must give.
 
-        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows,
-        TooMuch if they do not fit into memory, or if there are too many windows.
+        Raises QueryFailed if the query fails by Spark's rules, VerificationFailed if the plan makes a false claim about its rows
+        or expressions, TooMuch if they do not fit into memory, or if there are too many windows.
         """
+        if (false := self.claims.false_one(self.case.plan)) is not None:
+            raise VerificationFailed(self.case, how, None, FalseClaim(false))
         expected, key = self.expectation(how), self._key(how)
         if key not in self.tables:
             failed_calls = Counter[str]()

@@ -15,6 +15,7 @@ from streamq.testing.draws import BACKEND
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import TRANSLATED, FalseClaim, TooMuch
 from streamq.testing.oracle.notations import wrong_notation
+from streamq.testing.oracle.totality import TotalityClaims
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
@@ -47,6 +48,7 @@ class Search:
     """A search for the smallest failing trial within the time of a profile; it counts the trials in a report.
 
     ``misread``: what the query is built of and means something else, with which every trial fails; None if there is nothing.
+    ``claims``: the claims of expressions that have been tried.
     ``failures`` holds the failures by their trials' texts, the first one first; ``number`` counts the trials until it, and
     ``searches`` the runs of Hypothesis. ``redraws``: how often an empty answer may still be replaced. ``give_up``: the monotonic
     time after which no smaller trial is run, which the first failure sets.
@@ -63,7 +65,7 @@ class Search:
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
-        self.misread = misread or wrong_notation()
+        self.misread, self.claims = misread or wrong_notation(), TotalityClaims()
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")
@@ -158,7 +160,7 @@ class Search:
         self.number += is_counted
         reason = ""
         try:
-            answers = Answers(case, self.expressions)
+            answers = Answers(case, self.expressions, self.claims)
             expected, *_ = [answers.answer(how) for how in ways]
         except TooMuch:
             reason = HUGE

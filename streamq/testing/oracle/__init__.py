@@ -34,7 +34,6 @@ from streamq.testing.oracle.identities import one_digest_for_two
 from streamq.testing.oracle.python_functions import PythonFunctions
 from streamq.testing.oracle.reach import reach
 from streamq.testing.oracle.run import Run, TooMuch, database
-from streamq.testing.oracle.totality import fails_though_total
 from streamq.testing.oracle.values import from_duckdb, literal, sql_type
 from streamq.time import INFINITY
 
@@ -68,9 +67,8 @@ def oracle(
     Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation
     fails by Spark's rules; PlanError for an operator without a definition, for another word in ``expressions``, and for an
     expression that cannot be translated, naming the function; NeedsSpark for an expression whose evaluation needs a session;
-    FalseClaim if the plan states something false about its rows or parts, or claims of a part that it never fails; TooMuch, which
-    is a PlanError, for too many rows or windows; SourceError for a column that a source's table lacks, KeyError for a missing
-    table.
+    FalseClaim if the plan states something false about its rows or parts; TooMuch, which is a PlanError, for too many rows or
+    windows; SourceError for a column that a source's table lacks, KeyError for a missing table.
 
     >>> import streamq as sq
     >>> from streamq.testing.oracle import oracle
@@ -85,9 +83,6 @@ def oracle(
     alike = one_digest_for_two(plan)
     if alike is not None:
         raise FalseClaim(f"{alike[0]!r} and {alike[1]!r} have one digest")
-    failure = fails_though_total(plan)
-    if failure is not None:
-        raise FalseClaim(failure)
     connection = database().cursor()
     functions = PythonFunctions(connection)
     if set_aside is not None:

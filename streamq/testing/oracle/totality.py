@@ -37,17 +37,22 @@ MOST = 2_000
 """The greatest number of rows over which an expression is called."""
 
 
-def fails_though_total(plan: Node) -> str | None:
-    """Return an expression of a plan that claims never to fail, with operands over which it does; None if there is none."""
-    for node in nodes(expanded(plan)):
-        for expr in expressions(node):
-            for part, kinds in _parts(expr, node):
-                key = part.digest, kinds
-                if key not in _FAILURES:
-                    _FAILURES[key] = _failure(part, kinds)
-                if _FAILURES[key] is not None:
-                    return _FAILURES[key]
-    return None
+class TotalityClaims:
+    """The claims that have been tried, each once: the failure of each expression over columns of some types, None without one."""
+
+    def __init__(self) -> None:
+        self.failures: dict[tuple[str, tuple[DataType, ...]], str | None] = {}
+
+    def false_one(self, plan: Node) -> str | None:
+        """Return an expression of a plan that claims never to fail, with operands over which it does; None if there is none."""
+        parts = (part for node in nodes(expanded(plan)) for expr in expressions(node) for part in _parts(expr, node))
+        for part, kinds in parts:
+            key = part.digest, kinds
+            if key not in self.failures:
+                self.failures[key] = _failure(part, kinds)
+            if self.failures[key] is not None:
+                return self.failures[key]
+        return None
 
 
 def _parts(expr: Expr, node: Node) -> Iterator[tuple[Expr, tuple[DataType, ...]]]:
@@ -84,10 +89,6 @@ def _over_columns(part: Call | Cast) -> Expr:
     return replace(part, args=tuple(map(column, part.args)))
 
 
-_FAILURES: dict[tuple[str, tuple[DataType, ...]], str | None] = {}
-"""The results of :func:`_failure` in this process, by the digest of the expression and the types."""
-
-
 def _failure(part: Expr, kinds: tuple[DataType, ...]) -> str | None:
     """Return the failure of an expression over columns x0, x1, ... of these types that claims to have none; None without one.
 
@@ -113,4 +114,4 @@ def _no_lifetime(part: str) -> Any:
     raise AssertionError(part)
 
 
-__all__ = ["fails_though_total"]
+__all__ = ["TotalityClaims"]

@@ -15,7 +15,7 @@ import pytest
 from tests.mutation.comparisons.faults import ROOT
 
 TESTS = ("tests/runtime", "tests/operators", "tests/laws", "tests/replays")
-"""The tests that are nearest to the targets, after the files that are named after one."""
+"""The tests that are nearest to the targets, after the files that are named after one, and those of its room."""
 
 PROMPT = ("tests/laws/test_liveliness.py", "-k", "ctis_are_as_high or waits_for_nothing")
 """The laws of how high CTIs are: ``verify`` asks whether they hold, not whether they are prompt."""
@@ -72,7 +72,9 @@ def tested(file: str) -> Failure | None:
     """The first failure of the nearest tests that need no Spark and no seconds, or of the laws of promptness."""
     named = [path for path in sorted((ROOT / "tests").rglob(f"test_{Path(file).name}")) if path.parent.name != "spark"]
     first = [str(path.relative_to(ROOT)) for path in named]
-    near = [str(ROOT / path) for path in (*first, *TESTS)]
+    room = ROOT / "tests" / Path(file).parent.relative_to("streamq")
+    of_room = [str(room.relative_to(ROOT))] if room.is_dir() and room != ROOT / "tests" else []
+    near = [str(ROOT / path) for path in dict.fromkeys((*first, *of_room, *TESTS))]
     law, *some = PROMPT
     for arguments in (["-m", "not spark and not slow", *near], [str(ROOT / law), *some]):
         noted = _FirstFailure()

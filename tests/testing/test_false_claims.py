@@ -1,0 +1,47 @@
+"""Verify notices mistakes that a query and a careless oracle would share: each of these changes what both are computed from."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.testing.in_process import read_back
+from streamq.testing.oracle.tables import wrong_table
+from streamq.testing.oracle.totality import TotalityClaims
+from tests.mutation.first_modules import city_of, size
+from tests.mutation.mutant import caught
+from tests.mutation.mutants import MUTANTS
+
+EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
+SHARED = (
+    "count() of all",
+    "no divisor is zero",
+    "a module read without options",
+    "no text in a series",
+    "whole milliseconds",
+)
+"""Mistakes in what aggregates mean, in what cannot fail, in a query's text, in a function's result, in a table."""
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_a_mistake_that_changes_what_both_sides_are_computed_from_is_caught(name: str) -> None:
+    assert caught(MUTANTS[name]).number < 30
+
+
+def test_without_a_mistake_nothing_is_claimed_falsely() -> None:
+    assert TotalityClaims().false_one(EVENTS.where(sq.col("v") / sq.col("w") > 1).plan) is None
+    instants = pa.array([0, -1, 1_767_592_800_250_125_999, None], pa.timestamp("ns"))
+    table = pa.table({"k": ["a", None, "b", "c"], "at": instants})
+    assert wrong_table(t.stream(columns="k string", axis="integer").join_table(table, on="k")) is None
+
+
+def test_a_plan_is_run_as_it_is_read_from_its_text() -> None:
+    plan = EVENTS.select(size=size("v", limit=3), city=city_of("k")).plan
+    assert read_back(plan) == plan and read_back(plan) is not plan
+
+
+def test_the_plan_of_a_module_that_the_repository_lacks_is_run_as_it_is() -> None:
+    plan = EVENTS.select(v=sq.udf("double")(lambda v: v)("v")).plan
+    assert read_back(plan) is plan
