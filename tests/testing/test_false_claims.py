@@ -7,10 +7,10 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
+from streamq.errors import PlanError
 from streamq.testing.in_process import read_back
 from streamq.testing.oracle.tables import wrong_table
 from streamq.testing.oracle.totality import TotalityClaims
-from tests.mutation.first_modules import city_of, size
 from tests.mutation.mutant import caught
 from tests.mutation.mutants import MUTANTS
 
@@ -18,11 +18,10 @@ EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
 SHARED = (
     "count() of all",
     "no divisor is zero",
-    "a module read without options",
     "no text in a series",
     "whole milliseconds",
 )
-"""Mistakes in what aggregates mean, in what cannot fail, in a query's text, in a function's result, in a table."""
+"""Mistakes in what aggregates mean, in what cannot fail, in a function's result, in a table."""
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -38,8 +37,14 @@ def test_without_a_mistake_nothing_is_claimed_falsely() -> None:
 
 
 def test_a_plan_is_run_as_it_is_read_from_its_text() -> None:
-    plan = EVENTS.select(size=size("v", limit=3), city=city_of("k")).plan
+    @sq.udf("string", name="size_of_false_claims")
+    def size(value: float | None, limit: float = 10) -> str | None:
+        return None if value is None else "large" if value > limit else "small"
+
+    plan = EVENTS.select(size=size("v", limit=3)).plan
     assert read_back(plan) == plan and read_back(plan) is not plan
+    with MUTANTS["a module read without options"].in_place(), pytest.raises(PlanError, match="changed or damaged"):
+        read_back(plan)
 
 
 def test_the_plan_of_a_module_that_the_repository_lacks_is_run_as_it_is() -> None:
