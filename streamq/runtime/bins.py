@@ -27,7 +27,7 @@ CELLS = 16
 """The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
 MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
-SIZES = BinSizes(split_above=32_768, whole_upto=8_192)
+SIZES = BinSizes(whole_upto=8_192)
 """The rows of a part, on average, above which the parts of a bin are split in two, and those up to which a bin is not split."""
 MOST_BITS = 8
 """The number of bits up to which bins are split: events of one group stay together, however many they are."""

@@ -46,7 +46,7 @@ class BinSizes:
     of a group up to which none of them sleeps. slot_parts: the slots of a timing wheel are so narrow (``timing_wheel.slots``).
     """
 
-    split_above: int = 8_192
+    split_above: int = 32_768
     whole_upto: int = 512
     compact_at: int = COMPACT_AT
     slack: int = 64
