@@ -15,6 +15,7 @@ MODULES = {
     "streaming_patterns": "benchmarks.streaming_patterns",
     "arrival": "benchmarks.arrival",
     "fixed_costs": "benchmarks.fixed_costs",
+    "session_ids": "benchmarks.session_ids",
     "partitions": "benchmarks.partitions",
     "cost_by_change": "benchmarks.cost_by_change",
     "importing": "benchmarks.importing",
