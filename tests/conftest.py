@@ -33,6 +33,9 @@ FEWER_PROCESSES = {
 NO_ORIGINS = {"spark.python.sql.dataFrameDebugging.enabled": "false"}
 """Else PySpark tells the JVM the line that each column comes from: four calls more a column, a sixth of a query's start."""
 
+WARM_WORKERS = {"spark.python.daemon.module": "tests.spark.warm_workers"}
+"""Else each Python worker imports pandas and PyArrow anew, half a second for every stage of a stream."""
+
 INTERPRETED = {
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
@@ -91,6 +94,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
             "spark.sql.streaming.checkpointLocation": folder / "checkpoints",
             **FEWER_PROCESSES,
             **NO_ORIGINS,
+            **WARM_WORKERS,
             "spark.sql.warehouse.dir": folder / "warehouse",
             # any port that is free
             "spark.connect.grpc.binding.port": 0,
