@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from pyspark.sql import types as t
+
 from streamq.operators import Source, WindowAggregate
 from streamq.plan.aggregate import Aggregate, Computation
 from streamq.plan.case import Case
@@ -15,6 +17,7 @@ from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.runtime.arrow_types import BITS
 from streamq.testing.query_scale import expressions, literals
+from streamq.user_code.repository import called_modules
 
 MOST_LITERALS = 6
 """The greatest number of values of one type that are taken from a query's literals."""
@@ -25,11 +28,12 @@ class Uses:
     """The source columns that a plan computes with, and those that it only sums.
 
     The generators avoid the extreme values of a type in such columns: computing with them overflows or rounds, so that several
-    answers are right.
+    answers are right. ``sees_bits``: the plan may give different results for equal values, such as 0.0 and -0.0.
     """
 
     computed: frozenset[str]
     summed: frozenset[str]
+    sees_bits: bool = False
 
 
 def uses(plan: Node) -> Uses:
@@ -40,9 +44,11 @@ def uses(plan: Node) -> Uses:
     there = frozenset(f.name for n in nodes(plan) if isinstance(n, Source) for f in n.payload)
     computed: set[str] = set()
     summed: set[str] = set()
+    sees_bits = bool(called_modules(plan))
     for node in nodes(expanded(plan)):
         for expr in expressions(node):
             computed |= _computing(expr)
+            sees_bits |= _sees_bits(expr)
         for _, a in node.aggregates if isinstance(node, WindowAggregate) else ():
             names = frozenset[str]().union(*(columns(arg) for arg in a.args))
             computes = a.function.drawing.computes
@@ -52,7 +58,21 @@ def uses(plan: Node) -> Uses:
     def lineage(names: set[str]) -> frozenset[str]:
         return frozenset(names) if names <= there else there
 
-    return Uses(lineage(computed), lineage(summed))
+    return Uses(lineage(computed), lineage(summed), sees_bits)
+
+
+def _sees_bits(expr: Expr) -> bool:
+    """True if an expression may tell equal values apart: a pyspark Column, a cast to text, a function of the sign of zeros."""
+    return is_opaque(expr) or any(
+        isinstance(part.type, t.StringType)
+        if isinstance(part, Cast)
+        else isinstance(part, Call) and part.function.identity in SIGN_OF_ZERO
+        for part in parts_of(expr)
+    )
+
+
+SIGN_OF_ZERO = frozenset({"atan2", "concat", "concat_ws", "format_string", "pow", "power", "to_json"})
+"""Functions whose result may differ between -0.0 and 0.0, or the orders of a map."""
 
 
 def _computing(expr: Expr) -> set[str]:

@@ -29,7 +29,7 @@ from streamq.testing.intent import ANYTHING, Intent
 from streamq.testing.lateness import ON_TIME, late_intents, manners, with_invalid, with_policy
 from streamq.testing.meetings import meeting_intents
 from streamq.testing.payload_types import IDS, NESTED, NUMBERS, OTHERS, key_types, value_types
-from streamq.testing.payload_values import numbered_value, twin
+from streamq.testing.payload_values import in_one_form, numbered_value, twin
 from streamq.testing.payloads import palettes
 from streamq.testing.progress.room import room_of as progress_room_of
 from streamq.testing.queries import queries
@@ -63,11 +63,13 @@ def arriving(
     causal: bool | None = None,
     used: Uses = NO_USES,
     late: bool = False,
+    twins: int | None = None,
 ) -> tuple[Source, list[Item]]:
     """Draw a policy and items for a source; return the source with this policy, and the items in order of arrival.
 
     ``late``: some items may be late, and some rows no events. ``compared``: values that the query compares with. ``causal`` as in
-    :class:`Arriving`. ``used``: the columns that the query computes with.
+    :class:`Arriving`. ``used``: the columns that the query computes with. ``twins``: n if every n-th item has its values in
+    another form, 0 for none (None: drawn). If the query sees the bits of values, all other items have theirs in one form.
     """
     manner = draw(manners(intent)) if late else ON_TIME
     if manner != ON_TIME:
@@ -76,10 +78,12 @@ def arriving(
     id = room.id_of(source)
     number = _numbering(source, id)
     payloads = draw(palettes([f for f in source.payload if f.name != id], intent, compared, used))
-    twins = draw(st.sampled_from(TWINS))
+    every = draw(st.sampled_from(TWINS)) if twins is None else twins
 
     def in_turn(items: list[Item]) -> list[Item]:
-        return [_twin(item, intent) if twins and i % twins == 0 else item for i, item in enumerate(items)]
+        if used.sees_bits:
+            items = [_in_form(in_one_form, item, intent) for item in items]
+        return [_in_form(twin, item, intent) if every and i % every == 0 else item for i, item in enumerate(items)]
 
     is_explicit = CTI in room.items and draw(st.booleans())
     how = Arriving(payloads, intent, scale, id, number, is_explicit, causal)
@@ -93,9 +97,9 @@ TWINS = (0, 0, 2, 3)
 """Choices of n where every n-th item has its values in another representation, such as -0.0 for 0.0; 0: no item."""
 
 
-def _twin(item: Item, intent: Intent) -> Item:
-    """Return the item with its values in another representation, except those that the user gave."""
-    values = {name: value if name in intent.payload else twin(value) for name, value in item.payload.items()}
+def _in_form(form: Callable[[Any], Any], item: Item, intent: Intent) -> Item:
+    """Return the item with its values in the form that a function returns, except those that the user gave."""
+    values = {name: value if name in intent.payload else form(value) for name, value in item.payload.items()}
     return replace(item, payload=values)
 
 
@@ -175,8 +179,12 @@ def cases_of(
     compared, used = near(plan), uses(plan)
     close = draw(meeting_intents(plan, intent, query_scale, compared))
     intent_of = {**close, **{n: i.completed(close.get(n, intent)) for n, i in (intents or {}).items()}}
+    # a retraction changes any of several equal events: if the query sees the bits in which they differ, several answers are right
+    twins = draw(st.sampled_from([0, 1])) if used.sees_bits else None
     arrivals = {
-        n.table: draw(arriving(n, intent_of.get(n.table, intent), query_scale, compared, used=used, late=True))
+        n.table: draw(
+            arriving(n, intent_of.get(n.table, intent), query_scale, compared, used=used, late=True, twins=twins)
+        )
         for n in nodes(plan)
         if isinstance(n, Source)
     }
@@ -277,11 +285,16 @@ class DrawnSource:
 
 @st.composite
 def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis: str = INTEGER) -> Node:
-    """Draw a source of a kind (of KINDS or WITH_IDS) with these payload columns; a select removes its id, if any."""
+    """Draw a source of a kind (of KINDS or WITH_IDS) with these payload columns; a select removes its id, if any.
+
+    The column of the id is called ``id``, or ``id_``, ``id__``, ... if a payload column is called so.
+    """
     time = t.TimestampType() if axis == TIMESTAMP else t.LongType()
-    named = (
-        (Field("id", draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),) if kind.endswith("_ids") else ()
-    )
+    named: tuple[Field, ...] = ()
+    if kind.endswith("_ids"):
+        names = {f.name.lower() for f in fields}
+        free = next(name for n in itertools.count() if (name := "id" + "_" * n) not in names)
+        named = (Field(free, draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
     source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source
 

@@ -201,4 +201,22 @@ def twin(value: Any) -> Any:
     return value
 
 
-__all__ = ["EPOCH", "FAR", "distinct", "half", "numbered_value", "odd", "pool", "twin"]
+def in_one_form(value: Any) -> Any:
+    """Return the value without the bits in which equal values differ: 0.0 for any zero, one NaN, maps in the order of their keys.
+
+    Lists and structs change in their parts, maps in their values.
+    """
+    match value:
+        case float():
+            return math.nan if math.isnan(value) else value + 0.0
+        case list():
+            parts = [in_one_form(v) for v in value]
+            return sorted(parts, key=lambda entry: repr(entry[0])) if value and isinstance(value[0], tuple) else parts
+        case tuple():
+            return value[0], in_one_form(value[1])
+        case dict():
+            return {name: in_one_form(v) for name, v in value.items()}
+    return value
+
+
+__all__ = ["EPOCH", "FAR", "distinct", "half", "in_one_form", "numbered_value", "odd", "pool", "twin"]

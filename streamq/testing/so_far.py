@@ -7,7 +7,7 @@ else the rows of that answer that the watermark has reached.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -20,10 +20,11 @@ from streamq.errors import InvalidEvent, QueryFailed
 from streamq.operators import WindowAggregate
 from streamq.operators.step import Step
 from streamq.plan.node import Node, expanded, nodes
-from streamq.runtime.event import LE, RE
+from streamq.runtime.event import INSERT, LE, RE, RETRACT
 from streamq.runtime.kernels.settle import SettleKernel
 from streamq.runtime.progress_rule import Cti
 from streamq.runtime.release import Release
+from streamq.testing.arrival import OPEN, Item
 from streamq.testing.case import Case
 from streamq.testing.deltas import WrongOutput, sum_deltas
 from streamq.testing.difference import same_history
@@ -72,11 +73,42 @@ def check_so_far(
 
 
 def fails_on_the_way(case: Case, how: Execution) -> bool:
-    """True if the query fails by Spark's rules over a prefix of the case: over rows that are taken back later, or are late.
+    """True if the query fails by Spark's rules over rows that are taken back later, or are late: over a prefix or one event.
 
-    Steps in front of the kernel that judges lateness compute late items too. The whole case is one of the prefixes; those over
-    which the oracle raises InvalidEvent do not count. Sums that wait until they are final overflow over no prefix.
+    Expressions are computed when an event arrives (docs/concepts.md), before it is judged, and before the other rows of its
+    micro-batch change it or delete it. If all rows are read at once, only single events count. The whole case is one of the
+    prefixes; those over which the oracle raises InvalidEvent do not count. Sums that wait until they are final overflow over
+    no prefix.
     """
+    return _fails_over_one_event(case) or (not how.whole and _fails_over_a_prefix(case, how))
+
+
+def _fails_over_one_event(case: Case) -> bool:
+    """True if the query fails by Spark's rules over one of its events alone, with one of the lifetimes that the event has."""
+    for name, item in {repr(pair): pair for pair in _events(case)}.values():
+        alone = replace(case, arrival=((name, item),), cut=(1,), until=None)
+        try:
+            answer_of(alone)
+        except QueryFailed:
+            return True
+        except (InvalidEvent, TooMuch):
+            continue
+    return False
+
+
+def _events(case: Case) -> Iterator[tuple[str, Item]]:
+    """Yield the events of each source as inserts, also with the ends that retractions replace and set; of edges the starts."""
+    for name, item in case.arrival:
+        if item.kind == RETRACT:
+            inserted = replace(item, kind=INSERT, new_end=None)
+            yield name, inserted
+            yield name, replace(inserted, end=item.new_end)
+        elif item.kind in (INSERT, OPEN):
+            yield name, item
+
+
+def _fails_over_a_prefix(case: Case, how: Execution) -> bool:
+    """True if the query fails by Spark's rules over some of the first micro-batches of a case, late rows counted or not."""
     promised = heard_ctis(case, how)
     waits = how.output == OutputForm.FINAL and _holds_sums_back(expanded(case.plan))
     overflow = SumOverflow.NONE if waits else SumOverflow.TOTAL

@@ -52,6 +52,24 @@ def test_a_late_item_that_is_judged_first_is_not_computed(late: str) -> None:
     ]
 
 
+def casts(*items: Item) -> Case:
+    """These items, in one micro-batch, and a query that casts their values to integers."""
+    rows = t.table("kind string, start bigint, end bigint, new_end bigint, v double", [])
+    whole = sq.physical(rows, name="s").select(n=sq.col("v").cast("int"))
+    return Case(whole.plan, tuple(("s", item) for item in items), (len(items),))
+
+
+@pytest.mark.parametrize("how", [Execution(LITERAL), Execution(STREAM, OutputForm.FINAL)], ids=["literal", "stream"])
+def test_an_expression_may_fail_over_an_event_that_another_row_deletes(how: Execution) -> None:
+    """Though the history, in which the event has never been, has nothing to fail on (docs/concepts.md)."""
+    nan = {"v": float("nan")}
+    never = Item("insert", 1, 4, payload=nan), Item("retract", 1, 4, 2, nan), Item("retract", 1, 2, 1, nan)
+    for items in (never, never[::-1]):
+        case = casts(*items)
+        assert check_answers(case, [how], Answers(case)) == [FAILS]
+    assert not fails_on_the_way(casts(Item("insert", 1, 4, payload={"v": 1.0})), how)
+
+
 def cancelling(*values: int) -> Case:
     """A session of these values, one a micro-batch, whose sum fits, though that of the first ones does not."""
     items = [Item("insert", at, at + 2, payload={"v": value}) for at, value in enumerate(values)]
