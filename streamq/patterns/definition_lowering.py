@@ -156,7 +156,7 @@ class DefinitionLowering:
         if not self.has_ids:
             return matches
         of_inputs = tuple(i for i in ids if i is not None)
-        return replace(matches, id=match_id(operator, of_inputs, matches.starts), ids=of_inputs)
+        return replace(matches, id=match_id(operator, of_inputs, matches.starts), ids=of_inputs, listed_ids=None)
 
     def identified_by_place(
         self, matches: Matches, operator: str, patterns: Sequence[Part], parts: Sequence[Matches]

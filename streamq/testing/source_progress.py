@@ -24,12 +24,19 @@ def limits(case: Case, promises: Promises, blocks: Sequence[int | None]) -> list
 
     ``blocks`` holds, for each micro-batch in turn and then from its first entry again, for how many ticks items are held (None:
     until the CTI; 0: not at all, which gives INFINITY). An item is released once the CTI of all sources is past its sync time, or
-    their watermark is that many ticks past it. An item released at one level is not held again at another.
+    their watermark is that many ticks past it. An item released at one level is not held again at another. A micro-batch without
+    items and CTIs releases none, whatever its level, unless a source hears in it which of its partitions are idle.
     """
     batches = list(micro_batches(case))
-    reaches = source_reaches(case, batches, [*promises, *([()] * len(batches))], [None])[1:]
-    sources, least, instants = case.sources, MINUS_INFINITY, []
-    for reach, block in zip(reaches, itertools.cycle(blocks), strict=False):
+    sent = [*promises, *([()] * len(batches))]
+    reaches = source_reaches(case, batches, sent, [None])[1:]
+    sources, least = case.sources, MINUS_INFINITY
+    instants: list[int] = []
+    listens = timeless(case).plan != case.plan
+    for batch, ctis, reach, block in zip(batches, sent, reaches, itertools.cycle(blocks), strict=False):
+        if not (batch or ctis or listens):
+            instants.append(instants[-1] if instants else MINUS_INFINITY)
+            continue
         leaders = [name for name in sources if _leader(sources, name) == name]
         w = min(max(reach[name].promised, reach[name].w) for name in leaders)
         least = max(least, min(reach[name].promised for name in sources))

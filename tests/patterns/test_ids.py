@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
-from pyspark.sql import types as t
+from pyspark.sql import types
 
 import streamq as sq
+from streamq import testing as t
 from streamq.errors import NeedsSpark
+from streamq.functions.catalogue import function_of
 from streamq.functions.id_text import IdText
-from streamq.plan.expr import Call
+from streamq.patterns import matches
+from streamq.plan.expr import Call, Expr
 from streamq.plan.schema import Field
 from streamq.runtime.arrow_expr import check_in_process, evaluate
 from streamq.runtime.values import number_values
+from streamq.testing.patterns.rules import brute_force
 from tests.spark.nasty_values import SCHEMA, nasty
 
 A = sq.events([(1, 2, {"m": 1}), (3, 4, {"m": None}), (20, 21, {"m": 1}), (20, 22, {"m": 1})], name="a")
@@ -69,6 +76,73 @@ def test_an_unless_has_its_match_as_contributor() -> None:
     assert row == {"of": ["SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)"], "start": 5}
 
 
+def test_an_unless_over_a_run_has_the_run_as_contributor() -> None:
+    found = rows(
+        "EVENT E WHEN UNLESS(REPEAT(A AS x, 2, 4) AS r, B, 1) AS u OUTPUT r.contributors AS run, u.contributors AS of"
+    )
+    assert found[0] == {"run": ["A 1 0 1:1", "A 3 0 -"], "of": ["REPEAT 2 0 4 (A 1 0 1:1, A 3 0 -)"], "start": 3}
+
+
+JUDGED = """
+SEQUENCE(A AS x, B AS y, 4) OUTPUT x.id AS id, y.contributors AS of
+A AS x OUTPUT x.id AS id, x.contributors AS of
+ANY(A, B) AS s OUTPUT s.id AS id, s.contributors AS of, B.id AS b
+ANY(A AS x, A AS y) AS s OUTPUT s.id AS id, s.contributors AS of
+ANY(A AS x, SEQUENCE(A AS y, B, 4) AS z) AS s OUTPUT s.id AS id, z.id AS z, s.contributors AS of
+ALL(B, A, 9) AS s OUTPUT s.id AS id, s.contributors AS of
+ATLEAST(2, B, A AS x, A AS y, 9) AS s OUTPUT s.id AS id, s.contributors AS of
+ATMOST(3, A, B, 9) AS s OUTPUT s.id AS id, s.contributors AS of
+ATMOST(3, ANY(A) AS z, 9) AS s OUTPUT s.id AS id, s.contributors AS of
+REPEAT(A AS x, 2, 9) AS s OUTPUT s.id AS id, s.contributors AS of, collect(x.id) AS xs
+SEQUENCE(REPEAT(A AS x, 2, 9) AS r, B, 30) AS s OUTPUT r.contributors AS run, s.id AS id, s.contributors AS of
+UNLESS(REPEAT(A AS x, 2, 9) AS r, B, 1) AS s OUTPUT r.contributors AS run, s.id AS id, s.contributors AS of
+UNLESS_BEFORE(SEQUENCE(A FIRST CONSUME, B, 9) AS z, B AS c, 1) AS s OUTPUT z.id AS z, s.id AS id, s.contributors AS of
+SEQUENCE(NOT(B, ALL(A AS x, A AS y, 9) AS n) AS s, A AS z, 30) OUTPUT s.id AS id, s.contributors AS of
+CANCEL_WHEN(SEQUENCE(A, B, 9) AS z, B AS c) AS s OUTPUT z.id AS z, s.id AS id, s.contributors AS of
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("pattern", JUDGED)
+def test_ids_and_contributors_are_those_of_the_rules(pattern: str) -> None:
+    text = f"EVENT E WHEN {pattern}"
+    histories = {name: stream.to_arrow() for name, stream in (("A", A), ("B", B))}
+    names = sq.cedr(text, A=A, B=B).columns
+    expected = [{name: row[name] for name in (*names, "start")} for row in brute_force(text, histories)]
+    assert expected and sorted(rows(text), key=repr) == sorted(expected, key=repr)
+
+
+def test_a_match_in_a_definition_has_its_id_by_the_rules() -> None:
+    text = "EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) EVENT E WHEN ANY(D AS d, A) AS s OUTPUT d.id AS id, s.id AS s"
+    expected = brute_force(text, {"A": A.to_arrow(), "B": B.to_arrow()})
+    assert sorted(rows(text), key=repr) == sorted(
+        ({name: row[name] for name in ("id", "s", "start")} for row in expected), key=repr
+    )
+
+
+FLOATS = [0.5, -0.1, 5e-324, -1.5e-310, 2.2250738585072014e-308, 1.7976931348623157e308, 0.0, -0.0]
+
+
+@pytest.mark.parametrize("x", [*FLOATS, float("nan"), float("inf"), float("-inf")], ids=str)
+def test_a_float_has_the_text_of_the_rules(x: float) -> None:
+    events = sq.events([(1, 2, {"x": x})])
+    text = "EVENT E WHEN A OUTPUT A.id AS id"
+    (row,) = brute_force(text, {"A": events.to_arrow()})
+    assert [row["id"]] == sq.cedr(text, A=events).to_arrow()["id"].to_pylist()
+
+
+def test_verify_judges_contributors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A list with a NULL for an event that a match lacks is caught, though the compiler's expansion has it, too."""
+
+    def with_nulls(ids: Sequence[Expr]) -> Expr:
+        return Call(function_of("array"), tuple(ids))
+
+    monkeypatch.setattr(matches, "id_list", with_nulls)
+    a, b = (t.stream(columns="k string, v double", axis="integer") for _ in range(2))
+    pattern: Any = sq.cedr("EVENT E WHEN ANY(A, B) AS s OUTPUT s.contributors AS of", A=a, B=b)  # type: ignore[arg-type]
+    with pytest.raises(t.VerificationFailed, match="None"):
+        t.verify(pattern, profile=t.Profile(examples=20, batch=0, streams=0, shrinking=0))
+
+
 def test_definitions_hand_their_ids_on() -> None:
     found = rows("EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) WHERE x.m = y.m EVENT E WHEN ANY(D AS d) OUTPUT d.id AS id")
     assert found == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
@@ -93,7 +167,7 @@ def test_values_have_one_text_where_they_are_equal_and_nowhere_else(field: Field
     """At any depth; of intervals only Spark has texts."""
     array = nasty()[field.name]
     text = Call(IdText(field.type), (sq.col(field.name),))
-    if isinstance(field.type, t.DayTimeIntervalType):
+    if isinstance(field.type, types.DayTimeIntervalType):
         with pytest.raises(NeedsSpark):
             check_in_process(text, SCHEMA, "test")
         return

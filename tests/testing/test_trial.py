@@ -92,3 +92,13 @@ def test_sums_below_other_windows_may_overflow_on_the_way() -> None:
     sums = stays("drop").session_window(9).select(total=sq.sum("v"))
     above = replace(case, plan=sums.tumbling_window(99).select(most=sq.max("total")).plan)
     assert fails_on_the_way(above, Execution(STREAM, OutputForm.FINAL))
+
+
+@pytest.mark.parametrize("cut", [(1, 0, 1, 1), (0, 1, 0, 0, 2)])
+def test_an_empty_micro_batch_releases_nothing_at_another_level(cut: tuple[int, ...]) -> None:
+    """It is no work for a stage, so that the level counts from the next one on that brings something."""
+    plan = stays("drop").select(x=sq.col("v")).plan
+    items = [Item("insert", at, at + 2, payload={"v": 1}) for at in (2, 2, 3)]
+    case = Case(plan, tuple(("s", item) for item in items), cut)
+    how = Execution(STREAM, OutputForm.CHANGELOG, restart=True, blocks=(1, 0))
+    assert check_answers(case, [how], Answers(case)) == [""]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime as dt
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -27,6 +27,7 @@ from streamq.testing.patterns.conditions import (
     evaluate,
     order_key,
 )
+from streamq.testing.patterns.id_texts import Texts, event_id, id_fields, match_id
 from streamq.testing.patterns.room import room_of
 from streamq.testing.patterns.trees import event_types, repeated_variables, seen_events, sub_patterns, variables
 from streamq.time import INTEGER, ticks
@@ -42,7 +43,8 @@ class Match:
 
     ``id`` is equal for equal occurrences. ``rank`` orders events of one instant; None for matches of operators. ``vs`` and
     ``till`` are start and end, ``root`` is the least start of its events, ``contributors`` are their starts in order. ``bound``
-    holds the fields of each variable.
+    holds the fields of each variable. ``text`` is the id that users see, ``inputs`` are those of the contributors in the order
+    of the parts; None stands for an id that these rules do not write.
     """
 
     id: tuple[Any, ...]
@@ -52,6 +54,20 @@ class Match:
     root: int
     contributors: tuple[int, ...]
     bound: Bound
+    text: str | None
+    inputs: Texts
+
+    def alone(self, operator: str, words: str, till: int) -> Match:
+        """Return the match of an operator whose only contributor this one is, until an instant; its id begins with ``words``."""
+        return replace(
+            self,
+            id=(operator, self.id),
+            rank=None,
+            till=till,
+            contributors=(self.vs,),
+            text=match_id(words, (self.text,)),
+            inputs=(self.text,),
+        )
 
 
 Chain = tuple[tuple[int, Match], ...]
@@ -60,10 +76,11 @@ Chain = tuple[tuple[int, Match], ...]
 
 @dataclass(frozen=True)
 class EventType:
-    """The fields of a type, and its events, whose fields are bound to the variable ""."""
+    """The fields of a type, and its events, whose fields are bound to the variable ""; ``has_matches``: they are matches."""
 
     fields: tuple[str, ...]
     events: Sequence[Match]
+    has_matches: bool = False
 
 
 class Evaluation:
@@ -114,22 +131,14 @@ class Evaluation:
         if isinstance(part.pattern, Type):
             name = part.variable or part.pattern.name
             events = [
-                Match(
-                    id=e.id,
-                    rank=e.rank,
-                    vs=e.vs,
-                    till=e.till,
-                    root=e.root,
-                    contributors=e.contributors,
-                    bound={name: e.bound[""]},
-                )
-                for e in self.types[part.pattern.name].events
+                replace(e, till=e.vs + 1, bound={name: e.bound[""]}) for e in self.types[part.pattern.name].events
             ]
         else:
             events = room_of(part.pattern).matches(part.pattern, self)
             if part.variable is not None:
                 for e in events:
                     own = {"@Vs": moment(e.vs, self.axis), "@root": moment(e.root, self.axis)}
+                    own |= id_fields(e.text, e.inputs)
                     e.bound[part.variable] = {**self.composite(part, e.bound), **own}
         return [e for e in events if self.holds(e.bound)]
 
@@ -164,12 +173,34 @@ class Evaluation:
             if not any(between(e, z.vs) and self.holds({**e.bound, **z.bound}) for z in others)
         ]
 
-    def ordered_matches(self, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int) -> list[Match]:
+    def has_told_parts(self, parts: Sequence[s.Part]) -> bool:
+        """True if an event's own id says which of the parts it is of: each is another type, and none has matches for events."""
+        kinds = [part.pattern for part in parts if isinstance(part.pattern, Type)]
+        names = {kind.name for kind in kinds}
+        return len(names) == len(parts) and not any(self.types[name].has_matches for name in names)
+
+    def identify(
+        self, operator: str, chain: Sequence[tuple[int, Match]], parts: Sequence[s.Part], *, is_whole: bool
+    ) -> tuple[str | None, Texts]:
+        """Return the id of a match of some of the parts, and those of its contributors, in the order of the parts.
+
+        ``chain`` are its events with the numbers of their parts. Unless ``is_whole``, which says that every match has an event of
+        every part, or events say themselves which part they are of, the id has these numbers.
+        """
+        in_order = sorted(chain, key=lambda numbered: numbered[0])
+        ids = tuple(e.text for _, e in in_order)
+        places = None if is_whole or self.has_told_parts(parts) else [i for i, _ in in_order]
+        return match_id(operator, ids, places), ids
+
+    def ordered_matches(
+        self, operator: str, parts: Sequence[s.Part], orders: Sequence[tuple[int, ...]], within: int
+    ) -> list[Match]:
         """Return the matches of one event of each part in an order, after selection and consumption.
 
         The events follow each other strictly, within ``within`` ticks. ``orders`` are the orders that may come, as numbers of
-        parts; the variables of parts that are not in the order are absent.
+        parts; the variables of parts that are not in the order are absent. Ids of matches begin with ``operator``.
         """
+        is_whole = all(len(order) == len(parts) for order in orders)
         inputs = [self.part(part) for part in parts]
         consumed: set[Any] = set()
         matches = []
@@ -182,7 +213,8 @@ class Evaluation:
                         whole += self.chains(inputs, order[:-1], ((i, e),), {**absent, **e.bound}, within, consumed)
             for chain in select_chains(whole, parts):
                 missing: Bound = {v: None for i, p in enumerate(parts) if i not in dict(chain) for v in variables(p)}
-                matches.append(compose(chain, within, missing, id(parts)))
+                text, ids = self.identify(operator, chain, parts, is_whole=is_whole)
+                matches.append(compose(chain, within, missing, id(parts), text, ids))
                 consumed |= {e.id for i, e in chain if parts[i].consumption == Consumption.CONSUME}
         return matches
 
@@ -269,10 +301,11 @@ def rank(e: Match) -> tuple[Any, ...]:
     return e.rank
 
 
-def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
+def compose(chain: Chain, within: int, absent: Bound, operator: int, text: str | None, inputs: Texts) -> Match:
     """Return the match of a chain of events, valid from the last one until ``within`` after the first, for a tick at least.
 
-    ``absent`` are the variables that the match lacks; ``operator`` tells its id from those of other operators.
+    ``absent`` are the variables that the match lacks; ``operator`` tells its id from those of other operators. ``text`` and
+    ``inputs`` are the ids that users see.
     """
     bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
     times = tuple(e.vs for _, e in chain)
@@ -286,6 +319,8 @@ def compose(chain: Chain, within: int, absent: Bound, operator: int) -> Match:
         root=root,
         contributors=times,
         bound=bound,
+        text=text,
+        inputs=inputs,
     )
 
 
@@ -320,19 +355,10 @@ def define_type(
         if cut := definition.validity:
             starts, ends = max(starts, bound_of(cut.start, starts, axis)), min(ends, bound_of(cut.end, ends, axis))
         if starts < ends:
-            bound: Bound = {"": {"@Vs": moment(starts, axis), **root, **fields}}
-            events.append(
-                Match(
-                    id=(definition.name, e.id),
-                    rank=None,
-                    vs=starts,
-                    till=ends,
-                    root=e.root,
-                    contributors=e.contributors,
-                    bound=bound,
-                )
-            )
-    return EventType(tuple(outputs), events)
+            # whether a definition's contributors are those of its match, or the match itself, is not said
+            bound: Bound = {"": {"@Vs": moment(starts, axis), **root, **id_fields(e.text), **fields}}
+            events.append(replace(e, id=(definition.name, e.id), rank=None, vs=starts, till=ends, bound=bound))
+    return EventType(tuple(outputs), events, has_matches=True)
 
 
 def bound_of(literal: s.Literal | None, otherwise: int, axis: str) -> int:
@@ -365,8 +391,20 @@ def primitives(name: str, history: pa.Table, axis: str = INTEGER) -> EventType:
         ordinal = numbers[start, values] = numbers.get((start, values), -1) + 1
         id = (name, start, values, ordinal)
         instant = moment(start, axis)
-        bound: Bound = {"": {"@Vs": instant, "@root": instant, **payload}}
-        events.append(Match(id=id, rank=id, vs=start, till=end, root=start, contributors=(start,), bound=bound))
+        text = event_id(name, start, ordinal, payload.values())
+        bound: Bound = {"": {"@Vs": instant, "@root": instant, **id_fields(text, (text,)), **payload}}
+        event = Match(
+            id=id,
+            rank=id,
+            vs=start,
+            till=end,
+            root=start,
+            contributors=(start,),
+            bound=bound,
+            text=text,
+            inputs=(text,),
+        )
+        events.append(event)
     return EventType(fields, events)
 
 

@@ -18,6 +18,11 @@ def orders(parts: Sequence[Part], count: int) -> list[tuple[int, ...]]:
     return list(permutations(range(len(parts)), count))
 
 
+def some_of(parts: Sequence[Part], count: int, within: int, evaluation: Evaluation) -> list[Match]:
+    """Return the matches of ``count`` of the parts in any order."""
+    return evaluation.ordered_matches(f"ATLEAST {count} {within}", parts, orders(parts, count), within)
+
+
 def at_least(count: int, *parts: Any, within: Any) -> tuple[Sequence[Any], Make]:
     return parts, lambda trees: AtLeast(count, tuple(trees), scope_read(within))
 
@@ -42,7 +47,7 @@ class AtLeastRoom(OperatorRoom[AtLeast]):
         return tree.parts
 
     def matches(self, tree: AtLeast, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered_matches(tree.parts, orders(tree.parts, tree.count), evaluation.ticks(tree.within))
+        return some_of(tree.parts, tree.count, evaluation.ticks(tree.within), evaluation)
 
     def relation(self, tree: AtLeast, query: Query) -> Relation:
         return query.ordered_relation(tree.parts, orders(tree.parts, tree.count), ticks_of(tree.within))
@@ -67,9 +72,7 @@ class AllRoom(OperatorRoom[All]):
         return tree.parts
 
     def matches(self, tree: All, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered_matches(
-            tree.parts, orders(tree.parts, len(tree.parts)), evaluation.ticks(tree.within)
-        )
+        return some_of(tree.parts, len(tree.parts), evaluation.ticks(tree.within), evaluation)
 
     def relation(self, tree: All, query: Query) -> Relation:
         return query.ordered_relation(tree.parts, orders(tree.parts, len(tree.parts)), ticks_of(tree.within))
@@ -91,7 +94,7 @@ class AnyRoom(OperatorRoom[AnyOf]):
         return tree.parts
 
     def matches(self, tree: AnyOf, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered_matches(tree.parts, orders(tree.parts, 1), 1)
+        return some_of(tree.parts, 1, 1, evaluation)
 
     def relation(self, tree: AnyOf, query: Query) -> Relation:
         return query.ordered_relation(tree.parts, orders(tree.parts, 1), 1)

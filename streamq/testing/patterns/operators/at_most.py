@@ -54,6 +54,7 @@ class AtMostRoom(OperatorRoom[AtMost]):
                     if evaluation.agree(e.bound, x.bound)
                 }
                 if len(around) <= tree.count:
+                    text, ids = evaluation.identify(f"ATMOST {tree.count} {within}", [(i, e)], parts, is_whole=False)
                     others_absent: Bound = {v: None for j, part in enumerate(parts) if j != i for v in variables(part)}
                     matches.append(
                         Match(
@@ -64,6 +65,8 @@ class AtMostRoom(OperatorRoom[AtMost]):
                             root=e.root,
                             contributors=(e.vs,),
                             bound={**others_absent, **e.bound},
+                            text=text,
+                            inputs=ids,
                         )
                     )
                     if parts[i].consumption == Consumption.CONSUME:

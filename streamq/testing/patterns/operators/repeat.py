@@ -10,6 +10,7 @@ from streamq.choices import Consumption
 from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
+from streamq.testing.patterns.id_texts import match_id
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, Reading, counts, scope_read
 from streamq.testing.patterns.rules import Evaluation, Match, ordered_occurrences
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
@@ -57,7 +58,7 @@ class RepeatRoom(OperatorRoom[Repeat]):
             there = [fields for fields in e.bound.values() if fields is not None]
             keys = {k: next(fields[k] for fields in there if k in fields) for k in evaluation.keys}
             bound: Bound = {f"{name}@": {"@run": [x.bound[name] for x in run], **keys} for name in e.bound}
-            times = tuple(x.vs for x in run)
+            times, ids = tuple(x.vs for x in run), tuple(x.text for x in run)
             matches.append(
                 Match(
                     id=("repeat", *(x.id for x in run)),
@@ -67,6 +68,8 @@ class RepeatRoom(OperatorRoom[Repeat]):
                     root=min(x.root for x in run),
                     contributors=times,
                     bound=bound,
+                    text=match_id(f"REPEAT {tree.count} {tree.most or 0} {within}", ids),
+                    inputs=ids,
                 )
             )
             if tree.pattern.consumption == Consumption.CONSUME:

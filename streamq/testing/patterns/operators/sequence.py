@@ -28,7 +28,8 @@ class SequenceRoom(OperatorRoom[Sequence]):
         return tree.parts
 
     def matches(self, tree: Sequence, evaluation: Evaluation) -> list[Match]:
-        return evaluation.ordered_matches(tree.parts, [tuple(range(len(tree.parts)))], evaluation.ticks(tree.within))
+        within = evaluation.ticks(tree.within)
+        return evaluation.ordered_matches(f"SEQUENCE {within}", tree.parts, [tuple(range(len(tree.parts)))], within)
 
     def relation(self, tree: Sequence, query: Query) -> Relation:
         return query.ordered_relation(tree.parts, [tuple(range(len(tree.parts)))], ticks_of(tree.within))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from streamq.patterns.operators.unless import Unless
@@ -38,7 +37,7 @@ class UnlessRoom(OperatorRoom[Unless]):
         alone = evaluation.matches_without(
             tree.pattern, tree.negated, lambda e, z: 0 < z - (e.contributors[nth - 1] if nth else e.vs) < scope
         )
-        return [replace(e, id=("unless", e.id), rank=None, till=e.vs + scope, contributors=(e.vs,)) for e in alone]
+        return [e.alone("unless", f"UNLESS {nth or 0} {scope}", e.vs + scope) for e in alone]
 
     def relation(self, tree: Unless, query: Query) -> Relation:
         """Return the same matches as SQL."""

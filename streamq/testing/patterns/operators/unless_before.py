@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 from streamq.patterns.operators.unless_before import UnlessBefore
@@ -32,7 +31,7 @@ class UnlessBeforeRoom(OperatorRoom[UnlessBefore]):
     def matches(self, tree: UnlessBefore, evaluation: Evaluation) -> list[Match]:
         scope = evaluation.ticks(tree.within)
         alone = evaluation.matches_without(tree.pattern, tree.negated, lambda e, z: e.vs - scope <= z < e.vs)
-        return [replace(e, id=("unless before", e.id), rank=None, till=e.vs + 1, contributors=(e.vs,)) for e in alone]
+        return [e.alone("unless before", f"UNLESS_BEFORE {scope}", e.vs + 1) for e in alone]
 
     def relation(self, tree: UnlessBefore, query: Query) -> Relation:
         between = f"z._vs >= e._vs - {ticks_of(tree.within)} AND z._vs < e._vs"
