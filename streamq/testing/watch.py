@@ -172,7 +172,7 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
             case InnerJoinKernel():
                 kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0))
             case LeftJoinKernel():
-                kernel = replace(kernel, sizes=BinSizes(split_above=4, whole_upto=4, compact_at=0, slack=0))
+                kernel = replace(kernel, sizes=BinSizes(split_above=4, whole_upto=4, compact_at=0, slack=-1_000))
             case RecomputeKernel():
                 kernel = replace(
                     kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0, awake_upto=0, slot_parts=-2)
