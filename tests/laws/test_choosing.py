@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 import streamq as sq
 from streamq import testing as t
-from streamq.testing.patterns.rules import Undetermined, brute_force
+from streamq.testing.patterns.matches import Undetermined
+from streamq.testing.patterns.rules import brute_force
 
 OF_SUB_PATTERNS = {
     "ALL({x}, ATLEAST(1, {y}, {z}, 2) AS s LAST, {w})": ("x",),

@@ -22,7 +22,8 @@ from streamq.testing.case import Case
 from streamq.testing.execution import STREAM, Execution
 from streamq.testing.in_process import execute
 from streamq.testing.oracle import oracle
-from streamq.testing.patterns.rules import Undetermined, matches_by_rules, primitives, rows_of
+from streamq.testing.patterns.matches import Undetermined
+from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
 from streamq.testing.patterns.set_definitions import set_answer
 from tests.patterns.pattern_cases import CASES, CHOICES, SETS, SPARSE, bag, histories, matching, one_by_one
 

@@ -20,7 +20,8 @@ from streamq.testing.oracle.run import Run
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.patterns.conditions import Unjudged
 from streamq.testing.patterns.functions import parts_of_condition
-from streamq.testing.patterns.rules import EventType, matches_by_rules, primitives, rows_of
+from streamq.testing.patterns.matches import EventType
+from streamq.testing.patterns.rules import matches_by_rules, primitives, rows_of
 from streamq.testing.patterns.trees import event_types, parts_below
 from streamq.testing.patterns.wording import misread
 from streamq.testing.query_scale import lengths

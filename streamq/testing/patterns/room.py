@@ -16,7 +16,8 @@ from streamq.testing.windows.room import Argument, lengths_of_time
 from streamq.time import TIMESTAMP, length, show_duration
 
 if TYPE_CHECKING:
-    from streamq.testing.patterns.rules import Evaluation, Match
+    from streamq.testing.patterns.matches import Match
+    from streamq.testing.patterns.rules import Evaluation
     from streamq.testing.patterns.set_definitions import Query, Relation
 
 Make = Callable[[Sequence[Part]], PatternOperator]

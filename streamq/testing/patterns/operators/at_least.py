@@ -8,8 +8,9 @@ from typing import Any
 
 from streamq.patterns.operators.at_least import All, AnyOf, AtLeast
 from streamq.patterns.syntax import Part
+from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 

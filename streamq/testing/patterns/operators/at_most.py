@@ -9,8 +9,9 @@ from streamq.choices import Consumption
 from streamq.patterns.operators.at_most import AtMost
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
+from streamq.testing.patterns.matches import Match, ordered_occurrences
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, counts, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match, ordered_occurrences
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, absent_column, query_of_types, ticks_of
 from streamq.testing.patterns.sql_conditions import guard
 from streamq.testing.patterns.trees import variables

@@ -6,8 +6,9 @@ from typing import Any
 
 from streamq.patterns.operators.cancel_when import CancelWhen
 from streamq.patterns.syntax import Part
+from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import Drawing, OperatorRoom, Reading
-from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation
 
 

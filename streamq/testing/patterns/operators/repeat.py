@@ -11,8 +11,9 @@ from streamq.patterns.operators.repeat import Repeat
 from streamq.patterns.syntax import Part
 from streamq.testing.patterns.conditions import Bound
 from streamq.testing.patterns.id_texts import match_id
+from streamq.testing.patterns.matches import Match, ordered_occurrences
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, Reading, counts, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match, ordered_occurrences
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 MANY = 2**31

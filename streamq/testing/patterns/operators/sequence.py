@@ -7,8 +7,9 @@ from typing import Any
 
 from streamq.patterns.operators.sequence import Sequence
 from streamq.patterns.syntax import Part
+from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import SCOPES, Drawing, Make, OperatorRoom, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 

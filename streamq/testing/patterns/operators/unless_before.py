@@ -6,8 +6,9 @@ from typing import Any
 
 from streamq.patterns.operators.unless_before import UnlessBefore
 from streamq.patterns.syntax import Part
+from streamq.testing.patterns.matches import Match
 from streamq.testing.patterns.room import SCOPES, Drawing, OperatorRoom, Reading, scope_read
-from streamq.testing.patterns.rules import Evaluation, Match
+from streamq.testing.patterns.rules import Evaluation
 from streamq.testing.patterns.set_definitions import Query, Relation, ticks_of
 
 

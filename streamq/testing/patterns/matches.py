@@ -1,0 +1,145 @@
+"""Events and matches of patterns for the oracle, and the choice among the matches of one event."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from streamq.choices import Consumption, Selection
+from streamq.patterns import syntax as s
+from streamq.testing.patterns.conditions import Bound, Unjudged
+from streamq.testing.patterns.id_texts import Texts, match_id
+
+
+class Undetermined(Unjudged):
+    """The answer depends on the order of composite events of one instant, which the rules do not define."""
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Match:
+    """An event, or a match of a pattern.
+
+    ``id`` is equal for equal occurrences. ``rank`` orders events of one instant; None for matches of operators. ``vs`` and
+    ``till`` are start and end, ``root`` is the least start of its events, ``contributors`` are their starts in order. ``bound``
+    holds the fields of each variable. ``text`` is the id that users see, ``inputs`` are those of the contributors in the order
+    of the parts; None stands for an id that these rules do not write.
+    """
+
+    id: tuple[Any, ...]
+    rank: tuple[Any, ...] | None
+    vs: int
+    till: int
+    root: int
+    contributors: tuple[int, ...]
+    bound: Bound
+    text: str | None
+    inputs: Texts
+
+    def alone(self, operator: str, words: str, till: int) -> Match:
+        """Return the match of an operator whose only contributor this one is, until an instant; its id begins with ``words``."""
+        return replace(
+            self,
+            id=(operator, self.id),
+            rank=None,
+            till=till,
+            contributors=(self.vs,),
+            text=match_id(words, (self.text,)),
+            inputs=(self.text,),
+        )
+
+
+Chain = tuple[tuple[int, Match], ...]
+"""The events of a match in order of time, each with the number of its part."""
+
+
+@dataclass(frozen=True)
+class EventType:
+    """The fields of a type, and its events, whose fields are bound to the variable ""; ``has_matches``: they are matches."""
+
+    fields: tuple[str, ...]
+    events: Sequence[Match]
+    has_matches: bool = False
+
+
+def ordered_occurrences(
+    events: list[tuple[int, Match]], parts: Sequence[s.Part], *, are_ordered: bool = False
+) -> list[list[tuple[int, Match]]]:
+    """Return an entry for each occurrence, in order of Vs: its event in each input that has it, with the input's number.
+
+    Occurrences of one instant are entries of their own, in order of their ids if a part consumes or if ``are_ordered``; this
+    raises Undetermined if they are matches of operators. Otherwise their order does not matter.
+    """
+    occurrences: dict[Any, list[tuple[int, Match]]] = {}
+    for i, e in events:
+        occurrences.setdefault(e.id, []).append((i, e))
+    ordered = sorted(occurrences.values(), key=lambda same: same[0][1].vs)
+    result = []
+    for _, group in itertools.groupby(ordered, key=lambda same: same[0][1].vs):
+        at_once = list(group)
+        if len(at_once) > 1 and (are_ordered or any(part.consumption == Consumption.CONSUME for part in parts)):
+            at_once.sort(key=lambda same: rank(same[0][1]))
+        result += at_once
+    return result
+
+
+def select_chains(whole: list[Chain], parts: Sequence[s.Part]) -> list[Chain]:
+    """Return the whole matches that the parts select, from the part before the last back to the first.
+
+    Of matches with equal later events, a part with FIRST or LAST keeps those with its first or last event. The selection of a
+    chain's last part has no effect.
+    """
+    for position in range(-2, -max(map(len, whole), default=0) - 1, -1):
+        groups: dict[Any, list[Chain]] = {}
+        for chain in whole:
+            behind = tuple((i, e.id) for i, e in chain[position + 1 :])
+            groups.setdefault((behind, chain[position][0]), []).append(chain)
+        whole = []
+        for (_, i), chains in groups.items():
+            mode = parts[i].selection
+            if mode != Selection.EACH:
+                one = extreme([c[position][1] for c in chains], min if mode == Selection.FIRST else max)
+                chains = [c for c in chains if c[position][1].id == one.id]
+            whole += chains
+    return whole
+
+
+def extreme(events: list[Match], least_or_greatest: Callable[..., Any]) -> Match:
+    """Return the least or the greatest event by (Vs, id); ``least_or_greatest`` is ``min`` or ``max``.
+
+    Raises Undetermined if ids would decide between matches of operators.
+    """
+    vs = least_or_greatest(e.vs for e in events)
+    tied = {e.id: e for e in events if e.vs == vs}
+    return next(iter(tied.values())) if len(tied) == 1 else least_or_greatest(tied.values(), key=rank)
+
+
+def rank(e: Match) -> tuple[Any, ...]:
+    """Return the rank of an event among those of its instant; raise Undetermined for a match of an operator."""
+    if e.rank is None:
+        raise Undetermined
+    return e.rank
+
+
+def compose(chain: Chain, within: int, absent: Bound, operator: int, text: str | None, inputs: Texts) -> Match:
+    """Return the match of a chain of events, valid from the last one until ``within`` after the first, for a tick at least.
+
+    ``absent`` are the variables that the match lacks; ``operator`` tells its id from those of other operators. ``text`` and
+    ``inputs`` are the ids that users see.
+    """
+    bound = {**absent, **{v: fields for _, e in chain for v, fields in e.bound.items()}}
+    times = tuple(e.vs for _, e in chain)
+    id = (operator, *((i, e.id) for i, e in chain))
+    root = min(e.root for _, e in chain)
+    return Match(
+        id=id,
+        rank=None,
+        vs=times[-1],
+        till=max(times[0] + within, times[-1] + 1),
+        root=root,
+        contributors=times,
+        bound=bound,
+        text=text,
+        inputs=inputs,
+    )
