@@ -293,7 +293,7 @@ def source_of(draw: Draw, name: str, kind: str, fields: tuple[Field, ...], axis:
     named: tuple[Field, ...] = ()
     if kind.endswith("_ids"):
         names = {f.name.lower() for f in fields}
-        free = next(name for n in itertools.count() if (name := "id" + "_" * n) not in names)
+        free = next(id for id in ("id" + "_" * n for n in itertools.count()) if id not in names)
         named = (Field(free, draw(st.sampled_from([IDS["int"]] * 8 + list(IDS.values())))),)
     source: Source = room_of_shape(kind).drawn(draw, name, time, fields, named)
     return Select(source, tuple((f.name, Col(f.name)) for f in fields)) if named else source

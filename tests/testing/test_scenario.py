@@ -203,6 +203,12 @@ def test_a_stream_with_ids_may_have_a_column_of_that_name(case: t.Case) -> None:
     assert "id__" in [f.name for f in source.columns] and case.plan.schema.names == ("ID", "id_")
 
 
+@few
+@given(t.concrete(t.stream(shape="physical_ids").join(t.stream(shape="physical_ids"), on="k")))
+def test_two_streams_with_ids_are_two_sources(case: t.Case) -> None:
+    assert set(case.sources) == {"a", "b"}
+
+
 @sq.udf("double", name="reciprocal_of_any", takes="series")
 def reciprocal(values: Any) -> Any:
     """A function to which 0.0 and -0.0 are two values."""
