@@ -10,11 +10,13 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from tests.laws.test_cost import EACH, FAR, HOT, MANY, NEW, OPERATORS
+from tests.laws.test_cost import EACH, FAR, HOT, NEW, OPERATORS
 from tests.spark.replay import land, stream
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("start", "end", "k", "v")])
 BATCHES = 2
+GROUPS = 4_000
+"""So many that the bins of an inner join are split by group."""
 DRAWN = sorted(OPERATORS if os.environ.get("STREAMQ_SOAK") else random.Random(7).sample(list(OPERATORS), 2))
 
 
@@ -42,7 +44,7 @@ def work_of_trickle(spark: SparkSession, folder: Path, groups: int) -> tuple[int
 
 
 def test_what_is_open_costs_nothing(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    evaluated, bins = work_of_trickle(spark, tmp_path / "s", MANY)
+    evaluated, bins = work_of_trickle(spark, tmp_path / "s", GROUPS)
     # all that a micro-batch touches is read by each port of each operator; all that is open would be 12,000 rows
     ports = 2 * len(DRAWN)
     assert 0 < evaluated <= BATCHES * ports * HOT * (EACH + (2 + BATCHES) * NEW)
