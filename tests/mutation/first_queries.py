@@ -412,4 +412,23 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "windows of shorter events": lambda: totals(S.extend(-2).tumbling_window(5)),
     "two of each key": lambda: S.group_by("k").tumbling_window(4).top_k(2, by="v"),
     "growth": lambda: S.select("k", growth=sq.functions.exp("v")),
+    "an hour and a half earlier": lambda: t.stream(columns="k string, v double", axis="timestamp").shift("-1.5 hours"),
+    "windows of a fixed length": lambda: totals(S.set_duration(3).tumbling_window(5)),
+    "left join by key": lambda: S.join(readings(), on="k", how="left", suffixes=("", "_other")),
+    "long events of a changelog": lambda: totals(
+        readings(shape="physical").where(sq.duration() > 3).group_by("k").tumbling_window(5)
+    ),
+    "counts by duration of a changelog": lambda: (
+        readings(shape="physical")
+        .with_columns(lasts=sq.duration())
+        .group_by("lasts")
+        .tumbling_window(5)
+        .select(n=sq.count())
+    ),
+    "totals at the ends": lambda: totals(S.group_by("k").tumbling_window(5, stamp="point_at_end")),
+    "totals of all": lambda: totals(S.tumbling_window(5)),
+    "times as text": lambda: t.stream(columns="k string, at timestamp", axis="integer").select(
+        "k", at=col("at").cast("string")
+    ),
+    "at least as high": lambda: WIDE.where(col("v") >= col("w")),
 }

@@ -25,7 +25,7 @@ from tests.mutation.mutant import ROOT, Edit, Mutant, broken, caught
 
 ROOMS = (
     "operators", "sources", "windows", "runtime", "runtime/evaluators", "runtime/kernels", "patterns",
-    "patterns/operators", "aggregates", "functions", "compiler/rules", "compiler", "plan", "user_code", "runtime/user_code",
+    "patterns/operators", "aggregates", "functions", "compiler/rules", "compiler", "plan", "user_code", "runtime/user_code", ".",
 )  # fmt: skip
 
 MINUTE, ON_SPARK, TESTS = 60.0, 600.0, 400.0
