@@ -14,10 +14,7 @@ from streamq.compiler.stages import compile_stages
 from streamq.plan.node import Node
 from streamq.policies import MIDDLE, Level
 from streamq.runtime.group_bins import BinSizes
-from streamq.runtime.hosted_kernel import HostedKernel
-from streamq.runtime.kernels.inner_join import InnerJoinKernel
-from streamq.runtime.kernels.left_join import LeftJoinKernel
-from streamq.runtime.kernels.recompute import RecomputeKernel
+from streamq.testing import watch
 
 
 def compiled(
@@ -31,11 +28,8 @@ def compiled(
 def with_sizes(program: StagedPlan, sizes: BinSizes) -> StagedPlan:
     """The program with these sizes of bins in every kernel that has such."""
 
-    def sized(hosted: HostedKernel) -> HostedKernel:
-        kernel = hosted.kernel
-        if isinstance(kernel, RecomputeKernel | InnerJoinKernel | LeftJoinKernel):
-            return replace(hosted, kernel=replace(kernel, sizes=sizes))
-        return hosted
-
-    stages = [replace(stage, hosted=tuple(map(sized, stage.hosted))) for stage in program.stages]
+    stages = [
+        replace(stage, hosted=tuple(replace(h, kernel=watch.with_sizes(h.kernel, sizes)) for h in stage.hosted))
+        for stage in program.stages
+    ]
     return replace(program, stages=stages)

@@ -23,10 +23,7 @@ from streamq.runtime.hosted_kernel import HostedKernel
 from streamq.runtime.kernel import Arrival, Clock, Kernel, Output, UncombinedKernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
 from streamq.runtime.kernels.ctis import CtisKernel
-from streamq.runtime.kernels.inner_join import InnerJoinKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
-from streamq.runtime.kernels.left_join import LeftJoinKernel
-from streamq.runtime.kernels.recompute import RecomputeKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
 from streamq.testing.python_values import comparable, plain_values
@@ -155,6 +152,15 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
+SMALLEST = BinSizes(split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2)
+"""Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may."""
+
+
+def with_sizes(kernel: Any, sizes: BinSizes) -> Any:
+    """Return a kernel with these sizes of its bins; unchanged if it has none."""
+    return replace(kernel, sizes=sizes) if hasattr(kernel, "sizes") else kernel
+
+
 def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     """Return the program with kernels that rewrite their state, and merge ranges, at every opportunity, as in a long run.
 
@@ -167,18 +173,9 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
 
     def watch(hosted: HostedKernel) -> Kernel:
         """Return a kernel in its Crowded or Watched form, with the thresholds of its own merging at zero."""
-        kernel = hosted.kernel
-        match kernel:
-            case InnerJoinKernel():
-                kernel = replace(kernel, sizes=BinSizes(split_above=2, whole_upto=0))
-            case LeftJoinKernel():
-                kernel = replace(kernel, sizes=BinSizes(split_above=4, whole_upto=4, compact_at=0, slack=-1_000))
-            case RecomputeKernel():
-                kernel = replace(
-                    kernel, sizes=BinSizes(split_above=2, whole_upto=0, compact_at=0, awake_upto=0, slot_parts=-2)
-                )
-            case WindowAggregateKernel():
-                kernel = replace(kernel, explode_rows=0)
+        kernel = with_sizes(hosted.kernel, SMALLEST)
+        if isinstance(kernel, WindowAggregateKernel):
+            kernel = replace(kernel, explode_rows=0)
         if not held_to_ctis:
             return Crowded(kernel)
         grid = next((grids[name] for name in (hosted.name, *hosted.inputs) if grids.get(name)), None)
@@ -188,4 +185,4 @@ def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
     return replace(program, stages=stages)
 
 
-__all__ = ["ProgressViolation", "SMALL_BINS", "Watched", "changes_before", "watch_kernels"]
+__all__ = ["ProgressViolation", "SMALL_BINS", "Watched", "changes_before", "watch_kernels", "with_sizes"]
