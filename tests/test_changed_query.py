@@ -86,7 +86,7 @@ def deltas_after_change(before: list[sq.Stream], now: list[sq.Stream], **how: An
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("stateful", STATEFUL)
 def test_what_stands_above_the_last_operator_with_state_may_change(stateful: str, above: str, output: str) -> None:
-    """What is sent from then on is what the later query would have sent. Or back again, in turn: in a soak both."""
+    """It then sends what the later query would have sent. There or back again, in turn: in a soak both."""
     plain = STATEFUL[stateful](S)
     changed = ABOVE[above](plain)
     turn = list(STATEFUL).index(stateful) + list(ABOVE).index(above)

@@ -85,12 +85,12 @@ def deltas_of(query: sq.Stream, cuts: list[list[Event]], output: OutputForm, *, 
     plan = rewrite(number_sources(query.plan)[0]).plan
     sizes = BinSizes(whole_upto=0, awake_upto=2)
     live = LocalRun(with_sizes(compiled(plan, output, buckets=1), sizes))
-    found = []
+    sent = []
     for number, rows in enumerate(cuts, start=1):
         c = min((start for later in cuts[number:] for start, *_ in later), default=30)
-        found.append(bits(live.batch({"s": t.table(COLUMNS, rows)}, [(None, c)])))
+        sent.append(bits(live.batch({"s": t.table(COLUMNS, rows)}, [(None, c)])))
         live = live.restart() if restarts else live
-    return [*found, bits(live.finish(100))]
+    return [*sent, bits(live.finish(100))]
 
 
 def history(deltas: list[Any]) -> list[Row]:

@@ -77,10 +77,10 @@ def test_an_unless_has_its_match_as_contributor() -> None:
 
 
 def test_an_unless_over_a_run_has_the_run_as_contributor() -> None:
-    found = rows(
+    matches = rows(
         "EVENT E WHEN UNLESS(REPEAT(A AS x, 2, 4) AS r, B, 1) AS u OUTPUT r.contributors AS run, u.contributors AS of"
     )
-    assert found[0] == {"run": ["A 1 0 1:1", "A 3 0 -"], "of": ["REPEAT 2 0 4 (A 1 0 1:1, A 3 0 -)"], "start": 3}
+    assert matches[0] == {"run": ["A 1 0 1:1", "A 3 0 -"], "of": ["REPEAT 2 0 4 (A 1 0 1:1, A 3 0 -)"], "start": 3}
 
 
 JUDGED = """
@@ -144,8 +144,10 @@ def test_verify_judges_contributors(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_definitions_hand_their_ids_on() -> None:
-    found = rows("EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) WHERE x.m = y.m EVENT E WHEN ANY(D AS d) OUTPUT d.id AS id")
-    assert found == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
+    matches = rows(
+        "EVENT D WHEN SEQUENCE(A AS x, B AS y, 4) WHERE x.m = y.m EVENT E WHEN ANY(D AS d) OUTPUT d.id AS id"
+    )
+    assert matches == [{"id": "SEQUENCE 4 (A 1 0 1:1, B 5 0 1:1)", "start": 5}]
 
 
 @pytest.mark.parametrize(

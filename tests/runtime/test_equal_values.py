@@ -150,7 +150,7 @@ def keyed() -> list[Any]:
 
 @pytest.mark.parametrize(("verb", "kind"), keyed())
 def test_a_key_of_any_type_beside_null(verb: str, kind: str) -> None:
-    """Of the fast kinds by both outputs, of the others by one in turn, because the kernel is the same."""
+    """Fast kinds have both outputs, the others one in turn, because the kernel is the same."""
     turn = (list(KEYED).index(verb) + list(TYPES).index(kind)) // 3
     holds(KEYED[verb](*TYPES[kind]), OUTPUTS if SOAK or kind in FAST else OUTPUTS[turn % 2 :][:1])
 

@@ -220,7 +220,7 @@ NUMBERS = t.stream(columns="v double", shape="physical", axis="integer")
 
 @pytest.mark.parametrize("x", [reciprocal("v"), sq.col("v").cast("string"), sq.functions.pow("v", sq.lit(-1.0))])
 def test_equal_values_have_equal_bits_if_a_query_can_tell(x: sq.Expr) -> None:
-    """Of two equal events a retraction changes either, so that 0.0 beside -0.0 would leave two right answers."""
+    """A retraction changes either of two equal events, so that 0.0 beside -0.0 would leave two right answers."""
     signs: set[float] = set()
 
     @settings(max_examples=50, suppress_health_check=list(HealthCheck), derandomize=True, database=None)

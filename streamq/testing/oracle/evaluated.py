@@ -114,12 +114,12 @@ def _of_one_event(schema: Schema, part: Expr) -> Expr | None:
         return replace(part, function=replace(function, code=code, options={}))
     kinds = types(part, schema, "oracle")
     operands = [kinds[operand.digest] for operand in part.children]
-    known = [arrow_type(kind) for kind in operands if kind is not None and not isinstance(kind, t.DatetimeType)]
-    if len(known) < len(operands):
+    arrow_kinds = [arrow_type(kind) for kind in operands if kind is not None and not isinstance(kind, t.DatetimeType)]
+    if len(arrow_kinds) < len(operands):
         return replace(part, function=replace(function, code=code, options={}))
 
     def call(*values: Any) -> Any:
-        arrays = [pa.array([value], kind) for value, kind in zip(values, known, strict=True)]
+        arrays = [pa.array([value], kind) for value, kind in zip(values, arrow_kinds, strict=True)]
         (result,) = code(*(map(series, arrays) if function.takes == ArgumentForm.SERIES else arrays))
         return result.as_py() if isinstance(result, pa.Scalar) else result
 

@@ -23,10 +23,10 @@ def event_id(name: str, start: int, ordinal: int, values: Iterable[Any]) -> str 
 
 def match_id(operator: str, ids: Sequence[str | None], places: Sequence[int] | None = None) -> str | None:
     """Return the id of a match: its operator, and the ids of its contributors, with the ``places`` of their parts, if given."""
-    known = [one for one in ids if one is not None]
-    if len(known) < len(ids):
+    texts = [text for text in ids if text is not None]
+    if len(texts) < len(ids):
         return None
-    placed = known if places is None else [f"{n + 1}: {one}" for n, one in zip(places, known, strict=True)]
+    placed = texts if places is None else [f"{n + 1}: {text}" for n, text in zip(places, texts, strict=True)]
     return f"{operator} ({', '.join(placed)})"
 
 
