@@ -9,7 +9,7 @@ import itertools
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -156,9 +156,9 @@ SMALLEST = BinSizes(split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awa
 """Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may."""
 
 
-def with_sizes(kernel: Any, sizes: BinSizes) -> Any:
+def with_sizes(kernel: Kernel, sizes: BinSizes) -> Kernel:
     """Return a kernel with these sizes of its bins; unchanged if it has none."""
-    return replace(kernel, sizes=sizes) if hasattr(kernel, "sizes") else kernel
+    return replace(cast(Any, kernel), sizes=sizes) if hasattr(kernel, "sizes") else kernel
 
 
 def watch_kernels(program: StagedPlan, held_to_ctis: bool = True) -> StagedPlan:
