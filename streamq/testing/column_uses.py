@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from streamq.plan.passes import columns, is_opaque
 from streamq.plan.passes import expression_nodes as parts_of
 from streamq.runtime.arrow_types import BITS
 from streamq.testing.query_scale import expressions, literals
+from streamq.testing.telling_values import telling_values
 from streamq.user_code.repository import called_modules
 
 MOST_LITERALS = 6
@@ -94,13 +95,21 @@ NO_USES = Uses(frozenset(), frozenset())
 def near(plan: Node) -> list[Any]:
     """Return constants near which a plan's expressions change: its literals and, for casts to integers, the type's bounds.
 
-    At most MOST_LITERALS of each Python type are returned, without repetitions.
+    At most MOST_LITERALS of each Python type are returned, without repetitions. Behind them come, as many, the values that tell
+    the plan's functions and casts from others.
     """
+    every = nodes(expanded(plan))
+    constants = _some(value for node in every for value in (*_bounds_of_casts(node), *literals(node)))
+    telling = _some(value for node in every for expr in expressions(node) for value in telling_values(expr))
+    return list({repr(value): value for value in (*constants, *telling)}.values())
+
+
+def _some(values: Iterable[Any]) -> list[Any]:
+    """Return at most MOST_LITERALS values of each Python type, the first ones, without repetitions."""
     by_kind: dict[type, dict[str, Any]] = {}
-    for node in nodes(expanded(plan)):
-        for value in (*_bounds_of_casts(node), *literals(node)):
-            by_kind.setdefault(type(value), {}).setdefault(repr(value), value)
-    return [v for values in by_kind.values() for v in list(values.values())[:MOST_LITERALS]]
+    for value in values:
+        by_kind.setdefault(type(value), {}).setdefault(repr(value), value)
+    return [v for kind in by_kind.values() for v in list(kind.values())[:MOST_LITERALS]]
 
 
 def _bounds_of_casts(node: Node) -> Iterator[float]:

@@ -132,16 +132,24 @@ def interleaved(draw: Draw, streams: Mapping[str, Sequence[Item]]) -> Arrival:
     return tuple(arrival)
 
 
+SINGLY = 12
+"""The greatest number of micro-batches of one row in a case."""
+
+
 def cuts(n: int, finely: bool = False) -> st.SearchStrategy[tuple[int, ...]]:
     """Draw the lengths of the micro-batches that ``n`` rows are cut into; ``finely``: never into one only.
 
     Items become late by what came in earlier micro-batches. In two or three long ones, several are late together. More than ten
-    micro-batches are rare, as each costs time. One of them may be empty; for no rows there is none.
+    micro-batches are rare, as each costs time. Those of one row are the first and the last ones, together at most SINGLY. One
+    micro-batch may be empty; for no rows there is none.
     """
     if n < 2:
         return st.just((n,) if n else ())
     # a single micro-batch tests nothing incremental, so it is drawn least
-    singly, some = st.just(set(range(1, n))), st.sets(st.integers(1, n - 1), min_size=1)
+    singly, some = (
+        st.just({*range(1, SINGLY // 2), *range(max(1, n - SINGLY // 2), n)} & set(range(1, n))),
+        st.sets(st.integers(1, n - 1), min_size=1),
+    )
     step = -(-n // 10)
     evenly = st.integers(1, step).map(lambda first: set(range(first, n, step)))
     few = st.sets(st.integers(1, n - 1), min_size=1, max_size=2)

@@ -13,15 +13,15 @@ from streamq.testing.execution import Execution
 from streamq.testing.expectation import Expectation, expectation
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import EVALUATED, TRANSLATED, FalseClaim, SumOverflow, Untranslated
-from streamq.testing.oracle.totality import TotalityClaims
+from streamq.testing.oracle.claims import Claims
 
 
 class Answers:
     """The oracle's answers to a case; executions that admit the same items share one."""
 
-    def __init__(self, case: Case, expressions: str = TRANSLATED, claims: TotalityClaims | None = None):
+    def __init__(self, case: Case, expressions: str = TRANSLATED, claims: Claims | None = None):
         """Begin without answers; ``claims`` are those tried before (None: none)."""
-        self.case, self.expressions, self.claims = case, expressions, claims or TotalityClaims()
+        self.case, self.expressions, self.claims = case, expressions, claims or Claims()
         self.tables: dict[str, pa.Table] = {}
         self.failed_calls: dict[str, Counter[str]] = {}
         self.expectations: dict[Execution, Expectation] = {}

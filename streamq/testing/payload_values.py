@@ -63,7 +63,7 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
     """Return the plain values of a type that an intent allows, none of them NULL, with those of its type in ``compared``.
 
     Parts of nested values may be NULL. ``compared`` are values that a query compares with; of whole numbers those beside them are
-    added too, and decimals are rounded to the type's scale. Binaries, naive timestamps and durations in it are left out.
+    added too, and decimals are rounded to the type's scale. Binaries and durations in it are left out.
     Finite floats are small multiples of a quarter, so that their sums are exact in any order; NaN and infinities are added
     unless the intent forbids them. Raises PlanError for a type without values.
     """
@@ -99,6 +99,7 @@ def pool(kind: t.DataType, intent: Intent, compared: Sequence[Any] = ()) -> list
             values += [v if v.tzinfo else v.replace(tzinfo=dt.UTC) for v in compared if isinstance(v, dt.datetime)]
         case t.TimestampNTZType():
             values = [EPOCH.replace(tzinfo=None), EPOCH.replace(tzinfo=None) + dt.timedelta(seconds=1)]
+            values += [v.replace(tzinfo=None) for v in compared if isinstance(v, dt.datetime)]
         case t.DayTimeIntervalType():
             values = [dt.timedelta(0), dt.timedelta(seconds=1), dt.timedelta(days=1)]
         case t.ArrayType():

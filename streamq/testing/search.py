@@ -14,8 +14,8 @@ from streamq.errors import QueryFailed
 from streamq.testing.draws import BACKEND
 from streamq.testing.failure import VerificationFailed
 from streamq.testing.oracle import TRANSLATED, FalseClaim, TooMuch
+from streamq.testing.oracle.claims import Claims
 from streamq.testing.oracle.notations import wrong_notation
-from streamq.testing.oracle.totality import TotalityClaims
 from streamq.testing.oracle_answers import Answers
 from streamq.testing.profiles import Profile
 from streamq.testing.report import FAILS, HUGE, Verified
@@ -65,7 +65,7 @@ class Search:
         """Begin with no failure; ``begun`` is the monotonic time at which it all began, ``expressions`` as for the oracle."""
         self.profile, self.report = profile, report
         self.begun, self.expressions = begun, expressions
-        self.misread, self.claims = misread or wrong_notation(), TotalityClaims()
+        self.misread, self.claims = misread or wrong_notation(), Claims()
         self.failures: dict[str, VerificationFailed] = {}
         self.number = self.searches = self.redraws = 0
         self.give_up = float("inf")

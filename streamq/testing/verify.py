@@ -80,7 +80,7 @@ def verify(
     chosen = replace(chosen, examples=chosen.examples if examples is None else examples)
     chosen = replace(chosen, seed=chosen.seed if seed is None else seed)
     report = Verified()
-    # translation, the harder test, covers all expressions of scenarios, but not all of users' queries
+    # a user's query may have expressions that the oracle does not define
     expressions = TRANSLATED if isinstance(query, Scenario) else EVALUATED
     misread = wrong_table(query) if isinstance(query, Scenario) else None
     search = Search(chosen, report, begun, expressions, misread)

@@ -31,8 +31,9 @@ from streamq.testing.drawn_expressions import Draw, evaluable, exact, exact_colu
 from streamq.testing.drawn_operators import over_one
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, order_of
-from streamq.testing.oracle.modules import plain_value, sets_aside
+from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle.run import Run
+from streamq.testing.oracle.user_values import plain_value
 from streamq.testing.oracle.values import from_duckdb, to_duckdb
 from streamq.testing.oracle.windows import events_in_groups
 from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP

@@ -1,12 +1,12 @@
 """The oracle: every logical operator defined once more, as SQL over canonical histories, run by DuckDB.
 
-The oracle shares only nodes, schemas and the types of expressions with the product. Definitions are simple: the members of a
-window are found by comparing lifetimes, not by arithmetic on window numbers, and every window is computed from all of its
-members. So the oracle is slow and meant for small inputs. ``ORACLE`` maps the class of a node to its definition (``@defines``,
-in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``). A definition takes ``(node, names of the input
-histories, Run)`` and returns a query with the columns ``le``, ``re`` (ticks; an open end is INFINITY) and the payload as ``c0,
-c1, ...``. For types that DuckDB compares or orders differently from Spark, a history has key columns ``k0, k1, ...`` too, by
-which rows are matched, grouped and ordered.
+The oracle shares only nodes and schemas with the product, and what it does not define of expressions (``evaluated``).
+Definitions are simple: the members of a window are found by comparing lifetimes, not by arithmetic on window numbers, and every
+window is computed from all of its members. So the oracle is slow and meant for small inputs. ``ORACLE`` maps the class of a
+node to its definition (``@defines``, in the rooms of ``streamq.testing.operators`` and ``streamq.testing.sources``). A
+definition takes ``(node, names of the input histories, Run)`` and returns a query with the columns ``le``, ``re`` (ticks; an
+open end is INFINITY) and the payload as ``c0, c1, ...``. For types that DuckDB compares or orders differently from Spark, a
+history has key columns ``k0, k1, ...`` too, by which rows are matched, grouped and ordered.
 
 Queries that fail by Spark's rules (overflow, division by zero, a lossy cast) fail here too, with QueryFailed.
 """
@@ -58,10 +58,10 @@ def oracle(
     ``tables`` are the rows of the sources by source name; time columns have their declared type or int64 ticks. In a pandas
     table NaN is NULL. ``until``: only windows that start before it are reported (docs/concepts.md, "Windows"). Without it,
     windows of endless lifetimes are bounded by the greatest instant of the input, to which ``ctis``, the greatest finite CTI
-    that each source got from outside, belongs. ``expressions``: "translated" to SQL, a second definition of each function; or
-    "evaluated" by streamq's own evaluation, as functions that SQL calls, so that a query may use any function and only
-    operators are judged (section 6.2 of the paper on the test framework). Expressions that cannot be evaluated in-process then
-    use the active SparkSession. ``set_aside`` is updated by the number of calls that fail and are set aside, by module.
+    that each source got from outside, belongs. ``expressions``: "translated": the oracle's own definitions alone, in SQL
+    or a value at a time; or "evaluated": expressions without such a definition are evaluated by streamq, as functions that SQL
+    calls (section 6.2 of the paper on the test framework), and those that cannot be evaluated in-process by the active
+    SparkSession. ``set_aside`` is updated by the number of calls that fail and are set aside, by module.
     ``overflow``: the sums for which the query fails.
 
     Raises InvalidEvent for rows that are not events unless the source's policy is ``invalid="drop"``; QueryFailed if evaluation

@@ -22,8 +22,8 @@ from streamq.aggregates.time_weighted import TIME_WEIGHTED_AVG
 from streamq.aggregates.variances import STDDEV, STDDEV_POP, VAR, VAR_POP
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
 from streamq.plan.aggregate import AggregateFunction
-from streamq.plan.spark_types import sum_type
 from streamq.testing.oracle.expressions import floating, has_own_key, key
+from streamq.testing.oracle.types import sum_type
 from streamq.testing.oracle.values import sql_type
 from streamq.time import TIMESTAMP
 

@@ -4,35 +4,33 @@ This is the technique of the paper on the test framework, section 6.2, which use
 engines differ and so would any translation. A function's parameters are the columns and lifetime parts that its expression reads,
 in vectors of at most a few thousand rows. Expressions are evaluated over existing tables only, so that no other rows than the
 operator's are evaluated.
+
+Only expressions without a definition of the oracle's own come here: those that only Spark evaluates, and a few functions and
+casts (of decimals, nested values and fields) that would be written twice in the same words. A mistake in these goes unseen.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
 from pyspark.sql import types as t
 
-from streamq.choices import ArgumentForm
-from streamq.errors import ModuleFailed, NeedsSpark, QueryFailed, sentence
-from streamq.plan.expr import Alias, Call, Col, Expr, Lit
-from streamq.plan.inference import infer, types
+from streamq.errors import NeedsSpark, QueryFailed, sentence
+from streamq.plan.expr import Alias, Col, Expr, Lit
+from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.lowering import in_utc
-from streamq.plan.passes import columns, expression_nodes, is_opaque, rewrite_expression
+from streamq.plan.passes import columns, expression_nodes, is_opaque
 from streamq.plan.schema import Schema, quote
 from streamq.plan.spark_form import to_spark
 from streamq.plan.tree import show
 from streamq.runtime.arrow_expr import check_in_process, evaluate
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.user_code.event_readers import series
 from streamq.testing.oracle.expressions import lifetime, sql
 from streamq.testing.oracle.python_functions import Compute, Operand, PythonFunctions
-from streamq.user_code.udf import UserFunction
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -55,26 +53,6 @@ class Evaluated:
         operands = _operands(expr, schema)
         return self.functions.call(self._computation(expr, schema, operands), operands, infer(expr, schema, "oracle"))
 
-    def fails(self, expr: Expr, schema: Schema, modules: Collection[str]) -> str:
-        """Return the SQL that is true of an event over which an expression fails because one of these functions does."""
-        operands = _operands(expr, schema)
-        compute = self._computation(expr, schema, operands)
-
-        def is_failed(values: list[pa.Array]) -> bool:
-            try:
-                compute(values)
-            except ModuleFailed as error:
-                if str(error).partition(":")[0] not in modules:
-                    raise
-                return True
-            return False
-
-        def mark(arguments: list[pa.Array]) -> pa.Array:
-            events = ([values.slice(i, 1) for values in arguments] for i in range(len(arguments[0])))
-            return pa.array([is_failed(event) for event in events], pa.bool_())
-
-        return self.functions.call(mark, operands, t.BooleanType())
-
     def _computation(self, expr: Expr, schema: Schema, operands: Sequence[Operand]) -> Compute:
         """Return the Python function that evaluates an expression over columns of its operands, in Spark if it must be.
 
@@ -91,39 +69,11 @@ class Evaluated:
                 ) from error
             return _in_spark(expr, operands, spark)
 
-        of_one = rewrite_expression(expr, partial(_of_one_event, schema))
-
         def compute(arguments: list[pa.Array]) -> pa.Array:
             by_name = {o.name: v for o, v in zip(operands, arguments, strict=True)}
-            return evaluate(of_one, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
+            return evaluate(expr, schema, by_name, lambda part: by_name[f"__{part}"], len(arguments[0]))
 
         return compute
-
-
-def _of_one_event(schema: Schema, part: Expr) -> Expr | None:
-    """Return a call of a user's function that the product calls with values, whatever it takes; None for other expressions.
-
-    The options are bound here, and code that takes columns is called with columns of one value, and returns its only result: the
-    product's own form of such calls is not used. Code that takes columns of instants is called by the product.
-    """
-    if not isinstance(part, Call) or not isinstance(part.function, UserFunction):
-        return None
-    function = part.function
-    code = partial(function.code, **function.options)
-    if function.takes == ArgumentForm.VALUES:
-        return replace(part, function=replace(function, code=code, options={}))
-    kinds = types(part, schema, "oracle")
-    operands = [kinds[operand.digest] for operand in part.children]
-    arrow_kinds = [arrow_type(kind) for kind in operands if kind is not None and not isinstance(kind, t.DatetimeType)]
-    if len(arrow_kinds) < len(operands):
-        return replace(part, function=replace(function, code=code, options={}))
-
-    def call(*values: Any) -> Any:
-        arrays = [pa.array([value], kind) for value, kind in zip(values, arrow_kinds, strict=True)]
-        (result,) = code(*(map(series, arrays) if function.takes == ArgumentForm.SERIES else arrays))
-        return result.as_py() if isinstance(result, pa.Scalar) else result
-
-    return replace(part, function=replace(function, takes=ArgumentForm.VALUES, code=call, options={}))
 
 
 def _plain(expr: Expr) -> bool:

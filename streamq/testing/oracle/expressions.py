@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import types as t
 
@@ -13,8 +13,8 @@ from streamq.plan.folding import fold as fold_expr
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Schema
-from streamq.plan.spark_types import wider
 from streamq.plan.tree import show
+from streamq.testing.oracle.types import DIGITS, type_of, wider
 from streamq.testing.oracle.values import literal, quoted, sql_type
 from streamq.time import INFINITY, TIMESTAMP
 
@@ -79,23 +79,39 @@ def key(column: str, kind: t.DataType, depth: int = 0) -> str:
     return column
 
 
-_DIGITS: Mapping[type[t.DataType], int] = {t.ByteType: 3, t.ShortType: 5, t.IntegerType: 10, t.LongType: 20}
-"""The integral types, and the number of digits that each has as a decimal."""
-
-
 class Untranslated(PlanError):
     """Raised for an expression that the oracle cannot translate to SQL."""
 
 
-def sql(expr: Expr, schema: Schema) -> str:
-    """Return DuckDB's SQL for an expression over a history, with Spark's values; raise Untranslated if there is none."""
+ByValue = Callable[[Call | Cast, list[str], list[t.DataType | None], t.DataType | None], str | None]
+"""A function from a call or cast, the SQL and the types of its operands, and its type, to its SQL; None if it has none."""
+
+
+def sql(expr: Expr, schema: Schema, by_value: ByValue = lambda *_: None) -> str:
+    """Return DuckDB's SQL for an expression over a history, with Spark's values; raise Untranslated if there is none.
+
+    ``by_value`` returns the SQL of calls and casts that have no form here.
+    """
 
     def kind_of(node: Expr) -> t.DataType | None:
         """Return the type of an expression; None if only Spark can tell it."""
+        own = type_of(node, schema)
+        if own is not None:
+            return own
         try:
             return infer(node, schema, "oracle")
         except NeedsSpark:
             return None
+
+    def otherwise(node: Call | Cast, parts: list[str], translate: Callable[[], str]) -> str:
+        """Return what ``translate`` returns or, if it raises, the SQL by value; raise Untranslated if there is none."""
+        try:
+            return translate()
+        except Untranslated:
+            call = by_value(node, parts, [kind_of(operand) for operand in node.children], kind_of(node))
+            if call is None:
+                raise
+            return call
 
     def visit(node: Expr, parts: list[str]) -> str:
         """Return the SQL of an expression over the SQL of its operands; raise Untranslated if there is none."""
@@ -109,13 +125,13 @@ def sql(expr: Expr, schema: Schema) -> str:
                 return lifetime(part, schema)
             case Alias():
                 return parts[0]
-            case Cast(arg=arg, type=to):
-                return _cast(node, parts[0], kind_of(arg), to)
+            case Cast():
+                return otherwise(node, parts, lambda: _cast(node, parts[0], kind_of(node.arg), node.type))
             case Case():
                 branches = [f"WHEN {parts[i]} THEN {parts[i + 1]}" for i in range(0, len(parts) - 1, 2)]
                 return _as(f"CASE {' '.join(branches)} ELSE {parts[-1]} END", kind_of(node))
             case Call():
-                return _called(node, parts, kind_of)
+                return otherwise(node, parts, lambda: _called(node, parts, kind_of))
         raise Untranslated(sentence("oracle", f"{type(node).__name__} is not translated", f"found {show(node)}"))
 
     return fold_expr(expr, visit)
@@ -202,7 +218,7 @@ def _arithmetic(node: Call, sign: str, parts: list[str], kinds: list[t.DataType 
     if sign not in ("/", "%"):
         return _as(f"{a} {sign} {b}", common)
     # the remainder of the least integer by -1 would overflow
-    by_one = f"WHEN {b} = -1 THEN 0" if sign == "%" and type(common) in _DIGITS else ""
+    by_one = f"WHEN {b} = -1 THEN 0" if sign == "%" and type(common) in DIGITS else ""
     null = f"WHEN {a} IS NULL OR {b} IS NULL THEN NULL"
     return _as(f"CASE {null} WHEN {b} = 0 THEN error('division by zero') {by_one} ELSE {a} {sign} {b} END", common)
 
@@ -214,7 +230,7 @@ def _decimal(node: Call, sign: str, parts: list[str], kinds: list[t.DataType | N
     """
     # 99 digits for any other type make it untranslatable
     digits = [
-        (k.precision, k.scale) if isinstance(k, t.DecimalType) else (_DIGITS.get(type(k or t.NullType()), 99), 0)
+        (k.precision, k.scale) if isinstance(k, t.DecimalType) else (DIGITS.get(type(k or t.NullType()), 99), 0)
         for k in kinds
     ]
     (p, s), (q, r) = digits
@@ -232,13 +248,13 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
     Raises Untranslated for any other pair of types; ``node`` is the cast that the error shows.
     """
     plain = f"CAST({part} AS {sql_type(to)})"
-    exact = type(kind) in _DIGITS or isinstance(kind, t.BooleanType)
+    exact = type(kind) in DIGITS or isinstance(kind, t.BooleanType)
     match kind, to:
         case (t.NullType(), _):
             return plain
         case _ if kind == to:
             return plain
-        case (t.FloatType() | t.DoubleType() | t.DecimalType(), _) if type(to) in _DIGITS:
+        case (t.FloatType() | t.DoubleType() | t.DecimalType(), _) if type(to) in DIGITS:
             return f"CAST(trunc({part}) AS {sql_type(to)})"
         case (t.NumericType(), t.BooleanType()):
             return f"({part} <> 0)"
@@ -246,15 +262,13 @@ def _cast(node: Expr, part: str, kind: t.DataType | None, to: t.DataType) -> str
             return plain
         case (_, t.NumericType() | t.StringType()) if exact:
             return plain
-        case (t.StringType(), _) if type(to) in _DIGITS:
+        case (t.StringType(), _) if type(to) in DIGITS:
             return _well_formed(part, r"\s*[+-]?\d+\s*", plain, to)
         case (t.StringType(), t.FloatType() | t.DoubleType() | t.DecimalType()):
             return _well_formed(part, r"\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*", plain, to)
         case (t.StringType(), t.BooleanType()):
             true = f"trim(lower({part}), ' ') IN ('t', 'true', 'y', 'yes', '1')"
             return _well_formed(part, "(?i) *(t|true|y|yes|1|f|false|n|no|0) *", true, to)
-        case (t.TimestampType(), t.LongType()):
-            return f"CAST(floor(epoch_us({part}) / 1000000) AS BIGINT)"
         case (t.DateType(), t.StringType() | t.TimestampType()) | (t.TimestampType(), t.DateType()):
             return plain
     operand = "an expression of unknown type" if kind is None else kind.simpleString()
@@ -290,12 +304,13 @@ COMPARISON = ("==", "!=", "<", "<=", ">", ">=", "<=>")
 COMMON = {"coalesce": "coalesce", "ifnull": "coalesce", "nvl": "coalesce", "greatest": "greatest", "least": "least"}
 """Functions whose operands are cast to their common type, and DuckDB's functions of the same meaning."""
 
-_NAMESAKES = ("abs", "length", "year", "month", "day", "hour", "minute", "second")
+_NAMESAKES = ("abs", "year", "month", "day", "hour", "minute", "second")
 
 FUNCTIONS: dict[str, Callable[..., str]] = {
     **{name: _namesake(name) for name in _NAMESAKES},
     **{name: _trimmed(name) for name in ("trim", "ltrim", "rtrim")},
     **{name: _logarithm(name) for name in ("ln", "log10", "log2")},
+    "log": _logarithm("ln"),
     "pow": _power,
     "power": _power,
     "and": lambda a, b: f"{a} AND {b}",
@@ -321,6 +336,10 @@ FUNCTIONS: dict[str, Callable[..., str]] = {
     "endswith": lambda a, b: f"ends_with({a}, {b})",
     "contains": lambda a, b: f"contains({a}, {b})",
     "like": lambda a, b: f"{a} LIKE {b} ESCAPE '\\'",
+    "equal_null": lambda a, b: f"{a} IS NOT DISTINCT FROM {b}",
+    "regexp": lambda a, b: f"regexp_matches({a}, {b})",
+    "regexp_like": lambda a, b: f"regexp_matches({a}, {b})",
+    "nanvl": lambda a, b: f"CASE WHEN isnan({a}) THEN {b} ELSE {a} END",
     "rlike": lambda a, b: f"regexp_matches({a}, {b})",
     "dayofmonth": _namesake("day"),
     "dayofweek": lambda a: f"dayofweek({a}) + 1",
@@ -333,6 +352,6 @@ DEFINED = frozenset({*ARITHMETIC, *COMPARISON, "isin", *COMMON, *FUNCTIONS})
 """The functions that the oracle translates."""
 
 
-__all__ = ["DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "order_of",
+__all__ = ["ByValue", "DEFINED", "Untranslated", "floating", "has_own_key", "key", "keys", "lifetime", "listed", "order_of",
     "own_keys", "payload", "same", "sql",
 ]  # fmt: skip

@@ -7,7 +7,6 @@ module cuts lifetimes, builds events and reads results.
 from __future__ import annotations
 
 import inspect
-import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,20 +24,16 @@ from streamq.plan.aggregate import Aggregate
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.user_code.code_values import FAILURES, LASTS, START
 from streamq.testing.oracle.python_functions import Operand, PythonFunctions
+from streamq.testing.oracle.user_values import plain_value, series_of
 from streamq.time import INFINITY, INTEGER, TIMESTAMP, show_ticks
 from streamq.user_code.module import UserModule
-from streamq.user_code.udo import OWN_LIFETIMES, UserOperator
+from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 
 LONG = t.LongType()
-NULLABLE = {
-    pa.bool_(): pd.BooleanDtype(),
-    pa.int8(): pd.Int8Dtype(),
-    pa.int16(): pd.Int16Dtype(),
-    pa.int32(): pd.Int32Dtype(),
-    pa.int64(): pd.Int64Dtype(),
-}
-"""The types of pandas for integers and booleans with NULLs."""
+
+OWN_LIFETIMES = (Stamp.UNCHANGED, Stamp.CLIP, Stamp.TIME_BOUND)
+"""The stamps that leave lifetimes to the operator."""
 
 
 @dataclass(frozen=True)
@@ -129,16 +124,19 @@ class ModuleValue:
     # time-sensitive
 
     def _frame(self, columns: list[Any], le: list[int], re: list[int], window: tuple[int, int]) -> pd.DataFrame:
-        """Return events as a frame of their arguments, by name, and ``start`` and ``end``, cut by ``clip``; no end is NULL."""
-        names = self.aggregate.options[len(self.aggregate.options) - len(columns) :]
+        """Return events as a frame of their arguments, by name, and ``start`` and ``end``, cut by ``clip``; no end is NULL.
+
+        Names that the module's author gave to its arguments count before those in the query.
+        """
+        names = self._module.columns or self.aggregate.options[len(self.aggregate.options) - len(columns) :]
         if self.clip in (ClipInput.FULL, ClipInput.LEFT):
             le = [max(at, window[0]) for at in le]
         if self.clip in (ClipInput.FULL, ClipInput.RIGHT):
             re = [min(at, window[1]) for at in re]
-        frame = {str(name): _series(column) for name, column in zip(names, columns, strict=True)}
+        frame = {str(name): series_of(column) for name, column in zip(names, columns, strict=True)}
         for name, ticks in (("start", le), ("end", re)):
             ends = pa.array([None if at == INFINITY else at for at in ticks], pa.int64())
-            frame[name] = _series(ends.cast(arrow_type(self.instants)))
+            frame[name] = series_of(ends.cast(arrow_type(self.instants)))
         return pd.DataFrame(frame)
 
     def _instant(self, ticks: int) -> Any:
@@ -206,14 +204,14 @@ def _over_values(module: WindowModule, columns: list[pa.Array]) -> Any:
     """
     code = _callable_code(module)
     if hasattr(code, "initial"):
-        return code.result(code.add(code.initial(), *map(_series, columns)))
+        return code.result(code.add(code.initial(), *map(series_of, columns)))
     if hasattr(code, "zero"):
         buffer = code.zero() if callable(code.zero) else code.zero
         rows = list(zip(*(column.to_pylist() for column in columns), strict=True))
         for row in rows:
             buffer = code.reduce(buffer, row if len(row) > 1 else row[0])
         return code.finish(buffer)
-    return code(*map(_series, columns), **module.options)
+    return code(*map(series_of, columns), **module.options)
 
 
 def _over_events(module: WindowModule, events: pd.DataFrame, window: Interval) -> Any:
@@ -231,21 +229,7 @@ def _callable_code(module: WindowModule) -> Any:
     return code(**module.options) if is_class else code
 
 
-def _series(column: pa.Array) -> pd.Series:
-    """Return a column as a Series of its own memory; integers and booleans with NULLs have the NULLABLE types."""
-    kinds = NULLABLE.get if column.null_count else None
-    return column.to_pandas(date_as_object=False, types_mapper=kinds).copy()
-
-
 # results
-
-
-def plain_value(result: Any) -> Any:
-    """Return a value as Python's; NaN, NA and NaT become None."""
-    if result is pd.NA or result is pd.NaT:
-        return None
-    plain = result.item() if isinstance(result, np.generic) else result
-    return None if isinstance(plain, float) and math.isnan(plain) else plain
 
 
 def _each(result: Any) -> Iterable[Any]:
@@ -283,4 +267,4 @@ def _ticks(instant: Any) -> int:
     return int(moment.asm8.astype("datetime64[us]").astype(np.int64))
 
 
-__all__ = ["ModuleValue", "plain_value", "sets_aside"]
+__all__ = ["ModuleValue", "sets_aside"]

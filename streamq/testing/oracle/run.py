@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -17,11 +17,12 @@ from streamq.plan.passes import expression_nodes
 from streamq.plan.schema import Schema
 from streamq.testing.arrival import time_columns
 from streamq.testing.oracle.aggregates import SumOverflow
+from streamq.testing.oracle.by_value import ByValue
 from streamq.testing.oracle.evaluated import Evaluated
-from streamq.testing.oracle.expressions import Untranslated, sql
+from streamq.testing.oracle.expressions import sql
 from streamq.testing.oracle.modules import sets_aside
 from streamq.testing.oracle.python_functions import PythonFunctions
-from streamq.testing.oracle.values import literal, ticks, to_duckdb
+from streamq.testing.oracle.values import ticks, to_duckdb
 from streamq.user_code.udf import UserFunction
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Run:
     - ``ctis``: CTIs of sources from outside
     - ``reach``: the reach of the input of the current operator (``streamq.testing.oracle.reach``), None if nothing has arrived
     - ``functions``: the Python functions that SQL calls
-    - ``evaluated``: makes such functions of expressions; None if expressions are translated
+    - ``evaluated``: makes such functions of expressions without a definition; None if these are refused
     - ``names``: the names of all tables
     - ``registered_sources``, ``histories``: by digest, the names of the tables of the sources' rows, and of the nodes so far
     - ``define``: returns the name of the table of another plan's history
@@ -86,29 +87,52 @@ class Run:
         return self.names[-1]
 
     def sql(self, expr: Expr, schema: Schema) -> str:
-        """Return the SQL of an expression over a history, translated or as a call of its function."""
-        return sql(expr, schema) if self.evaluated is None else self.evaluated.sql(expr, schema)
+        """Return the SQL of an expression over a history, by the oracle's definitions; raise PlanError if there are none.
+
+        Then, if expressions may be ``evaluated``, it is a call of the function that evaluates it.
+        """
+        try:
+            return sql(expr, schema, ByValue(self.functions).sql)
+        except PlanError:
+            if self.evaluated is None:
+                raise
+            return self.evaluated.sql(expr, schema)
 
     def without_failed(self, exprs: Iterable[Expr], schema: Schema, source: str) -> str:
         """Return the table of the events of ``source`` that have a row: those that no function with quarantine fails for.
 
         ``exprs`` are all expressions that the operator computes. The other events are counted, each for the first such function.
         """
-        failures = []
+        failing = []
         for expr in exprs:
             calls = [node.function for node in expression_nodes(expr) if isinstance(node, Call)]
             modules = [f.name for f in calls if isinstance(f, UserFunction) and sets_aside(f)]
-            if modules and self.evaluated is None:
-                raise Untranslated(sentence("oracle", f"the failures of {modules[0]} are not translated", ""))
-            if modules and self.evaluated is not None:
-                failures.append((self.evaluated.fails(expr, schema, modules), literal(modules[0])))
-        if not failures:
+            if modules:
+                failing.append((self.sql(expr, schema), modules))
+        if not failing:
             return source
-        module = " ".join(f"WHEN {fails} THEN {name}" for fails, name in failures)
-        events = self.table(f"SELECT *, CASE {module} END AS failed FROM {source}")
-        failed = self.rows(f"SELECT failed, count(*) FROM {events} WHERE failed IS NOT NULL GROUP BY failed")
-        self.functions.set_aside.update(dict(failed))
-        return self.table(f"SELECT * EXCLUDE (failed) FROM {events} WHERE failed IS NULL")
+        events = self.table(f"SELECT *, row_number() OVER () AS event FROM {source}")
+        good = []
+        for (event,) in self.rows(f"SELECT event FROM {events}"):
+            module = next((modules[0] for call, modules in failing if self._fails(call, events, event, modules)), None)
+            if module is None:
+                good.append(event)
+            else:
+                self.functions.set_aside[module] += 1
+        return self.table(
+            f"SELECT * EXCLUDE (event) FROM {events} WHERE event IN ({', '.join(map(str, good)) or 'NULL'})"
+        )
+
+    def _fails(self, call: str, events: str, event: int, modules: Collection[str]) -> bool:
+        """True if the SQL of an expression fails over an event because one of these functions does."""
+        try:
+            self.table(f"SELECT {call} AS value FROM {events} WHERE event = {event}")
+        except QueryFailed:
+            failure = self.functions.raised
+            if isinstance(failure, ModuleFailed) and str(failure).partition(":")[0] in modules:
+                return True
+            raise
+        return False
 
     def table(self, query: str) -> str:
         """Create a table of a query's result and return its name.

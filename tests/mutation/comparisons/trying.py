@@ -72,9 +72,7 @@ def tested(file: str) -> Failure | None:
     """The first failure of the nearest tests that need no Spark and no seconds, or of the laws of promptness."""
     named = [path for path in sorted((ROOT / "tests").rglob(f"test_{Path(file).name}")) if path.parent.name != "spark"]
     first = [str(path.relative_to(ROOT)) for path in named]
-    room = ROOT / "tests" / Path(file).parent.relative_to("streamq")
-    of_room = [str(room.relative_to(ROOT))] if room.is_dir() and room != ROOT / "tests" else []
-    near = [str(ROOT / path) for path in dict.fromkeys((*first, *of_room, *TESTS))]
+    near = [str(ROOT / path) for path in dict.fromkeys((*first, *of_room(Path(file).parent), *TESTS))]
     law, *some = PROMPT
     for arguments in (["-m", "not spark and not slow", *near], [str(ROOT / law), *some]):
         noted = _FirstFailure()
@@ -84,6 +82,18 @@ def tested(file: str) -> Failure | None:
         if status != pytest.ExitCode.OK:
             return Failure(0, noted.name or f"pytest: {status!r}")
     return None
+
+
+def of_room(room: Path) -> list[str]:
+    """The folder of the tests of a room, or of the room around it; else the tests with a word of the room's name in theirs."""
+    rooms = [Path("tests") / part for part in (room.relative_to("streamq"), *room.relative_to("streamq").parents)]
+    folders = [str(folder) for folder in rooms if folder != Path("tests") and (ROOT / folder).is_dir()]
+    if folders or room == Path("streamq"):
+        return folders[:1]
+    words = {word.removesuffix("s") for word in room.name.split("_")}
+    named = (ROOT / "tests").glob("test_*.py")
+    of_words = [path for path in sorted(named) if words & {word.removesuffix("s") for word in path.stem.split("_")}]
+    return [str(path.relative_to(ROOT)) for path in of_words]
 
 
 class _FirstFailure:
@@ -107,4 +117,4 @@ def seconds_of() -> Iterator[Callable[[], float]]:
     yield lambda: time.process_time() - begun
 
 
-__all__ = ["Failure", "queries", "seconds_of", "tested", "tried"]
+__all__ = ["Failure", "of_room", "queries", "seconds_of", "tested", "tried"]
