@@ -45,9 +45,6 @@ class MergeableColumns(ABC):
 
     name: str
 
-    keeps_single_rows: ClassVar[bool] = True
-    """True if a single row merges to itself."""
-
     few_copies: ClassVar[int] = 5_000
     """The number of copies of rows that, if Arrow cannot merge them, cost less than dyadic nodes."""
 
@@ -75,12 +72,20 @@ class MergeableColumns(ABC):
         """Return the columns that ``grouped`` does not list, merged over rows of equal ``number``, for the numbers ``at``."""
         return {}
 
-    def in_memory(self) -> tuple[MergeableColumns, MergeableColumns]:
-        """Return two forms of it for the merges of one table in one process: for the first merge, and for those of its results.
+    def merged_in_memory(self, table: pa.Table, number: Ints, at: Ints) -> tuple[Values, MergeableColumns]:
+        """Return what :meth:`merged` does, and the form in which the results merge further in this process.
 
-        They differ from it where columns are expensive to read and write, as pickled states are.
+        Columns and form are others where its own cost much to read and write, as pickled states do.
         """
-        return self, self
+        return self.merged(table, number, at), self
+
+    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+        """Return the table with columns in place of its own that merge at less cost, and the form that has these."""
+        return table, self
+
+    def as_held(self, table: pa.Table) -> pa.Table:
+        """Return the table with the columns that are held again; the reverse of :meth:`for_merging`."""
+        return table
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return merged results as values, NULL over no values; ``place`` finds the window of a row, for errors."""

@@ -6,6 +6,7 @@ Each kind is one class, with its Arrow form for windows over streams and its Spa
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -16,7 +17,7 @@ from pyspark.sql.types import DataType, DecimalType, LongType
 from streamq.plan.partial import (
     COUNT,
     Algebra,
-    Ints,
+    MergeableColumns,
     RowWindow,
     SparkPartial,
     SummablePartial,
@@ -27,7 +28,7 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.columnar import ints, narrow_sums, negate, with_column, with_columns
-from streamq.runtime.exact_sums import DoubleSums, SumColumns
+from streamq.runtime.exact_sums import DoubleSums, SumColumns, SumWords
 from streamq.runtime.values import sortable, unsortable
 
 if TYPE_CHECKING:
@@ -104,10 +105,10 @@ class PartialSum(SummablePartial):
 
     @property
     def held_columns(self) -> list[str]:
-        return self.columns if self.exact else [*self._sums.names, self.many]
+        return self.columns if self.exact else [*self.sums.names, self.many]
 
     @property
-    def _sums(self) -> SumColumns:
+    def sums(self) -> SumColumns:
         """The columns of sums of doubles."""
         return SumColumns(self.name)
 
@@ -122,7 +123,7 @@ class PartialSum(SummablePartial):
                 self.name: table.column(self.arg).cast(arrow_type(self.type)),
                 self.many: pc.multiply(rows_present(table, self.arg), table.column(COUNT)),
             }
-        return {**self._sums.of_values(table.column(self.arg)), self.many: rows_present(table, self.arg)}
+        return {**self.sums.of_values(table.column(self.arg)), self.many: rows_present(table, self.arg)}
 
     def of_weighted(self, table: pa.Table) -> Values:
         """Return exact values, negated where the weight is negative, with their signed numbers; others as ``super()`` does.
@@ -147,17 +148,19 @@ class PartialSum(SummablePartial):
         values = alive_rows(table, self.name)
         table = with_column(table, self.many, pc.if_else(pc.is_valid(values), table.column(COUNT), 0))
         single = DoubleSums.of(np.arange(len(values)), pc.fill_null(values, 0.0).to_numpy(), len(values))
-        return with_columns(table, self._sums.of_sums(single.times(ints(table, self.many))))
+        return with_columns(table, self.sums.of_sums(single.times(ints(table, self.many))))
 
     @property
     def grouped(self) -> dict[str, str]:
-        return {self.name: "sum", self.many: "sum"} if self.exact else {self.many: "sum"}
+        assert self.exact, "sums of doubles merge in words"
+        return {self.name: "sum", self.many: "sum"}
 
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the sums of doubles of the rows of each number; those of other types are merged in Arrow."""
+    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+        """Return the table with sums of doubles as words; with sums of other types as they are."""
         if self.exact:
-            return {}
-        return self._sums.of_sums(self._sums.merged(table, number, int(number.max(initial=-1)) + 1), at)
+            return table, self
+        words, columns = SumWords.of(self.name, self.sums.read(table))
+        return with_columns(table.drop_columns(self.sums.names), columns), _SumInWords(self.name, self, words)
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with NULL for no values, and sums as narrow as their type; raise StreamqError if one does not fit."""
@@ -184,6 +187,37 @@ class PartialSum(SummablePartial):
         from pyspark.sql import functions as F
 
         return [F.coalesce(value, F.lit(0).cast(self.type)).alias(self.name), _one_if_there(value).alias(self.many)]
+
+
+@dataclass(frozen=True)
+class _SumInWords(MergeableColumns):
+    """The sum of doubles of a ``partial`` result while one process merges it."""
+
+    partial: PartialSum
+    words: SumWords
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return self.partial.fields
+
+    @property
+    def held_columns(self) -> list[str]:
+        return [*self.words.names, self.partial.many]
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return dict.fromkeys(self.held_columns, "sum")
+
+    def as_held(self, table: pa.Table) -> pa.Table:
+        """Return the table with sums rounded, and exact ones where they differ, instead of words."""
+        sums = self.words.sums(table)
+        return with_columns(table.drop_columns(self.words.names), self.partial.sums.of_sums(sums))
+
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
+        """Return the table with sums rounded once, NULL for no values, instead of words."""
+        rounded, _ = self.words.sums(table).rounded()
+        table = with_column(table.drop_columns(self.words.names), self.partial.name, rounded)
+        return self.partial.finished(table, place)
 
 
 class _Extreme(SparkPartial):

@@ -6,6 +6,7 @@ All sums are exact, so nothing is lost where deviations are small beside the mea
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -27,10 +28,19 @@ from streamq.plan.partial import (
 )
 from streamq.runtime.columnar import ints, with_columns
 from streamq.runtime.exact_numbers import Accumulator, ExactNumbers, Floats
-from streamq.runtime.exact_sums import DoubleSums, SumColumns, product_of_deviations
+from streamq.runtime.exact_sums import DoubleSums, SumColumns, SumWords, WordColumns, product_of_deviations
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
+
+
+@dataclass(frozen=True, eq=False)
+class _Totals:
+    """The number of values of each row, and by their parts the sums of values and of products."""
+
+    n: Ints
+    sums: Mapping[str, DoubleSums]
+    products: Mapping[str, ExactNumbers]
 
 
 class _Deviations(MergeableColumns):
@@ -67,7 +77,7 @@ class _Deviations(MergeableColumns):
 
     @property
     def grouped(self) -> dict[str, str]:
-        return {}
+        raise AssertionError("deviations merge in words")
 
     def of_values(self, values: Mapping[str, Any], is_there: Any) -> Values:
         """Return the parts of single values, by their means; ``is_there``: 1, or 0 where there is none, and values are 0."""
@@ -77,26 +87,44 @@ class _Deviations(MergeableColumns):
             nothing = columns[self._sums(of).exact]
         return columns | {self._products(of): nothing for of in self.products}
 
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the parts, by column name, merged over rows of equal ``number``, for the numbers ``at``."""
-        many = ints(table, self.part("n"))
-        count = int(number.max(initial=-1)) + 1
-        total = np.bincount(number, many, count).astype(np.int64)
-        parts: dict[str, Any] = {self.part("n"): total[at]}
-        for of in self.means:
-            parts |= self._sums(of).of_sums(self._sums(of).merged(table, number, count), at)
-        for of in self.products:
-            sums = self._sums_of_products(of, table, number, count).packed(total > 1)
-            parts[self._products(of)] = sums.take(pa.array(at))
+    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+        """Return the table with the sums of values and of products as words."""
+        totals = self._totals(table)
+        sums, products = {}, {}
+        columns: dict[str, Any] = {}
+        for of, of_values in totals.sums.items():
+            sums[of], words = SumWords.of(self.part(of), of_values)
+            columns |= words
+        for of, of_products in totals.products.items():
+            products[of], words = WordColumns.of(self.part(of), of_products)
+            columns |= words
+        held = [name for name in self.held_columns if name != self.part("n")]
+        return with_columns(table.drop_columns(held), columns), _DeviationsInWords(self.name, self, sums, products)
+
+    def columns_of(self, totals: _Totals) -> Values:
+        """Return the held columns of totals."""
+        parts: dict[str, Any] = {self.part("n"): totals.n}
+        for of, sums in totals.sums.items():
+            parts |= self._sums(of).of_sums(sums)
+        for of, products in totals.products.items():
+            parts[self._products(of)] = products.packed(totals.n > 1)
         return parts
 
-    def _sums_of_products(self, of: str, table: pa.Table, number: Ints, count: int) -> ExactNumbers:
-        """Return the sums of a product over the rows of each number; of values beyond the finite ones they are any numbers."""
-        sums = Accumulator(count)
-        sums.add_packed(number, table.column(self._products(of)))
+    def _totals(self, table: pa.Table) -> _Totals:
+        """Return the totals of each row."""
+        return _Totals(
+            ints(table, self.part("n")),
+            {of: self._sums(of).read(table) for of in self.means},
+            {of: self._sums_of_products(of, table) for of in self.products},
+        )
+
+    def _sums_of_products(self, of: str, table: pa.Table) -> ExactNumbers:
+        """Return the sums of a product in each row; of values beyond the finite ones they are any numbers."""
+        sums, row = Accumulator(table.num_rows), np.arange(table.num_rows)
+        sums.add_packed(row, table.column(self._products(of)))
         is_single = ints(table, self.part("n")) == 1
         x, y = (_finite(self._sums(side).rounded(table)[is_single]) for side in self.products[of])
-        sums.add_products(number[is_single], x, y)
+        sums.add_products(row[is_single], x, y)
         return sums.sums()
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
@@ -104,13 +132,57 @@ class _Deviations(MergeableColumns):
 
         They are NaN if a value is NaN or infinite.
         """
-        many, row = ints(table, self.part("n")), np.arange(table.num_rows)
-        sums = {of: self._sums(of).merged(table, row, len(row)) for of in self.means}
-        parts: dict[str, Any] = {of: self._sums(of).rounded(table) / np.maximum(many, 1) for of in self.means}
+        return self.with_results(table, self._totals(table))
+
+    def with_results(self, table: pa.Table, totals: _Totals) -> pa.Table:
+        """Return the table with the results of each row's totals."""
+        parts: dict[str, Any] = {of: sums.rounded()[0] / np.maximum(totals.n, 1) for of, sums in totals.sums.items()}
         for of, (a, b) in self.products.items():
-            products = self._sums_of_products(of, table, row, len(row))
-            parts[of] = product_of_deviations(many, (sums[a], sums[b]), products)
+            sums = totals.sums[a], totals.sums[b]
+            parts[of] = product_of_deviations(totals.n, sums, totals.products[of])
         return with_columns(table, {self.part(of): values for of, values in parts.items()})
+
+
+@dataclass(frozen=True)
+class _DeviationsInWords(MergeableColumns):
+    """Sums of values and of products, by their parts, while one process merges them."""
+
+    partial: _Deviations
+    sums: Mapping[str, SumWords]
+    products: Mapping[str, WordColumns]
+
+    @property
+    def fields(self) -> tuple[tuple[str, DataType], ...]:
+        return self.partial.fields
+
+    @property
+    def held_columns(self) -> list[str]:
+        of_sums = [name for columns in self.sums.values() for name in columns.names]
+        of_products = [name for columns in self.products.values() for name in columns.names]
+        return [self.partial.part("n"), *of_sums, *of_products]
+
+    @property
+    def grouped(self) -> dict[str, str]:
+        return dict.fromkeys(self.held_columns, "sum")
+
+    def as_held(self, table: pa.Table) -> pa.Table:
+        """Return the table with rounded sums and bytes instead of words."""
+        return with_columns(self._without_words(table), self.partial.columns_of(self._totals(table)))
+
+    def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
+        """Return the table with the results instead of words."""
+        return self.partial.with_results(self._without_words(table), self._totals(table))
+
+    def _totals(self, table: pa.Table) -> _Totals:
+        """Return the totals of each row."""
+        return _Totals(
+            ints(table, self.partial.part("n")),
+            {of: columns.sums(table) for of, columns in self.sums.items()},
+            {of: columns.numbers(table) for of, columns in self.products.items()},
+        )
+
+    def _without_words(self, table: pa.Table) -> pa.Table:
+        return table.drop_columns(self.held_columns[1:])
 
 
 def _finite(values: Floats) -> Floats:

@@ -8,6 +8,7 @@ which values about as great as one another need two or three.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -37,6 +38,12 @@ class ExactNumbers:
 
     words: Ints
     least: int
+
+    @classmethod
+    def of_sums(cls, words: Sequence[Ints], least: int) -> ExactNumbers:
+        """Return the numbers whose words are sums of words."""
+        nothing = np.zeros_like(words[0])
+        return cls(_carried(np.stack([*words, nothing, nothing])), least)
 
     def times(self, factor: Ints) -> ExactNumbers:
         """Return the numbers times integers from 0 to 2^60."""

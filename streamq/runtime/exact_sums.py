@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from streamq.plan.partial import Values
+from streamq.runtime.columnar import ints
 from streamq.runtime.exact_numbers import WORD, Accumulator, ExactNumbers, Floats, is_empty
 from streamq.runtime.values import Ints, Mask
 
@@ -52,13 +53,17 @@ class DoubleSums:
         """Return the sums times integers from 0 to 2^60; what is beyond the finite stays."""
         return DoubleSums(self.numbers.times(factor), self.beyond)
 
-    def columns(self) -> tuple[Floats, pa.Array]:
-        """Return the sums rounded, and the exact ones as bytes where they differ."""
+    def rounded(self) -> tuple[Floats, Mask]:
+        """Return the sums rounded once, and a mask of those that are exact."""
         values, is_exact = self.numbers.rounded()
         if self.beyond is not None:
-            is_beyond = self.is_beyond
-            values = np.where(is_beyond, np.where(np.isnan(self.beyond), np.nan, self.beyond), values)
-            is_exact |= is_beyond
+            values = np.where(self.is_beyond, np.where(np.isnan(self.beyond), np.nan, self.beyond), values)
+            is_exact |= self.is_beyond
+        return values, is_exact
+
+    def columns(self) -> tuple[Floats, pa.Array]:
+        """Return the sums rounded, and the exact ones as bytes where they differ."""
+        values, is_exact = self.rounded()
         return values, self.numbers.packed(~is_exact)
 
 
@@ -84,18 +89,70 @@ class SumColumns:
         # -0.0 becomes 0.0, as in a sum
         return {self.name: pc.add(pc.fill_null(values, 0.0), 0.0), self.exact: nothing}
 
-    def of_sums(self, sums: DoubleSums, at: Ints | slice = slice(None)) -> Values:
-        """Return the columns of the sums of some numbers."""
+    def of_sums(self, sums: DoubleSums) -> Values:
+        """Return the columns of sums."""
         values, exact = sums.columns()
-        return {self.name: values[at], self.exact: exact if isinstance(at, slice) else exact.take(pa.array(at))}
+        return {self.name: values, self.exact: exact}
 
-    def merged(self, table: pa.Table, number: Ints, count: int) -> DoubleSums:
-        """Return the sums of the rows of each number, 0 to ``count`` - 1."""
-        return DoubleSums.of(number, self.rounded(table), count, table.column(self.exact))
+    def read(self, table: pa.Table) -> DoubleSums:
+        """Return the sums of each row."""
+        return DoubleSums.of(np.arange(table.num_rows), self.rounded(table), table.num_rows, table.column(self.exact))
 
     def rounded(self, table: pa.Table) -> Floats:
         """Return the sums as doubles."""
         return table.column(self.name).to_numpy()
+
+
+@dataclass(frozen=True)
+class WordColumns:
+    """The columns of exact numbers while one process merges them: ``count`` words each, integers that Arrow adds up."""
+
+    name: str
+    least: int
+    count: int
+
+    @classmethod
+    def of(cls, name: str, numbers: ExactNumbers) -> tuple[WordColumns, Values]:
+        """Return the columns, with the words of the numbers; words above or below all others, which are 0, are left out."""
+        used = np.flatnonzero(numbers.words.any(axis=1))
+        least, end = (int(used[0]), int(used[-1]) + 1) if len(used) else (0, 1)
+        columns = cls(name, numbers.least + least, end - least)
+        return columns, dict(zip(columns.names, numbers.words[least:end], strict=True))
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns."""
+        return [f"{self.name}__{i}" for i in range(self.count)]
+
+    def numbers(self, table: pa.Table) -> ExactNumbers:
+        """Return the numbers, once words have been added up or not."""
+        return ExactNumbers.of_sums([ints(table, name) for name in self.names], self.least)
+
+
+@dataclass(frozen=True)
+class SumWords:
+    """The columns of sums of doubles while one process merges them: words, and ``beyond`` if anything is not finite."""
+
+    words: WordColumns
+    beyond: str | None
+
+    @classmethod
+    def of(cls, name: str, sums: DoubleSums) -> tuple[SumWords, Values]:
+        """Return the columns, with the sums."""
+        words, columns = WordColumns.of(name, sums.numbers)
+        if sums.beyond is None:
+            return cls(words, None), columns
+        return cls(words, f"{name}__beyond"), {**columns, f"{name}__beyond": sums.beyond}
+
+    @property
+    def names(self) -> list[str]:
+        """The names of the columns, each of which Arrow adds up."""
+        return self.words.names if self.beyond is None else [*self.words.names, self.beyond]
+
+    def sums(self, table: pa.Table) -> DoubleSums:
+        """Return the sums."""
+        beyond = None if self.beyond is None else table.column(self.beyond).to_numpy()
+        return DoubleSums(self.words.numbers(table), beyond)
 
 
 def product_of_deviations(n: Ints, sums: tuple[DoubleSums, DoubleSums], products: ExactNumbers) -> Floats:
@@ -118,4 +175,4 @@ def _quotient(dividend: int, divisor: int) -> float:
         return math.inf if dividend > 0 else -math.inf
 
 
-__all__ = ["DoubleSums", "SumColumns", "product_of_deviations"]
+__all__ = ["DoubleSums", "SumColumns", "SumWords", "WordColumns", "product_of_deviations"]

@@ -6,7 +6,7 @@ copied into its windows if they are few, else cut into dyadic nodes, of which ea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,20 +31,64 @@ EXPLODE_ROWS = 500_000
 
 def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
     """Return partial results of equal ``by`` merged into one row, with the same columns."""
+    table, forms = for_merging(table, partials)
+    rows = _merged_rows(table, by, forms)
+    for form in forms:
+        rows = form.as_held(rows)
+    return rows
+
+
+def for_merging(table: pa.Table, partials: Iterable[MergeableColumns]) -> tuple[pa.Table, list[MergeableColumns]]:
+    """Return the table with columns that merge at less cost than those that are held, and the forms that have these."""
+    forms = []
+    for partial in partials:
+        table, form = partial.for_merging(table)
+        forms.append(form)
+    return table, forms
+
+
+def _merged_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
+    """Return partial results of equal ``by`` merged into one row, in the forms that they have."""
     sums = merge_aggregations(partials)
-    others = [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
+    others = _not_in_arrow(partials)
     if not others:
         return group(table, by, sums)
     number, first = codes(table, by)
-    if len(first) == table.num_rows and all(partial.keeps_single_rows for partial in others):
+    if len(first) == table.num_rows:
         return table.select(list(dict.fromkeys([*by, *sums, *(n for partial in others for n in partial.held_columns)])))
-    groups = group(with_column(table, "__g", number), ["__g"], sums)
-    at = ints(groups, "__g")
-    columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
-    columns |= {name: groups.column(name) for name in sums}
+    columns, at = _grouped(table, by, sums, number, first)
     for partial in others:
         columns |= partial.merged(table, number, at)
     return pa.table(columns)
+
+
+def _merged_in_memory(
+    table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]
+) -> tuple[pa.Table, list[MergeableColumns]]:
+    """Return partial results of equal ``by`` merged into one row, and the forms in which this process merges them further."""
+    number, first = codes(table, by)
+    columns, at = _grouped(table, by, merge_aggregations(partials), number, first)
+    forms = []
+    for partial in partials:
+        merged, form = partial.merged_in_memory(table, number, at)
+        columns |= merged
+        forms.append(form)
+    return pa.table(columns), forms
+
+
+def _not_in_arrow(partials: Iterable[MergeableColumns]) -> list[MergeableColumns]:
+    """Return the partial results that have columns which Arrow cannot merge."""
+    return [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
+
+
+def _grouped(
+    table: pa.Table, by: Sequence[str], sums: Mapping[str, tuple[str, str]], number: Ints, first: Ints
+) -> tuple[dict[str, Any], Ints]:
+    """Return the columns ``by`` and those that Arrow merges, of the rows of each number, and the numbers in their order."""
+    groups = group(with_column(table, "__g", number), ["__g"], sums)
+    at = ints(groups, "__g")
+    columns: dict[str, Any] = {name: table.column(name).take(pa.array(first[at])) for name in by}
+    return columns | {name: groups.column(name) for name in sums}, at
 
 
 def row_windows(
@@ -136,29 +180,31 @@ def merge_by_window(
     """Merge partial results over ranges ``low..high`` of windows (none empty) per window: ``by``, ``__i``, ``__n``, the partials.
 
     A window without members has no row. If there would be more than ``explode_rows`` copies, and more than four per range, ranges
-    are cut into dyadic nodes. If Arrow cannot merge some columns (sums of doubles, or states of a user's code), that begins with
-    fewer copies, and rows of equal ranges are merged before; so they are, beyond four copies per range, if results are the same
-    ``in_any_order``. Cost: O(n log n) in partials and windows, however long the ranges are.
+    are cut into dyadic nodes. If Arrow cannot merge some columns (states of a user's code), that begins with fewer copies, and
+    rows of equal ranges are merged before; so they are, beyond four copies per range, if results are the same ``in_any_order``.
+    Cost: O(n log n) in partials and windows, however long the ranges are.
     """
-    ours = [partial for partial in partials if len(partial.grouped) < len(partial.held_columns)]
-    explode_rows = min([explode_rows, *(partial.few_copies for partial in ours)])
-    copies = _copies(low, high)
-    if copies > explode_rows if ours else in_any_order and copies > 4 * len(low):
-        forms = [partial.in_memory() for partial in partials]
+    table, partials = for_merging(table, partials)
+    copies, few = _copies(low, high), _few_copies(partials, explode_rows)
+    if copies > few if _not_in_arrow(partials) else in_any_order and copies > 4 * len(low):
         ranged = with_column(with_column(table, LOW, low), HIGH, high)
-        ranged = merge_partial_rows(ranged, [*by, LOW, HIGH], [at_first for at_first, _ in forms])
-        partials = [later for _, later in forms]
+        ranged, partials = _merged_in_memory(ranged, [*by, LOW, HIGH], partials)
         low, high = ints(ranged, LOW), ints(ranged, HIGH)
         table = ranged.drop_columns([LOW, HIGH])
     by = [*by, INDEX]
-    if _copies(low, high) <= max(explode_rows, 4 * len(low)):
+    if _copies(low, high) <= max(_few_copies(partials, explode_rows), 4 * len(low)):
         which, index = expand_ranges(low, high)
-        windows = merge_partial_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
+        windows = _merged_rows(with_column(table.take(pa.array(which)), INDEX, index), by, partials)
     else:
         windows = _dyadic(table, low, high, by, partials)
     others = [name for name in windows.column_names if name not in (*by, COUNT)]
     windows = windows.select([*by, COUNT, *others])
     return MergedWindows(windows.filter(pc.greater(windows.column(COUNT), 0)), partials)
+
+
+def _few_copies(partials: Iterable[MergeableColumns], explode_rows: int) -> int:
+    """Return the number of copies up to which copying ranges into their windows costs less than dyadic nodes."""
+    return min([explode_rows, *(partial.few_copies for partial in _not_in_arrow(partials))])
 
 
 def _copies(low: Ints, high: Ints) -> float:
@@ -195,6 +241,6 @@ def _dyadic(
             twice = windows.take(pa.array(np.repeat(np.arange(windows.num_rows), 2)))
             index = np.repeat(ints(windows, INDEX) * 2, 2) + np.tile([0, 1], windows.num_rows)
             at = [*at, with_column(twice, INDEX, index).select(at[0].column_names)]
-        windows = merge_partial_rows(concat(at), by, partials)
+        windows = _merged_rows(concat(at), by, partials)
     assert windows is not None
     return with_column(windows, INDEX, ints(windows, INDEX) + base)

@@ -16,11 +16,9 @@ from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
+from streamq.runtime.built_in_partials import PartialSum
 from streamq.runtime.event import RE, WEIGHT
-from streamq.runtime.exact_numbers import Floats
-from streamq.runtime.exact_sums import DoubleSums
 from streamq.runtime.group_bins import BinSizes
-from streamq.runtime.values import Ints
 from tests.programs import compiled, with_sizes
 
 COLUMNS = "start bigint, end bigint, k string, v double, w double"
@@ -125,12 +123,7 @@ def test_results_do_not_depend_on_arrival(windows: str, results: dict[str, Any])
 
 @pytest.mark.parametrize("windows", ["hopping", "snapshot", "sliding", "session"])
 def test_doubles_that_are_added_in_order_break_the_law(windows: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    right = DoubleSums.of
-
-    def added_in_order(number: Ints, values: Floats, count: int, exact: Any = None) -> DoubleSums:
-        return right(np.arange(count), np.bincount(number, values, count).astype(float), count)
-
-    monkeypatch.setattr(DoubleSums, "of", added_in_order)
+    monkeypatch.setattr(PartialSum, "exact", True)
     with pytest.raises(AssertionError):
         assert_independent_of_arrival(WINDOWS[windows](source()).select(total=sq.sum("v")))
 

@@ -36,6 +36,11 @@ def results(table: pa.Table) -> bytes:
     """The bits of the results of a row."""
     for partial in PARTIALS:
         table = partial.finished(table)
+    return bits(table)
+
+
+def bits(table: pa.Table) -> bytes:
+    """The bits of a row of results."""
     columns = (table.column(name) for partial in PARTIALS for name in partial.columns)
     return b"".join(
         column.is_valid().to_numpy().tobytes() + column.fill_null(0).to_numpy().tobytes() for column in columns
@@ -67,15 +72,13 @@ def test_a_value_that_counts_several_times_is_as_many_values(values: list[float 
 
 @given(st.lists(st.tuples(ANY, st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=12))
 def test_windows_have_the_same_results_copied_or_cut(events: list[tuple[float | None, int, int]]) -> None:
-    table = single([value for value, _, _ in events])
+    table = single([value for value, _, _ in events]).drop_columns(["k"])
     low = np.array([first for _, first, _ in events])
     high = low + np.array([length for _, _, length in events])
     copied, cut = (
         merge_by_window(table, low, high, (), PARTIALS, explode_rows=rows).in_order(["__i"]) for rows in (1_000, 0)
     )
-    assert [results(copied.rows.slice(i, 1)) for i in range(copied.rows.num_rows)] == [
-        results(cut.rows.slice(i, 1)) for i in range(cut.rows.num_rows)
-    ]
+    assert bits(copied.finished()) == bits(cut.finished())
 
 
 @pytest.mark.parametrize(

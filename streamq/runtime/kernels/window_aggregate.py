@@ -124,7 +124,7 @@ class WindowAggregateKernel:
         grid = self.window
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
         fresh = [p for a in arrivals if (p := self._judged(a, totals)).num_rows]
-        new = self._held.merged(concat(fresh)) if fresh else None
+        new = self._new(fresh)
         bound = Bound.ENDLESS if self.infinite else Bound.NONE
         last_of_all = bound_at_end(state, clock, bound, self.window)
 
@@ -149,7 +149,10 @@ class WindowAggregateKernel:
         if dirty is not None and not needed:
             needed, held = True, self._held.read(state)
         all_of = [t for t in (held, new) if t is not None]
-        everything = self._held.merged(concat(all_of)) if all_of and needed else None
+        everything = None
+        if all_of and needed:
+            # partial results that merge need not be merged twice, by range and then by window
+            everything = concat(all_of) if self.merges else self._held.merged(concat(all_of))
 
         out: list[pa.Table] = []
         least = open_now
@@ -196,6 +199,13 @@ class WindowAggregateKernel:
         if self.window.hop > self.window.size:
             partials = partials.filter(pc.less_equal(partials.column(LO), partials.column(HI)))
         return partials
+
+    def _new(self, fresh: Sequence[pa.Table]) -> pa.Table | None:
+        """Return what came in one table, a row for each key and range unless it may be retracted; None if nothing came."""
+        if not fresh:
+            return None
+        # one table comes merged from the map side
+        return fresh[0] if self.combines and len(fresh) == 1 else self._held.merged(concat(fresh))
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
         """Return the arrival's partials without late ones, or with the part of them that the policy, or the level, adjusts.

@@ -139,10 +139,11 @@ class PickledState(Partial):
         merged_columns[self.name] = pa.nulls(len(at), arrow_type(self.type))
         return merged_columns
 
-    def in_memory(self) -> tuple[MergeableColumns, MergeableColumns]:
-        """Return the merge of rows into states that this process holds, and the merge of those."""
-        states = HeldStates(self.name, self, [])
-        return _HeldAtFirst(self.name, states), states
+    def merged_in_memory(self, table: pa.Table, number: Ints, at: Ints) -> tuple[Values, MergeableColumns]:
+        """Return the number in memory of the state of each number in ``at``, and the states that this process holds."""
+        states, rows = HeldStates(self.name, self, []), _NumberedRows(number)
+        states.hold(self.parts(table, rows, rows.numbers))
+        return {states.column: at}, states
 
     def parts(self, table: pa.Table, rows: _NumberedRows, wanted: Ints) -> Iterator[PartState | None]:
         """Yield the state of each ``wanted`` number: its events are added to a state, which is merged with its other states.
@@ -283,29 +284,6 @@ class HeldStates(MergeableColumns):
         """Return the states of these numbers that have events, a copy for this reader of those that may be changed."""
         states = [self.held[number] for number in numbers]
         return [state if isinstance(state, PartState) else unpickled(state) for state in states if state != NOTHING]
-
-
-@dataclass(frozen=True)
-class _HeldAtFirst(MergeableColumns):
-    """The merge of rows of events and pickled states into ``states`` in memory."""
-
-    states: HeldStates
-
-    keeps_single_rows = False
-
-    @property
-    def fields(self) -> tuple[tuple[str, DataType], ...]:
-        return self.states.fields
-
-    @property
-    def grouped(self) -> dict[str, str]:
-        return {}
-
-    def merged(self, table: pa.Table, number: Ints, at: Ints) -> Values:
-        """Return the number in memory of the state of each number in ``at``."""
-        rows, first = _NumberedRows(number), len(self.states.held)
-        self.states.hold(self.states.partial.parts(table, rows, rows.numbers))
-        return {self.states.column: first + at}
 
 
 class _NumberedRows:

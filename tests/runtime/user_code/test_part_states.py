@@ -82,7 +82,7 @@ class Refuses(Total):
 
 
 def test_a_merge_that_fails_names_a_window_and_its_first_events() -> None:
-    with pytest.raises(ModuleFailed, match=r"too many; window \[-1, 11\); the first of 6 events: v = 3; v = 0; v = 2"):
+    with pytest.raises(ModuleFailed, match=r"too many; window \[-1, 11\); the first of 6 events: v = 0; v = 2; v = 4"):
         answers(sq.uda("long", name="refuses")(Refuses))
 
 
