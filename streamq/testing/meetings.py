@@ -1,4 +1,4 @@
-"""Meetings: data in which events of several streams follow each other closely and have equal values, so that patterns match."""
+"""Meetings: data in which events of several streams follow each other closely, or outlast each other, and have equal values."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import singledispatch
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from hypothesis import strategies as st
 
@@ -21,6 +21,9 @@ from streamq.testing.payload_values import pool
 from streamq.testing.scale import Scale
 from streamq.time import INFINITY
 
+if TYPE_CHECKING:
+    from streamq.testing.intent import Pattern
+
 
 @dataclass(frozen=True)
 class Meeting:
@@ -33,6 +36,23 @@ class Meeting:
     inputs: tuple[Node, ...]
     scopes: tuple[int, ...]
     columns: frozenset[str]
+
+    chances: ClassVar[tuple[bool, ...]] = (True, True, True, False)
+    """Whether there is a meeting, one of which is drawn."""
+
+    def pattern(self, places: tuple[int, ...], least: int, scope: int, gap: int, scale: Scale) -> Pattern:
+        """Return the lifetimes of the stream at these positions among the inputs."""
+        return _CloseLifetimes(places, len(self.inputs), least, gap, scope, scale)
+
+
+@dataclass(frozen=True)
+class Visit(Meeting):
+    """A meeting in which events of the first stream last long, and those of the others come and go meanwhile."""
+
+    chances = (True, False)
+
+    def pattern(self, places: tuple[int, ...], least: int, scope: int, gap: int, scale: Scale) -> Pattern:
+        return _Visits(0 in places, least, scale)
 
 
 @singledispatch
@@ -47,11 +67,11 @@ def meeting_intents(
 ) -> Mapping[str, Intent]:
     """Draw, for the sources of a plan's meetings, intents under which their events meet.
 
-    Returns the intents by table; none in a quarter of the draws, without a meeting, and if the intent has a pattern of its own.
+    Returns the intents by table; none in some of the draws, without a meeting, and if the intent has a pattern of its own.
     A source of several meetings gets the intent for the first.
     """
     meetings = [m for m in map(meeting_of, nodes(plan)) if m is not None and m.inputs]
-    if not meetings or intent.pattern is not None or not draw(st.sampled_from([True, True, True, False])):
+    if not meetings or intent.pattern is not None or not draw(st.sampled_from(meetings[0].chances)):
         return {}
     intents: dict[str, Intent] = {}
     for meeting in meetings:
@@ -63,7 +83,7 @@ def meeting_intents(
         for source, places in _places(meeting).items():
             agreeing = _agreeing(source, meeting.columns, intent, compared)
             payload = {**_passing(meeting, source), **agreeing}
-            pattern = _CloseLifetimes(places, many, min(2 * len(places) - 1, intent.events), gap, scope, scale)
+            pattern = meeting.pattern(places, min(2 * len(places) - 1, intent.events), scope, gap, scale)
             intents.setdefault(source.table, intent.but(payload=payload, pattern=pattern))
     return intents
 
@@ -131,4 +151,32 @@ class _CloseLifetimes:
         return spans
 
 
-__all__ = ["Meeting", "meeting_of", "meeting_intents"]
+@dataclass(frozen=True)
+class _Visits:
+    """A temporal pattern: short lifetimes, at any of VISITS instants, and, if the stream is a ``host``, as many that last long.
+
+    ``least`` is the least number of events.
+    """
+
+    is_host: bool
+    least: int
+    scale: Scale
+
+    def __call__(self, random: Random, events: int) -> list[tuple[int, int | None]]:
+        """Return start and end of each event in ticks (None: no end), in no order; ``events`` of them, at least ``least``."""
+        spans: list[tuple[int, int | None]] = []
+        unit, step = random.choice(self.scale.units), self.scale.step
+        for number in range(max(self.least, events)):
+            is_long = self.is_host and number % 2 == 0
+            start = self.scale.anchor + random.randint(0, 3 if is_long else VISITS) * unit
+            lasts = random.choice([None, VISITS // 2, VISITS, 2 * VISITS] if is_long else [0, 1, 1, 2])
+            length = None if lasts is None else max(step, lasts * unit + random.choice([0, 0, 0, -1, 1]) * step)
+            spans.append((start, None if length is None else min(INFINITY - 1, start + length)))
+        return spans
+
+
+VISITS = 14
+"""The number of units within which short events come and go."""
+
+
+__all__ = ["Meeting", "Visit", "meeting_of", "meeting_intents"]

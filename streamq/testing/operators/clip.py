@@ -8,6 +8,7 @@ from streamq.operators import Clip
 from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw
 from streamq.testing.drawn_operators import Pairs, over_two
+from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.pairs import agreement
@@ -26,3 +27,9 @@ def clip(node: Clip, inputs: Sequence[str], run: Run) -> str:
 @over_two()
 def draw_clip(draw: Draw, one: Node, two: Node, on: Pairs) -> Clip:
     return Clip(one, two, on)
+
+
+@meeting_of.register(Clip)
+def meeting(node: Clip) -> Meeting:
+    """Return the meeting of a clip: long events, some of which are cut, with equal keys."""
+    return Visit(node.children, (), frozenset(name for pair in node.on for name in pair))

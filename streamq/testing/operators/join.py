@@ -12,6 +12,7 @@ from streamq.plan.node import Node
 from streamq.testing.drawn_expressions import Draw, exact_columns
 from streamq.testing.drawn_operators import Pairs, over_two
 from streamq.testing.drawn_pairs import drawn_pairs, exact_of_pairs
+from streamq.testing.meetings import Meeting, Visit, meeting_of
 from streamq.testing.oracle.definitions import defines
 from streamq.testing.oracle.expressions import listed, payload
 from streamq.testing.oracle.pairs import agreement, pair_columns
@@ -64,6 +65,12 @@ def draw_join(draw: Draw, one: Node, two: Node, on: Pairs) -> Join:
     how = draw(st.sampled_from(list(JoinKind)))
     both = draw(drawn_pairs(one, two, on))
     return Join(one, two, on, both.where, how, left_names=both.left_names, right_names=both.right_names)
+
+
+@meeting_of.register(Join)
+def meeting(node: Join) -> Meeting:
+    """Return the meeting of a join: long events on the left, whose partners come and go, with equal keys."""
+    return Visit(node.children, (), frozenset(name for pair in node.on for name in pair))
 
 
 @exact_columns.register(Join)
