@@ -57,10 +57,9 @@ def nan_from_least(right: Any, values: Any, kind: Any) -> pa.Array:
     return pc.if_else(pc.equal(values, NAN_LEAST), pa.scalar(float("nan"), kind), right(values, kind))
 
 
-def squares_of_sums(right: Any, one: PartialMoments, table: pa.Table, number: Any, at: Any) -> Any:
+def squares_of_sums(right: Any, one: PartialMoments, of: str, table: pa.Table) -> Any:
     n = one.part("n")
-    once = with_column(table, n, np.minimum(ints(table, n), 1))
-    return {**right(one, once, number, at), n: right(one, table, number, at)[n]}
+    return right(one, of, with_column(table, n, np.minimum(ints(table, n), 1)))
 
 
 def each_stretch_counted(of: Any, low: Any, high: Any) -> Any:
@@ -128,7 +127,7 @@ MUTANTS = (
         "squares of sums",
         "a merged partial result counts as one more value among those that squares are summed of",
         "spread",
-        (wrapped(PartialMoments, "merged", squares_of_sums),),
+        (wrapped(PartialMoments, "_sums_of_products", squares_of_sums),),
     ),
     Mutant(
         "distinct values counted twice",
