@@ -5,78 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
 from pyspark.sql.types import DataType, DoubleType
 
 from streamq.aggregates.application import apply_aggregate, as_doubles, check_numbers
+from streamq.functions.numbers import SQRT
 from streamq.keywords import check_keywords
-from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, SparkMembers
-from streamq.plan.expr import Expr
-from streamq.plan.partial import COUNT as MEMBERS
-from streamq.plan.reduction import Floats, RangedMembers, RangeReduction, ReducedColumn, Reduction, floats
+from streamq.plan.aggregate import Aggregate, AggregateFunction, Application, Drawing, Partials, SparkMembers
+from streamq.plan.case import Case
+from streamq.plan.expr import Call, Cast, Col, Expr, Lit
 from streamq.runtime.deviation_partials import PartialComoments
-from streamq.runtime.range_partials import INDEX, merge_by_window
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
-@dataclass(frozen=True)
-class Comoments:
-    """For each window the number of pairs, the sums of squared deviations on both sides, and the sum of their products."""
-
-    n: Floats
-    xx: Floats
-    yy: Floats
-    xy: Floats
-
-
-class PairReduction(RangeReduction):
-    """A reduction computed from the merged sums of squares and products of two columns' deviations."""
-
-    def comoments(self, members: RangedMembers) -> Comoments:
-        """Return the co-moments of each window, merged over the ranges; a member without one of both values does not count."""
-        (x, x_there), (y, y_there) = (floats(members.rows.column(name)) for name in self.column.args)
-        is_there = x_there & y_there
-        values = {"x": pa.array(np.where(is_there, x, 0.0)), "y": pa.array(np.where(is_there, y, 0.0))}
-        comoments = PartialComoments("p")
-        parts = comoments.of_values(values, is_there.astype(np.int64))
-        table = pa.table({MEMBERS: np.ones(len(x), np.int64), **parts})
-        windows = merge_by_window(table, members.first, members.last, (), [comoments])
-        merged = windows.in_order([INDEX]).finished()
-        return Comoments(
-            *(merged.column(f"p__{name}").to_numpy().astype(np.float64) for name in ("n", "xx", "yy", "xy"))
-        )
-
-
-@dataclass(frozen=True)
-class CovarianceReduction(PairReduction):
-    """The mean product of deviations, of the sample or of the population."""
-
-    is_sample: bool
-
-    def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """Return the covariance of each window; NULL over no pair, and of a sample over one."""
-        of = self.comoments(members)
-        with np.errstate(all="ignore"):
-            return pa.array(of.xy / (of.n - 1 if self.is_sample else of.n), mask=of.n < (2 if self.is_sample else 1))
-
-
-@dataclass(frozen=True)
-class CorrelationReduction(PairReduction):
-    """Pearson's correlation: co-moment over the root of the product of both sums of squares; NULL if either is 0."""
-
-    def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """Return the correlation of each window; NULL over fewer than two pairs, and where a side has no deviation."""
-        of = self.comoments(members)
-        with np.errstate(all="ignore"):
-            value = of.xy / np.sqrt(of.xx * of.yy)
-        return pa.array(value, mask=(of.xx == 0) | (of.yy == 0) | (of.n < 2))
-
-
 class PairAggregate(AggregateFunction):
-    """An aggregate of two arguments, over members that have both."""
+    """An aggregate of two arguments, over members that have both; its partial result is (n, means, products of deviations)."""
 
     drawing = Drawing(arguments=2, whole_numbers=True)
 
@@ -84,8 +28,10 @@ class PairAggregate(AggregateFunction):
         check_numbers(of)
         return DoubleType()
 
-    def operands(self, of: Application) -> tuple[Expr, ...]:
-        return as_doubles(of)
+    def comoments(self, of: Application, partials: Partials) -> PartialComoments:
+        """Return the partial result, which all aggregates of the same two arguments share."""
+        left, right = as_doubles(of)
+        return partials.partial(PartialComoments, left, DoubleType(), partials.column(right))
 
 
 @dataclass(frozen=True)
@@ -95,8 +41,12 @@ class Covariance(PairAggregate):
     name: str
     is_sample: bool
 
-    def reduction(self, column: ReducedColumn) -> Reduction | None:
-        return CovarianceReduction(column, self.is_sample)
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the covariance over partial co-moments; NULL over no pair, and of a sample over one."""
+        parts = self.comoments(of, partials)
+        n, products = Col(parts.part("n")), Col(parts.part("xy"))
+        value = products / Cast(n - 1 if self.is_sample else n, DoubleType())
+        return Case((n > (1 if self.is_sample else 0), value, Lit(None)))
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         from pyspark.sql import functions as F
@@ -105,12 +55,19 @@ class Covariance(PairAggregate):
 
 
 class Correlation(PairAggregate):
-    """Pearson's correlation."""
+    """Pearson's correlation: the products of deviations over the root of the squares on both sides; NULL if either is 0."""
 
     name = "corr"
 
-    def reduction(self, column: ReducedColumn) -> Reduction | None:
-        return CorrelationReduction(column)
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the correlation over partial co-moments; NULL over fewer than two pairs, and where a side has no deviation."""
+        parts = self.comoments(of, partials)
+        n, products = Col(parts.part("n")), Col(parts.part("xy"))
+        xx, yy = Col(parts.part("xx")), Col(parts.part("yy"))
+        squares = xx * yy
+        # a product may be 0 where both are not, or NaN where one is 0
+        is_spread = (n > 1) & (xx != 0.0) & (yy != 0.0) & (squares != 0.0)
+        return Case((is_spread, products / Call(SQRT, (squares,)), Lit(None)))
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         from pyspark.sql import functions as F

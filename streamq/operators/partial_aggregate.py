@@ -99,7 +99,8 @@ def partial_fields(partials: Iterable[Partial]) -> list[Field]:
 def show_partials(arguments: Iterable[tuple[str, Expr]], partials: Iterable[Partial]) -> str:
     """Return the partial results as explain shows them: ``count(*), sum(fare)``."""
     shown = {name: show(expr) for name, expr in arguments}
-    return ", ".join(["count(*)", *(f"{partial.title}({shown[partial.arg]})" for partial in partials)])
+    calls = (f"{partial.title}({', '.join(shown[arg] for arg in partial.shown_args)})" for partial in partials)
+    return ", ".join(["count(*)", *calls])
 
 
 def partial_columns(
@@ -107,7 +108,7 @@ def partial_columns(
 ) -> list[Column]:
     """Return the columns of partial results as Spark aggregates."""
     values = {name: spark_expression(expr, schema) for name, expr in arguments}
-    return [column for partial in partials for column in partial.on_spark(values[partial.arg])]
+    return [column for partial in partials for column in partial.on_spark(values)]
 
 
 __all__ = ["PartialAggregate", "partial_columns", "partial_fields", "show_partials"]

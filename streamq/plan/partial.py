@@ -125,6 +125,11 @@ class Partial(MergeableColumns):
         return (self.arg,)
 
     @property
+    def shown_args(self) -> tuple[str, ...]:
+        """The columns that explain shows as its arguments."""
+        return (self.arg,)
+
+    @property
     def value_columns(self) -> tuple[str, ...]:
         """The columns of values that :meth:`of_weighted` keeps if it is not exact."""
         return (self.name,)
@@ -155,8 +160,8 @@ class SparkPartial(Partial):
     """A partial result that Spark can make and merge; all others are made and merged in Arrow, in a batch too."""
 
     @abstractmethod
-    def on_spark(self, value: Column) -> list[Column]:
-        """Return its columns as Spark's aggregates of a column."""
+    def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
+        """Return its columns as Spark's aggregates of the columns that it is computed from."""
 
     @property
     @abstractmethod

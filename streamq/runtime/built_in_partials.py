@@ -65,11 +65,11 @@ class PartialCount(SummablePartial):
     def grouped(self) -> dict[str, str]:
         return {self.name: "sum"}
 
-    def on_spark(self, value: Column) -> list[Column]:
+    def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
         """Return ``count(value)``."""
         from pyspark.sql import functions as F
 
-        return [F.count(value).alias(self.name)]
+        return [F.count(values[self.arg]).alias(self.name)]
 
     @property
     def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
@@ -169,10 +169,11 @@ class PartialSum(SummablePartial):
         none = pc.equal(table.column(self.many), 0)
         return with_column(table, self.name, pc.if_else(none, pa.scalar(None, kind), values))
 
-    def on_spark(self, value: Column) -> list[Column]:
+    def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
         """Return ``sum(value)``, ``count(value)``."""
         from pyspark.sql import functions as F
 
+        value = values[self.arg]
         # the sum of a partial must have the type of the whole, or the sum of sums would widen again
         return [F.sum(value).cast(self.type).alias(self.name), F.count(value).alias(self.many)]
 
@@ -251,9 +252,9 @@ class _Extreme(SparkPartial):
             return table
         return with_column(table, self.name, unsortable(table.column(self.name), arrow_type(self.type)))
 
-    def on_spark(self, value: Column) -> list[Column]:
+    def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
         """Return Spark's aggregate of the same name."""
-        return [self.whole(value).alias(self.name)]
+        return [self.whole(values[self.arg]).alias(self.name)]
 
     @classmethod
     def whole(cls, value: Column) -> Column:

@@ -5,8 +5,10 @@ All sums are exact, so nothing is lost where deviations are small beside the mea
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -24,7 +26,6 @@ from streamq.plan.partial import (
     Values,
     alive_rows,
     no_row_window,
-    rows_present,
 )
 from streamq.runtime.columnar import ints, with_columns
 from streamq.runtime.exact_numbers import Accumulator, ExactNumbers, Floats
@@ -43,7 +44,7 @@ class _Totals:
     products: Mapping[str, ExactNumbers]
 
 
-class _Deviations(MergeableColumns):
+class _Deviations(SparkPartial):
     """The number of values, their means, and sums of products of the deviations from these.
 
     Until it is finished it has exact sums of the values and of their products instead. Those of a single value are left out,
@@ -79,10 +80,71 @@ class _Deviations(MergeableColumns):
     def grouped(self) -> dict[str, str]:
         raise AssertionError("deviations merge in words")
 
-    def of_values(self, values: Mapping[str, Any], is_there: Any) -> Values:
-        """Return the parts of single values, by their means; ``is_there``: 1, or 0 where there is none, and values are 0."""
+    @property
+    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
+        from streamq.runtime.merging_sql import DeviationsAlgebra
+
+        pairs = tuple((self.means.index(a), self.means.index(b)) for a, b in self.products.values())
+        return ((DeviationsAlgebra(len(self.means), pairs), tuple(self.columns)),)
+
+    @property
+    def shown_args(self) -> tuple[str, ...]:
+        return self.read_columns
+
+    @property
+    def value_columns(self) -> tuple[str, ...]:
+        return tuple(f"{self.part(of)}__value" for of in self.means)
+
+    def of_events(self, table: pa.Table) -> Values:
+        """Return the parts of single events; one without a value in some column does not count."""
+        is_there, values = _where_all([table.column(name) for name in self.read_columns])
+        return self._of_values(values, pc.cast(is_there, pa.int64()))
+
+    def of_weighted(self, table: pa.Table) -> Values:
+        """Return the values of each event, NULL if one of them is."""
+        _, values = _where_all([table.column(name) for name in self.read_columns])
+        return dict(zip(self.value_columns, values, strict=True))
+
+    def from_weighted(self, table: pa.Table) -> pa.Table:
+        """Return the table with the parts of each event instead of its values, counted as often as its weight says.
+
+        An event of weight below 1, and one without values, is not counted.
+        """
+        values = [alive_rows(table, name).cast(pa.float64()) for name in self.value_columns]
+        weight = pc.if_else(pc.is_valid(values[0]), table.column(COUNT), 0)
+        table = with_columns(table.drop_columns(list(self.value_columns)), self._of_values(values, weight))
+        if pc.max(weight).as_py() in (None, 0, 1):
+            return table
+        many, row = ints(table, self.part("n")), np.arange(table.num_rows)
+        each = {of: self._sums(of).rounded(table) for of in self.means}
+        columns: dict[str, Any] = {}
+        for of, numbers in each.items():
+            columns |= self._sums(of).of_sums(DoubleSums.of(row, numbers, len(row)).times(many))
+        for of, (a, b) in self.products.items():
+            products = Accumulator(len(row))
+            products.add_products(row, _finite(each[a]), _finite(each[b]))
+            columns[self._products(of)] = products.sums().times(many).packed(many > 1)
+        return with_columns(table, columns)
+
+    def on_spark(self, values: Mapping[str, Column]) -> list[Column]:
+        """Return the parts from Spark's count, means and covariances; over no events the count is 0 and the others are NULL."""
+        from pyspark.sql import functions as F
+
+        each = [values[name] for name in self.read_columns]
+        is_there = reduce(and_, (value.isNotNull() for value in each))
+        of_means = dict(zip(self.means, (F.when(is_there, value) for value in each), strict=True))
+        n = F.count(F.when(is_there, 1))
+        parts = {"n": n} | {of: F.avg(value) for of, value in of_means.items()}
+        for of, (a, b) in self.products.items():
+            # the covariance of a column with itself, but for its last digits
+            spread = F.var_pop(of_means[a]) if a == b else F.covar_pop(of_means[a], of_means[b])
+            parts[of] = spread * n
+        return [column.alias(self.part(of)) for of, column in parts.items()]
+
+    def _of_values(self, values: Sequence[Any], is_there: Any) -> Values:
+        """Return the parts of single events, of a value for each mean; ``is_there``: 1, or 0 where values are NULL."""
         columns = {self.part("n"): is_there}
-        for of, each in values.items():
+        for of, each in zip(self.means, values, strict=True):
             columns |= self._sums(of).of_values(each)
             nothing = columns[self._sums(of).exact]
         return columns | {self._products(of): nothing for of in self.products}
@@ -185,62 +247,42 @@ class _DeviationsInWords(MergeableColumns):
         return table.drop_columns(self.held_columns[1:])
 
 
+def _where_all(columns: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return a mask of the rows in which all columns have values, and the columns with NULL in the others."""
+    is_there = reduce(pc.and_, (pc.is_valid(column) for column in columns))
+    return is_there, [pc.if_else(is_there, column, None) for column in columns]
+
+
 def _finite(values: Floats) -> Floats:
     """Return values with 0.0 for those that are not finite."""
     return np.where(np.isfinite(values), values, 0.0)
 
 
-class PartialMoments(_Deviations, SparkPartial):
+class PartialMoments(_Deviations):
     """The number, mean and sum of squared deviations (``n``, ``mean``, ``m2``) of doubles."""
 
     title = "moments"
     means = ("mean",)
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
 
-    def of_events(self, table: pa.Table) -> Values:
-        """Return the parts of single values."""
-        return self.of_values({"mean": table.column(self.arg)}, rows_present(table, self.arg))
-
-    def from_weighted(self, table: pa.Table) -> pa.Table:
-        """Return the table with the parts of each value instead of it, counted as often as its weight says.
-
-        A value of weight below 1, and NULL, are not counted.
-        """
-        values = alive_rows(table, self.name).cast(pa.float64())
-        weight = pc.if_else(pc.is_valid(values), table.column(COUNT), 0)
-        parts = dict(self.of_values({"mean": values}, weight))
-        table = with_columns(table.drop_columns([self.name]), parts)
-        if pc.max(weight).as_py() in (None, 0, 1):
-            return table
-        many, row = ints(table, self.part("n")), np.arange(len(values))
-        sums, value = self._sums("mean"), self._sums("mean").rounded(table)
-        squares = Accumulator(len(row))
-        squares.add_products(row, _finite(value), _finite(value))
-        columns = dict(sums.of_sums(DoubleSums.of(row, value, len(row)).times(many)))
-        columns[self._products("m2")] = squares.sums().times(many).packed(many > 1)
-        return with_columns(table, columns)
-
-    def on_spark(self, value: Column) -> list[Column]:
-        """Return the parts from Spark's count, mean and variance; over no values the count is 0 and the others are NULL."""
-        from pyspark.sql import functions as F
-
-        n = F.count(value)
-        parts = {"n": n, "mean": F.avg(value), "m2": F.var_pop(value) * n}
-        return [column.alias(self.part(of)) for of, column in parts.items()]
-
     @property
-    def algebras(self) -> tuple[tuple[Algebra, tuple[str, ...]], ...]:
-        from streamq.runtime.merging_sql import MomentsAlgebra
-
-        return ((MomentsAlgebra(), tuple(self.columns)),)
+    def read_columns(self) -> tuple[str, ...]:
+        return (self.arg,)
 
 
+@dataclass(frozen=True)
 class PartialComoments(_Deviations):
-    """The number, means and products of deviations of two columns of doubles."""
+    """The number, means and products of deviations of two columns of doubles, ``arg`` and ``other``, where both have a value."""
+
+    other: str
 
     title = "comoments"
     means = ("x", "y")
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"xx": ("x", "x"), "yy": ("y", "y"), "xy": ("x", "y")}
+
+    @property
+    def read_columns(self) -> tuple[str, ...]:
+        return (self.arg, self.other)
 
 
 __all__ = ["PartialComoments", "PartialMoments"]

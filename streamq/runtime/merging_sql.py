@@ -80,52 +80,69 @@ class ExtremeAlgebra(_SingleColumnAlgebra):
 
 
 @dataclass(frozen=True)
-class MomentsAlgebra(Algebra):
-    """The algebra of a number of values, their mean, and the sum of their squared deviations from it."""
+class DeviationsAlgebra(Algebra):
+    """The algebra of a number of values, the ``means`` of some columns, and sums of products of the deviations from these.
+
+    ``products``: of each sum the numbers of its two means.
+    """
+
+    means: int
+    products: tuple[tuple[int, int], ...]
+
+    def _parts(self, columns: Sequence[str]) -> tuple[str, Sequence[str], Sequence[str]]:
+        """Return the columns of the number, of the means and of the products."""
+        return columns[0], columns[1 : 1 + self.means], columns[1 + self.means :]
 
     def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
-        """Return number, mean and squared deviations of two parts together; a part without values has no effect."""
-        (n1, mean1, dev1), (n2, mean2, dev2) = left, right
+        """Return number, means and products of two parts together; a part without values has no effect."""
+        (n1, means1, sums1), (n2, means2, sums2) = self._parts(left), self._parts(right)
         n = f"({n1} + {n2})"
         which = f"CASE WHEN {n1} > 0 AND {n2} > 0 THEN {{}} WHEN {n2} > 0 THEN {{}} WHEN {n1} > 0 THEN {{}} END"
-        mean = f"{mean1} + ({mean2} - {mean1}) * {n2} / {n}"
-        deviations = f"{dev1} + {dev2} + ({mean2} - {mean1}) * ({mean2} - {mean1}) * {n1} * {n2} / {n}"
-        both = f"coalesce({n1}, 0) + coalesce({n2}, 0)"
-        return [both, which.format(mean, mean2, mean1), which.format(deviations, dev2, dev1)]
+        apart = [f"({b} - {a})" for a, b in zip(means1, means2, strict=True)]
+        means = [f"{a} + {d} * {n2} / {n}" for a, d in zip(means1, apart, strict=True)]
+        sums = [
+            f"{a} + {b} + {apart[i]} * {apart[j]} * {n1} * {n2} / {n}"
+            for a, b, (i, j) in zip(sums1, sums2, self.products, strict=True)
+        ]
+        merged = zip([*means, *sums], [*means2, *sums2], [*means1, *sums1], strict=True)
+        return [f"coalesce({n1}, 0) + coalesce({n2}, 0)", *(which.format(*three) for three in merged)]
 
     def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
-        """Return the mean of the group, which each row needs first, and the three columns merged over the group."""
-        n, mean, deviations = columns
-        some, common = f"CASE WHEN {n} > 0 THEN", f"mean{n}"
-        apart = f"({mean} - {common})"
-        first = {common: f"sum({some} {n} * {mean} END) {group} / nullif(sum({n}) {group}, 0)"}
-        merged = {
-            n: f"sum({n})",
-            mean: f"max({common})",
-            deviations: f"sum({some} {deviations} + {n} * {apart} * {apart} END)",
+        """Return the means of the group, which each row needs first, and the columns merged over the group."""
+        n, means, sums = self._parts(columns)
+        some = f"CASE WHEN {n} > 0 THEN"
+        common = [f"mean{i}{n}" for i in range(self.means)]
+        apart = [f"({mean} - {of_all})" for mean, of_all in zip(means, common, strict=True)]
+        first = {
+            of_all: f"sum({some} {n} * {mean} END) {group} / nullif(sum({n}) {group}, 0)"
+            for of_all, mean in zip(common, means, strict=True)
+        }
+        merged = {n: f"sum({n})"} | {mean: f"max({of_all})" for mean, of_all in zip(means, common, strict=True)}
+        merged |= {
+            of: f"sum({some} {of} + {n} * {apart[i]} * {apart[j]} END)"
+            for of, (i, j) in zip(sums, self.products, strict=True)
         }
         return first, merged
 
     def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
-        """Return number and sum of the values in the rows before, then the three columns, merged over the rows so far."""
-        n, mean, deviations = columns
-        seen, total = f"seen{n}", f"total{n}"
-        sums = {
-            seen: f"coalesce(sum({n}) {frame.before}, 0)",
-            total: f"sum(CASE WHEN {n} > 0 THEN {n} * {mean} END) {frame.before}",
-        }
-        apart = f"({mean} - {total} / nullif({seen}, 0))"
-        grown = f"{deviations} + coalesce({apart} * {apart} * {seen} * {n} / ({seen} + {n}), 0)"
-        counts, totals = seen, total
-        if frame.with_current:
+        """Return number and sums of the values in the rows before, then the columns, merged over the rows so far."""
+        n, means, sums = self._parts(columns)
+        to_n, to_means, to_sums = self._parts(targets)
+        seen, totals = f"seen{n}", [f"total{i}{n}" for i in range(self.means)]
+        before = {seen: f"coalesce(sum({n}) {frame.before}, 0)"}
+        for total, mean in zip(totals, means, strict=True):
+            before[total] = f"sum(CASE WHEN {n} > 0 THEN {n} * {mean} END) {frame.before}"
+        apart = [f"({mean} - {total} / nullif({seen}, 0))" for mean, total in zip(means, totals, strict=True)]
+        count = f"({seen} + coalesce({n}, 0))" if frame.with_current else seen
+        steps = {to_n: count}
+        for target, mean, total in zip(to_means, means, totals, strict=True):
             here = f"CASE WHEN {n} > 0 THEN {n} * {mean} END"
-            counts, totals = f"({seen} + coalesce({n}, 0))", f"coalesce({total} + {here}, {here}, {total})"
-        steps = {
-            targets[0]: counts,
-            targets[1]: f"{totals} / nullif({counts}, 0)",
-            targets[2]: f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}",
-        }
-        return sums, steps
+            whole = f"coalesce({total} + {here}, {here}, {total})" if frame.with_current else total
+            steps[target] = f"{whole} / nullif({count}, 0)"
+        for target, of, (i, j) in zip(to_sums, sums, self.products, strict=True):
+            grown = f"{of} + coalesce({apart[i]} * {apart[j]} * {seen} * {n} / ({seen} + {n}), 0)"
+            steps[target] = f"sum(CASE WHEN {n} > 0 THEN {grown} END) {frame.span}"
+        return before, steps
 
 
-__all__ = ["SumAlgebra", "ExtremeAlgebra", "MomentsAlgebra", "SubtractableAlgebra", "CountAlgebra"]
+__all__ = ["CountAlgebra", "DeviationsAlgebra", "ExtremeAlgebra", "SubtractableAlgebra", "SumAlgebra"]

@@ -63,7 +63,9 @@ def test_results_are_the_same_for_any_order_and_tree_of_merges(values: list[floa
 def test_a_value_that_counts_several_times_is_as_many_values(values: list[float | None], data: st.DataObject) -> None:
     weights = data.draw(st.lists(st.integers(1, 4), min_size=len(values), max_size=len(values)))
     held: dict[str, Any] = {"k": [1] * len(values), COUNT: weights}
-    table = pa.table(held | {name: pa.array(values, pa.float64()) for name in ("s", "d")})
+    table = pa.table(
+        held | {name: pa.array(values, pa.float64()) for partial in PARTIALS for name in partial.value_columns}
+    )
     for partial in PARTIALS:
         table = partial.from_weighted(table)
     each = single([value for value, weight in zip(values, weights, strict=True) for _ in range(weight)])

@@ -19,7 +19,7 @@ from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
-from streamq.runtime.deviation_partials import PartialMoments
+from streamq.runtime.deviation_partials import PartialComoments, PartialMoments
 
 EXACT = (
     PartialCount("events", "", LongType()),
@@ -33,12 +33,14 @@ PARTIALS = (
     PartialMax("high", "", DoubleType()),
     PartialMax("name", "", StringType()),
     PartialMoments("spread", "", DoubleType()),
+    PartialComoments("both", "", DoubleType(), ""),
 )
 PARTIALS_DDL = (
     "`case` bigint, `the key` string, __lo bigint, __hi bigint, __n bigint, events bigint, "
     "`whole sum` bigint, `whole sum__n` bigint, `price.sum` decimal(20,2), `price.sum__n` bigint, "
     "v double, v__n bigint, low double, high double, name string, "
-    "spread__n bigint, spread__mean double, spread__m2 double"
+    "spread__n bigint, spread__mean double, spread__m2 double, "
+    "both__n bigint, both__x double, both__y double, both__xx double, both__yy double, both__xy double"
 )
 KEYS = ["case", "the key"]
 
@@ -89,7 +91,30 @@ def aggregate(events: Sequence[Event]) -> dict[str, Any]:
         row |= {"spread__mean": float(mean), "spread__m2": float(sum((v - mean) ** 2 for v in exact))}
     elif floats:
         row |= {"spread__mean": math.nan, "spread__m2": math.nan}
-    return row
+    return row | comoments([(e.v, float(e.whole % 97)) for e in events if e.v is not None and e.whole is not None])
+
+
+def comoments(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
+    """The parts of two columns' deviations, in exact arithmetic; NaN where a value is not finite."""
+    names = ("both__x", "both__y", "both__xx", "both__yy", "both__xy")
+    if not pairs:
+        return {"both__n": 0, **dict.fromkeys(names)}
+    x, y = ([Fraction(v) if math.isfinite(v) else None for v in side] for side in zip(*pairs, strict=True))
+    x_mean, y_mean = (None if None in side else sum(v for v in side if v is not None) / len(side) for side in (x, y))
+
+    def product(a: Sequence[Fraction | None], of_a: Any, b: Sequence[Fraction | None], of_b: Any) -> float:
+        if of_a is None or of_b is None:
+            return math.nan
+        return float(sum((u - of_a) * (v - of_b) for u, v in zip(a, b, strict=True)))  # type: ignore[operator]
+
+    values = (
+        math.nan if x_mean is None else float(x_mean),
+        math.nan if y_mean is None else float(y_mean),
+        product(x, x_mean, x, x_mean),
+        product(y, y_mean, y, y_mean),
+        product(x, x_mean, y, y_mean),
+    )
+    return {"both__n": len(pairs), **dict(zip(names, values, strict=True))}
 
 
 @dataclass(frozen=True)
@@ -169,8 +194,9 @@ def same(got: Any, wanted: Any, name: str) -> bool:
     if isinstance(wanted, float):
         if math.isnan(wanted):
             return math.isnan(got)
-        # M2 of values near 1e9 that differ by 1: a sum of squares would be wrong by hundreds.
-        loose = {"rel_tol": 1e-6, "abs_tol": 1e-6} if name == "spread__m2" else {"rel_tol": 1e-12, "abs_tol": 1e-6}
+        # squares of deviations of values near 1e9 that differ by 1: a sum of squares would be wrong by hundreds
+        is_product = name in ("spread__m2", "both__xx", "both__yy", "both__xy")
+        loose = {"rel_tol": 1e-6, "abs_tol": 1e-5} if is_product else {"rel_tol": 1e-12, "abs_tol": 1e-6}
         return math.isclose(got, wanted, **loose)
     return type(got) is type(wanted) and got == wanted
 
