@@ -14,6 +14,9 @@ def fold(root: B, visit: Callable[[B, list[T]], T]) -> T:
 
     Parts with one digest are visited once. There is no recursion, so a tree may be of any depth.
     """
+    if not root.children:
+        # most expressions are a column or a constant
+        return visit(root, [])
     done: dict[str, T] = {}
     stack: list[tuple[B, bool]] = [(root, False)]
     while stack:

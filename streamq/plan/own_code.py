@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import sysconfig
@@ -13,8 +14,8 @@ STREAMQ = __name__.partition(".")[0]
 INSTALLED = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in sysconfig.get_paths().values())
 """The folders of Python's library and of installed packages, with a separator at the end."""
 
-_CODE = (FunctionType, type)
-"""The values that know the module that defines them."""
+_REFERENCES = (FunctionType, type, ModuleType)
+"""The values by which a module refers to another: functions and classes know the module that defines them."""
 
 
 def module_of_code(code: Any) -> str:
@@ -36,7 +37,7 @@ def is_own(module: str) -> bool:
         return True
     if package not in sys.modules:
         return False
-    return not all(os.path.realpath(place).startswith(INSTALLED) for place in _places(sys.modules[package]))
+    return not all(map(_is_installed, _places(sys.modules[package])))
 
 
 def own_packages(package: str) -> list[str]:
@@ -52,6 +53,12 @@ def own_packages(package: str) -> list[str]:
         packages += new
         waiting += new
     return packages
+
+
+@functools.cache
+def _is_installed(place: str) -> bool:
+    """True if a path, followed to the file itself, is in a folder of INSTALLED."""
+    return os.path.realpath(place).startswith(INSTALLED)
 
 
 def _places(package: ModuleType) -> list[str]:
@@ -71,8 +78,6 @@ def _modules_read(module: ModuleType) -> set[str]:
     """Return the names of the modules that a module refers to, directly or by their functions and classes."""
     names = set[str]()
     for value in list(vars(module).values()):
-        if isinstance(value, _CODE):
-            names.add(str(value.__module__))
-        elif isinstance(value, ModuleType):
-            names.add(value.__name__)
+        if isinstance(value, _REFERENCES):
+            names.add(value.__name__ if isinstance(value, ModuleType) else str(value.__module__))
     return names

@@ -230,12 +230,16 @@ class UserFunction(UserModule, Function):
         to = arrow_type(self.returns)
         results: list[Any] = []
         errors: Errors = {}
+        names: tuple[str, ...] = ()
         for i, (call, values) in enumerate(calls):
             try:
                 results.append(self._valid_result(call, to))
             except FAILURES as error:
                 results.append(None)
-                errors[i] = self._message(error, values), error
+                # a signature takes longer to read than a call
+                names = names or QueryCall(len(values), self.options).argument_names(self.code, len(values))
+                what = shown_values(dict(zip(names, values, strict=True)))
+                errors[i] = self._failure(error, what), error
         return pa.array(results, to), errors
 
     def _valid_result(self, call: Callable[[], Any], to: pa.DataType) -> Any:
@@ -267,11 +271,6 @@ class UserFunction(UserModule, Function):
         if len(array) != len(arrays[0]):
             raise ReturnError(f"{len(array)} results for {len(arrays[0])} events")
         return array
-
-    def _message(self, error: BaseException, values: Sequence[Any]) -> str:
-        """Return the error message for one event, with its values by parameter."""
-        names = QueryCall(len(values), self.options).argument_names(self.code, len(values))
-        return self._failure(error, shown_values(dict(zip(names, values, strict=True))))
 
     def _failure(self, error: BaseException, what: str) -> str:
         """Return the error message for the events ``what``, on one line."""
