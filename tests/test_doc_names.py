@@ -161,7 +161,7 @@ def name_exists(parts: list[str]) -> bool:
         # a metric is called as the object that has it: query.rows, run.sql
         is_metric = head in ("query", "run") and rest[0] in symbols()
         return hasattr(OWNERS[head], rest[0]) or is_metric
-    modules = [path for path in codes() if path.stem == head]
+    modules = paths_by_stem().get(head, [])
     if rest and modules and head not in symbols():
         return any(rest[0] in symbols_in(codes()[path]) for path in modules)
     return all(name in words() for name in parts if name)
@@ -170,7 +170,16 @@ def name_exists(parts: list[str]) -> bool:
 @functools.cache
 def words() -> frozenset[str]:
     """Every name that may stand by itself: of the code, of its files, of Python, and of others."""
-    return symbols() | {path.stem for path in codes()} | {*ELSEWHERE, *dir(builtins), *keyword.kwlist} | files()
+    return symbols() | paths_by_stem().keys() | {*ELSEWHERE, *dir(builtins), *keyword.kwlist} | files()
+
+
+@functools.cache
+def paths_by_stem() -> dict[str, list[Path]]:
+    """The modules of the whole code by the last part of their names."""
+    paths: dict[str, list[Path]] = {}
+    for path in codes():
+        paths.setdefault(path.stem, []).append(path)
+    return paths
 
 
 def in_library(name: str) -> bool:

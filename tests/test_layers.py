@@ -36,11 +36,20 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+def statements(tree: ast.Module) -> list[ast.AST]:
+    """The statements of a module, those within others included, and the clauses that hold some; expressions hold no import."""
+    in_order: list[ast.AST] = [tree]
+    for node in in_order:
+        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
+            in_order += getattr(node, part, ())
+    return in_order[1:]
+
+
 @functools.cache
 def imports(module: str) -> frozenset[str]:
     """Return the modules of streamq that a module names in any import."""
     names: set[str] = set()
-    for node in ast.walk(parsed(MODULES[module])):
+    for node in statements(parsed(MODULES[module])):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names if alias.name in MODULES)
         elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
