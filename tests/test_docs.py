@@ -27,8 +27,8 @@ from streamq.stream import Stream
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
-LONG = {"testing.md"}
-"""The pages whose blocks take seconds."""
+LONG = {"README.md", "testing.md", "verify.py"}
+"""The pages and modules whose examples take seconds."""
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MODULES = [p for p in sorted((ROOT / "streamq").rglob("*.py")) if ">>> " in p.read_text(encoding="utf-8")]
 
@@ -64,9 +64,12 @@ def test_there_are_pages_notebooks_and_doctests() -> None:
     assert MODULES
 
 
-@pytest.mark.parametrize(
-    "page", [pytest.param(p, marks=[pytest.mark.slow] * (p.name in LONG)) for p in PAGES], ids=lambda p: p.name
-)
+def marked(path: Path) -> Any:
+    """A file as a parameter; slow, if it takes seconds."""
+    return pytest.param(path, marks=[pytest.mark.slow] * (path.name in LONG))
+
+
+@pytest.mark.parametrize("page", [*map(marked, PAGES)], ids=lambda p: p.name)
 def test_blocks_print_what_stands_below_them(page: Path) -> None:
     found = blocks(page)
     names: dict[str, Any] = {"__name__": "page"}
@@ -153,7 +156,7 @@ def test_the_tables_of_expressions_are_what_the_functions_say() -> None:
     assert made.NOTES.keys() <= {f.name for f in rooms if f.arrow is not None}
 
 
-@pytest.mark.parametrize("path", MODULES, ids=lambda p: p.relative_to(ROOT).as_posix())
+@pytest.mark.parametrize("path", [*map(marked, MODULES)], ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_docstrings_show_what_happens(path: Path) -> None:
     module = importlib.import_module(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     runner = doctest.DocTestRunner(verbose=False, optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -123,7 +123,7 @@ def late_rows(run: LocalRun) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
+@pytest.mark.parametrize("output", [OutputForm.FINAL, pytest.param(OutputForm.CHANGELOG, marks=pytest.mark.slow)])
 @given(
     query=queries(),
     parts=batches(),

@@ -178,6 +178,7 @@ def test_what_is_no_clock_is_refused() -> None:
             sq.generate("1 s", clock=other)
 
 
+@pytest.mark.slow
 def test_a_case_with_a_clock_is_drawn_written_down_and_read() -> None:
     def has_clock(case: Case) -> bool:
         return case.follows_clock and len(set(case.times)) > 1

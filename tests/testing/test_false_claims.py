@@ -18,7 +18,7 @@ EVENTS = sq.events([(1, 2, {"k": "a", "v": 3.0, "w": 1.0})], name="events")
 SHARED = (
     "count() of all",
     "no divisor is zero",
-    "no text in a series",
+    pytest.param("no text in a series", marks=pytest.mark.slow),
     "whole milliseconds",
 )
 """Mistakes in what aggregates mean, in what cannot fail, in a function's result, in a table."""

@@ -232,6 +232,7 @@ def test_what_a_call_fails_for_is_set_aside_and_counted() -> None:
         assert failed_calls == failed
 
 
+@pytest.mark.slow
 def test_verify_holds_quarantine_to_its_meaning(monkeypatch: pytest.MonkeyPatch) -> None:
     s = t.stream(columns="v bigint", axis="integer", shape="points")
     query = s.scan(total("v"))  # type: ignore[arg-type]

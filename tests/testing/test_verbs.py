@@ -236,6 +236,7 @@ SCENARIOS: dict[str, Any] = {**OPERATORS, **CALLS, **{f"query {name}": make() fo
 """Every verb with every argument, operators with arguments at random, and the queries of mutants."""
 
 
+@pytest.mark.slow
 @each(SCENARIOS)
 def test_without_a_fault_both_readings_are_one(name: str) -> None:
     @once

@@ -284,6 +284,7 @@ def test_what_is_taken_back_must_have_been_there() -> None:
         net([deltas((1, 2, -1)), deltas((1, 2, 1))])
 
 
+@pytest.mark.slow
 def test_expressions_without_a_definition_of_their_own_are_evaluated() -> None:
     halves = t.stream(columns="k string, v decimal(8,2)").select(x=sq.col("v") / 2)
     assert t.verify(halves, profile=FAST, examples=3).cases == 3
