@@ -31,7 +31,7 @@ HOT = 3
 """The number of groups that rows of later micro-batches touch."""
 EACH = 3
 """The events of a group when the trickle begins."""
-BATCHES, NEW = 6, 4
+BATCHES, NEW = 5, 4
 SIZES = BinSizes(split_above=2_048, whole_upto=128)
 """Bins a quarter of a run's, so that they fill with a quarter of the groups."""
 FEW, MANY = 50, 1_000

@@ -119,7 +119,7 @@ PIECES: dict[str, Windows] = {
     "top_k": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v"),
     "ties": lambda s: s.group_by("k").snapshot_window().top_k(2, by="v", ties="break", row_number=True),
 }
-MICRO_BATCHES, ROWS = 20, 12
+MICRO_BATCHES, ROWS = 16, 12
 SLOT_PARTS = (2, 0, -2)
 """Slots of several widths: a test takes one of them in turn, in a soak all."""
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))

@@ -23,10 +23,10 @@ def source(name: str) -> sq.Stream:
     return sq.intervals(t.table(COLUMNS, []), start="start", end="end", name=name, progress=sq.explicit())
 
 
-def run(how: str, output: str = OutputForm.CHANGELOG) -> LocalRun:
+def run(how: str, output: str = OutputForm.CHANGELOG, slack: int = BinSizes().slack) -> LocalRun:
     joined = source("a").join(source("b"), on="k", how=how, **({"suffixes": ("", "_b")} if how == "left" else {}))
     program = compiled(number_sources(joined.plan)[0], output, buckets=1)
-    return LocalRun(with_sizes(program, BinSizes(whole_upto=0)))
+    return LocalRun(with_sizes(program, BinSizes(whole_upto=0, slack=slack)))
 
 
 def evaluated(live: LocalRun, left: list[Any], right: list[Any], c: int) -> int:
@@ -62,16 +62,17 @@ def test_a_row_that_falls_due_looks_at_no_event(how: str) -> None:
 @pytest.mark.parametrize("how", ["left", "semi", "anti"])
 def test_what_is_no_longer_needed_is_forgotten(how: str) -> None:
     """A right event stays as long as a left one of its group that it overlaps."""
-    live = run(how, OutputForm.FINAL)
+    slack, new_rows = 32, 20
+    live = run(how, OutputForm.FINAL, slack)
     evaluated(live, [(0, FAR, 0, 0)], [(0, 5, 0, 0)], 0)
-    for n in range(0, HELD, 10):
-        new = [(n + i, n + i + 5, 1 + i % 3, i) for i in range(10)]
+    for n in range(0, 60 * new_rows, new_rows):
+        new = [(n + i, n + i + 5, 1 + i % 3, i) for i in range(new_rows)]
         evaluated(live, new, new, n)
     rows = sum(kernel.state_rows for kernel in live.readings.of_kernels.values())
     # both sides, the lifetimes of the left ones, and rows that wait
-    assert rows <= 8 * BinSizes().slack
+    assert rows <= 8 * slack
     evaluated(live, [], [], FAR + 1)
-    assert sum(kernel.state_rows for kernel in live.readings.of_kernels.values()) <= 3 * BinSizes().slack
+    assert sum(kernel.state_rows for kernel in live.readings.of_kernels.values()) <= 3 * slack
 
 
 def test_a_moved_end_of_a_long_left_event_changes_only_what_lies_there() -> None:
