@@ -2,9 +2,10 @@
 
     python -m benchmarks.cost_by_change [--in-process] [--only session ...] [--json FILE]
 
-In-process: the operators of ``tests/laws/test_cost.py`` without Spark, 2,000 rows a micro-batch, with 1 M open events and with
-10,000, in turn; processor time, and the rows evaluated and bins read. Otherwise on Spark: a first file of bulk, and then small
-files that come to both sides in turn, into the noop sink; the time of a micro-batch and the processor time of all processes.
+In-process: the operators of ``tests/laws/cost_operators.py`` without Spark, 2,000 rows a micro-batch, with 1 M open events and
+with 10,000, in turn; processor time, and the rows evaluated and bins read. Otherwise on Spark: a first file of bulk, and then
+small files that come to both sides in turn, into the noop sink; the time of a micro-batch and the processor time of all
+processes.
 Nothing that the bulk opens falls due later. The right inputs of joins have few events. Cells are medians without the first two
 micro-batches; ratios above 1: many open events cost more than few, or streamq more than Spark.
 """
@@ -37,7 +38,7 @@ from benchmarks.streaming_hopping import AXIS
 from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import number_sources
-from tests.laws import test_cost as law
+from tests.laws import cost_operators as law
 from tests.programs import compiled
 
 FEW, MANY = 10_000, 1_000_000

@@ -10,7 +10,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 import streamq as sq
-from tests.laws.test_cost import EACH, FAR, HOT, NEW, OPERATORS
+from tests.laws.cost_operators import EACH, FAR, HOT, NEW, OPERATORS
 from tests.spark.replay import land, stream
 
 SCHEMA = pa.schema([(name, pa.int64()) for name in ("start", "end", "k", "v")])

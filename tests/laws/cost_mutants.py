@@ -1,0 +1,81 @@
+"""Mutants that break the law on cost: each reads, or evaluates, what a micro-batch does not concern. No answer changes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from streamq.runtime.agenda import Agenda
+from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.kernels import inner_join
+from streamq.runtime.kernels.condensing import CondensingKernel
+from streamq.runtime.leaf import Leaf
+from streamq.runtime.time_bins import TimeBins
+from tests.mutation.mutant import Edit, Mutant, wrapped
+
+KERNELS = "streamq/runtime/kernels"
+
+
+def _reads_every_bin(right: Any, bins: GroupBins, *args: Any, **options: Any) -> None:
+    right(bins, *args, **options)
+    for leaf in bins.leaves:
+        for basket in bins.state.names():
+            bins.state.encoded(basket, leaf.name)
+
+
+def _rows_of_all_groups(bins: GroupBins, basket: str, leaf: Leaf, groups: Any) -> pa.Table | None:
+    return bins._whole(basket, leaf)
+
+
+def _after_reading_all(right: Any, bins: TimeBins, *args: Any) -> pa.Table | None:
+    for bin in bins.bins:
+        bins._read(bin)
+    return right(bins, *args)
+
+
+EVERY_BIN = Mutant(
+    "every bin", "bins of groups that nobody touched are read", "", (wrapped(GroupBins, "open", _reads_every_bin),)
+)
+EVERY_GROUP = Mutant(
+    "every group",
+    "all groups of all bins are evaluated",
+    "",
+    ((GroupBins, "_rows_of", _rows_of_all_groups), (Agenda, "is_due", lambda *_: True)),
+)
+EVERY_STATE = Mutant(
+    "every state",
+    "the states of all groups are read for an event",
+    "",
+    edits=(Edit(f"{KERNELS}/scan.py", "bins.read(STATES)", "bins.state.read_all(STATES)"),),
+)
+EVERY_WINDOW = Mutant(
+    "every window",
+    "partial results are read though no window is due",
+    "",
+    edits=(
+        Edit(f"{KERNELS}/window_aggregate.py", "needed = report_to >= report_from or self.reads_end", "needed = True"),
+    ),
+)
+EVERY_PART = Mutant(
+    "every part",
+    "all parts of a bin of time are read, and all their groups",
+    "",
+    ((inner_join, "may_hold", lambda *_: True),),
+    edits=(Edit(f"{KERNELS}/inner_join.py", "choose=touched)", "choose=lambda hashes: np.ones(len(hashes), bool))"),),
+)
+EVERY_TIME = Mutant(
+    "every time",
+    "bins of rows that wait for a later instant are read",
+    "",
+    tuple(wrapped(TimeBins, name, _after_reading_all) for name in ("take", "append", "open")),
+)
+NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((CondensingKernel, "_has_wheel", False),))
+
+EVERY_ROW = {
+    "hopping": EVERY_WINDOW,
+    "inner join": EVERY_PART,
+    "scan": EVERY_STATE,
+    "first consume": EVERY_STATE,
+}
+"""The mutant that evaluates, or reads, the rows of all groups, for operators that do not read events by their groups' bins."""
