@@ -70,6 +70,12 @@ EVERY_TIME = Mutant(
     "",
     tuple(wrapped(TimeBins, name, _after_reading_all) for name in ("take", "append", "open")),
 )
+DEAD_ROWS = Mutant(
+    "dead rows",
+    "a bin keeps rows that others have taken back, until it has many chunks",
+    "",
+    edits=(Edit("streamq/runtime/basket.py", "return is_dead or filled", "return filled"),),
+)
 NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((CondensingKernel, "_has_wheel", False),))
 
 EVERY_ROW = {

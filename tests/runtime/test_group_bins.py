@@ -13,9 +13,10 @@ from streamq.runtime.agenda import Agenda, agenda_of
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
 from streamq.runtime.columnar import decode_rows, decode_small, encode_small, ints
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.group_bins import BinSizes, GroupBins
+from streamq.runtime.group_bins import SMALL, BinSizes, GroupBins
 from streamq.runtime.groups import HASH
 from streamq.time import INFINITY
+from tests.laws.cost_mutants import DEAD_ROWS
 
 EVENTS = "events"
 INSTANTS = ("c", "m", "due", "held", "since")
@@ -121,6 +122,29 @@ def test_a_bin_that_is_only_appended_to_is_cleaned_once_half_of_it_may_be_settle
         assert not state.baskets.work.rows
     # the half is beyond 2,000 events, and each of the new ones is half a one more
     assert planned == [INFINITY] * 4 + [551, 551]
+
+
+def test_a_large_bin_of_few_chunks_is_compacted_once_most_of_its_rows_are_dead() -> None:
+    state = Baskets(DictStore()).scoped("kernel")
+    random, sizes = np.random.default_rng(5), BinSizes(split_above=1 << 20, whole_upto=0)
+    hashes = np.sort(random.choice(1 << 32, 20_000, replace=False)).astype(np.uint32)
+    events = rows(hashes, random.integers(0, 1 << 60, len(hashes)))
+    taken_back = [events.slice(at, 4_000) for at in range(0, 16_000, 4_000)]
+    for change in (events, *(part.set_column(3, WEIGHT, pa.array(np.full(4_000, -1))) for part in taken_back)):
+        state = reopened(state)
+        bins = GroupBins(state, sizes)
+        bins.open(change.column(HASH).to_numpy(), 0)
+        bins.append(EVENTS, change)
+        bins.close([EVENTS], 0)
+        filled = state.filled(EVENTS, bins.leaves[0].name)
+        assert filled.chunks < 4 and filled.bytes > SMALL, "there is no other reason to rewrite it"
+        assert filled.stored <= 2 * filled.rows
+    assert filled.rows == 4_000
+
+
+def test_bins_that_keep_dead_rows_are_seen() -> None:
+    with DEAD_ROWS.in_place(), pytest.raises(AssertionError):
+        test_a_large_bin_of_few_chunks_is_compacted_once_most_of_its_rows_are_dead()
 
 
 def test_what_a_group_no_longer_waits_for_is_forgotten() -> None:
