@@ -94,6 +94,13 @@ def joins(s: sq.Stream) -> sq.Stream:
     )
 
 
+def windows_that_meet(s: sq.Stream) -> sq.Stream:
+    """Count windows of a key, and those of it that have begun shortly before: one stage, with state in bins by group alone."""
+    windows = s.group_by("k").count_window(2).select(most=sq.max("v"))
+    later = windows.shift(3).where(sq.col("most") > 4)
+    return windows.join(later, on="k", how="left", suffixes=("", "_r"))
+
+
 @sq.udso("x bigint", name="growth")
 class Growth:
     """How much more a value is than the one before."""
@@ -107,6 +114,7 @@ class Growth:
 
 QUERIES = {
     "windows": lambda s: s.group_by("k").hopping_window(12, 4).select(n=sq.count(), most=sq.max("v")),
+    "windows that meet": windows_that_meet,
     "joins": joins,
     "spans": lambda s: together(
         s.except_(s.shift(2)), s.clip(s.shift(5), on="k"), s.to_signal("k"), s.chop(7), s.distinct_ids(4, id="k")
@@ -137,7 +145,7 @@ KILLS = 3 if SOAK else 2
 FILES = 6 if SOAK else 4
 
 
-@pytest.mark.parametrize("name", QUERIES if SOAK else ["windows"])
+@pytest.mark.parametrize("name", QUERIES if SOAK else ["windows that meet"])
 def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, tmp_path: Path) -> None:
     """A run and a plain writeStream of one process, killed with it."""
     chance = random.Random(None if SOAK else 4)
