@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import pyarrow as pa
-from pyspark.sql.types import DataType, LongType
+from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 
 from streamq.aggregates.application import apply_aggregate
 from streamq.keywords import check_keywords
@@ -17,45 +15,31 @@ from streamq.plan.aggregate import (
     Application,
     Computation,
     Drawing,
+    Partials,
     Rounding,
     SparkMembers,
 )
-from streamq.plan.partial import COUNT as MEMBERS
-from streamq.plan.reduction import RangedMembers, RangeReduction, ReducedColumn, Reduction
-from streamq.runtime.built_in_partials import PartialMax, PartialMin
-from streamq.runtime.range_partials import INDEX, merge_by_window
+from streamq.plan.case import Case
+from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.passes import reads_end
+from streamq.plan.spark_types import is_orderable
+from streamq.runtime.ordered_partials import PartialFirst, PartialLast, SparkFirst, SparkLast
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
 
 
 @dataclass(frozen=True)
-class FirstOrLastReduction(RangeReduction):
-    """The value of the first or last row that passes the filter, merged over the ranges."""
-
-    is_first: bool
-
-    def over_ranges(self, members: RangedMembers) -> pa.Array:
-        """Return the value of each window's first or last member among those that pass the filter; NULL if none does."""
-        assert members.place is not None
-        kind = PartialMin if self.is_first else PartialMax
-        at = pa.array(members.place, mask=~self.passes(members.rows))
-        table = pa.table({MEMBERS: np.ones(len(members.place), np.int64), "at": at})
-        windows = merge_by_window(table, members.first, members.last, (), [kind("at", "at", LongType())])
-        best = windows.in_order([INDEX]).finished().column("at").combine_chunks()
-        row = np.zeros(int(members.place.max(initial=0)) + 1, np.int64)
-        row[members.place] = np.arange(len(members.place))
-        values = members.rows.column(self.column.args[0]).combine_chunks()
-        chosen = row[best.fill_null(0).to_numpy()]
-        return values.take(pa.array(chosen, mask=best.is_null().to_numpy(zero_copy_only=False)))
-
-
-@dataclass(frozen=True)
 class FirstOrLast(AggregateFunction):
-    """The value of the first or the last member, NULL if that is NULL; a filter applies to members, not to values."""
+    """The value of the first or the last member, NULL if that is NULL; a filter applies to members, not to values.
+
+    ``partial`` is its partial result, ``on_orderable`` that over payloads which Spark can order.
+    """
 
     name: str
-    is_first: bool
+    partial: type[PartialFirst]
+    on_orderable: type[SparkFirst | SparkLast]
 
     ordered = True
     filters_arguments = False
@@ -69,18 +53,36 @@ class FirstOrLast(AggregateFunction):
     def result(self, of: Application) -> DataType:
         return of.types[0]
 
-    def reduction(self, column: ReducedColumn) -> Reduction | None:
-        return FirstOrLastReduction(column, self.is_first)
+    def split(self, of: Application, partials: Partials) -> Expr | None:
+        """Return the value of the first or last event by start and payload; by end, too, only if the value reads that.
+
+        Of two events that are equal but for their ends, any value that does not read ends is the same.
+        """
+        value, condition = of.args[0], of.aggregate.where
+        start: Expr = Lifetime("start")
+        if condition is None:
+            counted, at = value, start
+        else:
+            counted, at = (Case((condition, expr, Lit(None))) for expr in (value, start))
+        by: list[tuple[Expr, DataType]] = [(Col(name), kind) for name, kind in of.payload]
+        if any(reads_end(expr) for expr in (value, condition) if expr is not None):
+            end: Expr = Lifetime("end")
+            # that of an endless event is NULL, and greatest
+            by += [(end.is_null(), BooleanType()), (end, of.time_type)]
+        order = StructType([StructField(f"_{i}", kind) for i, kind in enumerate([of.time_type, *(k for _, k in by)])])
+        kind = self.on_orderable if is_orderable(order) else self.partial
+        columns = tuple(partials.column(expr) for expr, _ in by)
+        return Col(partials.partial(kind, counted, of.types[0], partials.column(at), columns, order).name)
 
     def on_spark(self, members: SparkMembers) -> Column | None:
         from pyspark.sql import functions as F
 
         at = members.order() if members.passes is None else F.when(members.passes, members.order())
-        return (F.min_by if self.is_first else F.max_by)(members.values[0], at)
+        return (F.min_by if self.name == "first" else F.max_by)(members.values[0], at)
 
 
-FIRST = FirstOrLast("first", True)
-LAST = FirstOrLast("last", False)
+FIRST = FirstOrLast("first", PartialFirst, SparkFirst)
+LAST = FirstOrLast("last", PartialLast, SparkLast)
 
 
 @check_keywords

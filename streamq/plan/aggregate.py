@@ -71,11 +71,12 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Application:
-    """An aggregate over a stream: as it was written, with the types of its arguments and that of instants."""
+    """An aggregate over a stream: as it was written, with the types of its arguments, that of instants, and the payload's."""
 
     aggregate: Aggregate
     types: tuple[DataType, ...]
     time_type: DataType
+    payload: tuple[tuple[str, DataType], ...]
 
     @property
     def args(self) -> tuple[Expr, ...]:

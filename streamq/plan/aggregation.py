@@ -30,7 +30,7 @@ Aggregates = tuple[tuple[str, Aggregate], ...]
 def application(aggregate: Aggregate, schema: Schema) -> Application:
     """Return an aggregate together with the types of its arguments over a stream of that schema."""
     types = tuple(infer(arg, schema, aggregate.name) for arg in aggregate.args)
-    return Application(aggregate, types, schema.axis_type)
+    return Application(aggregate, types, schema.axis_type, tuple((f.name, f.type) for f in schema.fields))
 
 
 def aggregate_type(aggregate: Aggregate, schema: Schema) -> t.DataType:

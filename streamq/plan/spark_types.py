@@ -151,6 +151,16 @@ def is_numeric(kind: DataType) -> bool:
     return isinstance(kind, t.NumericType)
 
 
+def is_orderable(kind: DataType) -> bool:
+    """True if Spark orders values of the type."""
+    match kind:
+        case t.StructType(fields=fields):
+            return all(is_orderable(field.dataType) for field in fields)
+        case t.ArrayType(elementType=element):
+            return is_orderable(element)
+    return not isinstance(kind, t.MapType | t.VariantType | t.CalendarIntervalType)
+
+
 def wider(a: DataType, b: DataType) -> DataType | None:
     """Return the common type of two operands, which NULL does not change; None where Spark must be asked."""
     if a == b:

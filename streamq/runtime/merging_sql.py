@@ -80,6 +80,31 @@ class ExtremeAlgebra(_SingleColumnAlgebra):
 
 
 @dataclass(frozen=True)
+class OrderedAlgebra(Algebra):
+    """The algebra of a value and its order: of several the value of the least or greatest order, as ``how`` (min, max) says."""
+
+    how: str
+
+    def pair(self, left: Sequence[str], right: Sequence[str]) -> list[str]:
+        """Return the pair with the better order; one without an order, which is NULL, has no effect."""
+        (value1, order1), (value2, order2) = left, right
+        is_left = f"{order2} IS NULL OR {order1} {'<=' if self.how == 'min' else '>='} {order2}"
+        return [f"CASE WHEN {is_left} THEN {a} ELSE {b} END" for a, b in ((value1, value2), (order1, order2))]
+
+    def gathered(self, columns: Sequence[str], group: str) -> tuple[Sql, Sql]:
+        value, order = columns
+        return {}, {value: f"{self.how}_by({value}, {order})", order: f"{self.how}({order})"}
+
+    def running(self, columns: Sequence[str], targets: Sequence[str], frame: WindowFrame) -> tuple[Sql, Sql]:
+        value, order = columns
+        best = {
+            targets[0]: f"{self.how}_by({value}, {order}) {frame.span}",
+            targets[1]: f"{self.how}({order}) {frame.span}",
+        }
+        return best, {}
+
+
+@dataclass(frozen=True)
 class DeviationsAlgebra(Algebra):
     """The algebra of a number of values, the ``means`` of some columns, and sums of products of the deviations from these.
 
@@ -145,4 +170,4 @@ class DeviationsAlgebra(Algebra):
         return before, steps
 
 
-__all__ = ["CountAlgebra", "DeviationsAlgebra", "ExtremeAlgebra", "SubtractableAlgebra", "SumAlgebra"]
+__all__ = ["CountAlgebra", "DeviationsAlgebra", "ExtremeAlgebra", "OrderedAlgebra", "SubtractableAlgebra", "SumAlgebra"]

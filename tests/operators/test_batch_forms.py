@@ -31,7 +31,7 @@ AGGREGATES: list[Aggregate] = [
     sq.collect("v"),
     sq.time_weighted_avg("v"),
 ]
-OF_ALL_MEMBERS = {"first", "last", "count_distinct", "percentile"}
+OF_ALL_MEMBERS = {"count_distinct", "percentile"}
 """A median is a percentile."""
 
 

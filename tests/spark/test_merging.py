@@ -13,14 +13,16 @@ from functools import cache
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.types import DecimalType, DoubleType, LongType, StringType, StructType
 
 from streamq.operators.merging import choose_form, merge_partials
 from streamq.plan.partial import SparkPartial
 from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialMin, PartialSum
 from streamq.runtime.deviation_partials import PartialComoments, PartialMoments
+from streamq.runtime.ordered_partials import SparkFirst, SparkLast
 
+ORDER = StructType().add("_0", LongType()).add("_1", StringType())
 EXACT = (
     PartialCount("events", "", LongType()),
     PartialSum("whole sum", "", LongType()),
@@ -34,13 +36,16 @@ PARTIALS = (
     PartialMax("name", "", StringType()),
     PartialMoments("spread", "", DoubleType()),
     PartialComoments("both", "", DoubleType(), ""),
+    SparkFirst("one", "", StringType(), "", (), ORDER),
+    SparkLast("other", "", StringType(), "", (), ORDER),
 )
 PARTIALS_DDL = (
     "`case` bigint, `the key` string, __lo bigint, __hi bigint, __n bigint, events bigint, "
     "`whole sum` bigint, `whole sum__n` bigint, `price.sum` decimal(20,2), `price.sum__n` bigint, "
     "v double, v__n bigint, low double, high double, name string, "
     "spread__n bigint, spread__mean double, spread__m2 double, "
-    "both__n bigint, both__x double, both__y double, both__xx double, both__yy double, both__xy double"
+    "both__n bigint, both__x double, both__y double, both__xx double, both__yy double, both__xy double, "
+    "one string, one__order struct<_0 bigint, _1 string>, other string, other__order struct<_0 bigint, _1 string>"
 )
 KEYS = ["case", "the key"]
 
@@ -91,7 +96,14 @@ def aggregate(events: Sequence[Event]) -> dict[str, Any]:
         row |= {"spread__mean": float(mean), "spread__m2": float(sum((v - mean) ** 2 for v in exact))}
     elif floats:
         row |= {"spread__mean": math.nan, "spread__m2": math.nan}
-    return row | comoments([(e.v, float(e.whole % 97)) for e in events if e.v is not None and e.whole is not None])
+    row |= comoments([(e.v, float(e.whole % 97)) for e in events if e.v is not None and e.whole is not None])
+    orders = sorted(
+        ((e.whole, e.name) for e in events if e.whole is not None), key=lambda pair: (pair[0], pair[1] or "")
+    )
+    for name, at in (("one", 0), ("other", -1)):
+        best = orders[at] if orders else None
+        row |= {name: best and best[1], f"{name}__order": best}
+    return row
 
 
 def comoments(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
@@ -198,7 +210,7 @@ def same(got: Any, wanted: Any, name: str) -> bool:
         is_product = name in ("spread__m2", "both__xx", "both__yy", "both__xy")
         loose = {"rel_tol": 1e-6, "abs_tol": 1e-5} if is_product else {"rel_tol": 1e-12, "abs_tol": 1e-6}
         return math.isclose(got, wanted, **loose)
-    return type(got) is type(wanted) and got == wanted
+    return tuple(got) == wanted if isinstance(got, Row) else type(got) is type(wanted) and got == wanted
 
 
 def table(spark: SparkSession, made: Sequence[Case]) -> DataFrame:
