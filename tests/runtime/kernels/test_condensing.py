@@ -83,7 +83,7 @@ def test_sums_of_floats_are_the_same_bit_by_bit(kind: str) -> None:
     assert answers[0] == answers[1] and answers[0]
 
 
-@pytest.mark.parametrize("aggregate", [sq.median("v"), sq.first("v"), sq.time_weighted_avg("v")])
+@pytest.mark.parametrize("aggregate", [sq.median("v"), sq.collect("v"), sq.time_weighted_avg("v")])
 def test_what_reads_single_members_keeps_them(aggregate: Any) -> None:
     run = live("session", x=aggregate)
     run.batch({"s": events("session", range(EVENTS))})
