@@ -164,3 +164,9 @@ def rise_of(last: float | None, value: float | None, least: float = 0.0) -> tupl
     """Return how much a value is above the one before it, if by ``least`` or more."""
     rise = None if last is None or value is None else value - last
     return value, None if rise is None or not rise >= least else [rise]
+
+
+@sq.udf("double", name="part_of_ten")
+def part_of_ten(value: float | None) -> float | None:
+    """Return ten divided by a value; fails where that is zero."""
+    return None if value is None else 10 / value

@@ -26,6 +26,7 @@ from tests.mutation.first_modules import (
     load_above,
     median,
     numbered,
+    part_of_ten,
     ratio,
     rise_of,
     rises,
@@ -431,4 +432,42 @@ FIRST_QUERIES: dict[str, Callable[[], t.Scenario]] = {
         "k", at=col("at").cast("string")
     ),
     "at least as high": lambda: WIDE.where(col("v") >= col("w")),
+    "join of changelogs": lambda: readings(shape="physical").join(
+        readings(shape="physical"), on="k", suffixes=("", "_other")
+    ),
+    "interval sessions by key": lambda: totals(readings(shape="intervals").group_by("k").session_window(4)),
+    "windows of two changelogs": lambda: totals(
+        readings(shape="physical").union(readings(shape="physical")).tumbling_window(5)
+    ),
+    "variance of a changelog": lambda: (
+        readings(shape="physical").group_by("k").hopping_window(6, 2).select(spread=sq.var("v"))
+    ),
+    "price ratios": lambda: t.stream(columns="k string, v decimal(8,2), w decimal(8,2)", axis="integer").select(
+        "k", ratio=col("v") / col("w")
+    ),
+    "runs of pairs": lambda: text("REPEAT(SEQUENCE(A, B, 5), 2, 9) WHERE A.k = B.k OUTPUT count(A) AS n", "A", "B"),
+    "intervals by key": lambda: totals(readings(shape="intervals").group_by("k").tumbling_window(5)),
+    "elements where a share is high": lambda: (
+        t.stream(columns="k string, v double, xs array<double>", axis="integer")
+        .explode("xs")
+        .where(part_of_ten("v") > 1)
+    ),
+    "high parts of one key": lambda: (
+        t.stream(columns="k string, xs array<struct<a:double,b:string>>", axis="integer")
+        .explode("xs", flatten=True)
+        .where((col("k") == "a") & (col("a") > 1))
+    ),
+    "sessions at their ends": lambda: totals(S.group_by("k").session_window(4, stamp="point_at_end")),
+    "all of two that are cancelled": lambda: sq.cedr(
+        "EVENT P WHEN ALL(A, B, 5) WHERE A.k = B.k OUTPUT A.k AS k "
+        "EVENT E WHEN CANCEL_WHEN(SEQUENCE(P, C, 8), D) WHERE P.k = C.k AND P.k = D.k",
+        A=readings(),
+        B=readings(),
+        C=readings(),
+        D=readings(),
+    ),
+    "variance": lambda: S.group_by("k").tumbling_window(5).select(spread=sq.var("v")),
+    "beside the highest of another": lambda: S.join(
+        readings().tumbling_window(6).top_k(1, by="v"), on="k", suffixes=("", "_highest")
+    ),
 }
