@@ -41,6 +41,16 @@ from tests.programs import with_sizes
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 
+IN_SMALL_BINS = 120
+"""The groups of which a small bin holds at most ten."""
+EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "chop")
+"""The operators whose mutants are always tried: one for each kernel, and one of BY_START."""
+
+
+def in_turn(names: Any) -> list[Any]:
+    return [n if n in EVERY_KERNEL else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_open_costs_nothing(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups) for groups in (FEW, MANY))
@@ -48,8 +58,20 @@ def test_what_is_open_costs_nothing(operator: str) -> None:
     assert many.noted <= few.noted + NOTED
 
 
-IN_SMALL_BINS = 120
-"""The groups of which a small bin holds at most ten."""
+@pytest.mark.parametrize("operator", in_turn([n for n in OPERATORS if n != "hopping"]))
+def test_what_is_open_costs_nothing_where_rows_are_sent_at_once(operator: str) -> None:
+    few, many = (work_of_trickle(OPERATORS[operator], groups, SMALL, **EARLY) for groups in (FEW, IN_SMALL_BINS))
+    assert many.evaluated <= 1.1 * few.evaluated + 100
+
+
+def test_partial_results_of_all_groups_are_read_where_windows_of_a_grid_are_corrected() -> None:
+    query = OPERATORS["hopping"]
+    plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
+    assert any("the partial results of all groups" in statements_of(node).state.opens for node in nodes(plan))
+    few, many = (work_of_trickle(query, groups, **EARLY) for groups in (FEW, MANY))
+    assert many.evaluated > 10 * few.evaluated
+
+
 BINS = (BATCHES - WARM) * 3 * HOT
 """The bins that may be read: those of the touched groups, of two inputs and of the rows sent."""
 
@@ -61,14 +83,6 @@ def bins_of_trickle(operator: str, groups: int = IN_SMALL_BINS) -> int:
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_a_bin_that_nobody_touched_is_not_read(operator: str) -> None:
     assert bins_of_trickle(operator) <= BINS
-
-
-EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "chop")
-"""The operators whose mutants are always tried: one for each kernel, and one of BY_START."""
-
-
-def in_turn(names: Any) -> list[Any]:
-    return [n if n in EVERY_KERNEL else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
 READS: dict[str, Mutant] = {**dict.fromkeys(OPERATORS, EVERY_BIN), "inner join": EVERY_PART}
