@@ -57,9 +57,12 @@ class BinSizes:
 class GroupBins:
     """The bins of one kernel in one micro-batch, between opening them and writing them."""
 
-    def __init__(self, state: KernelBaskets, sizes: BinSizes):
-        """Read the bins and what they wait for from the values of ``state``."""
-        self.state, self.sizes = state, sizes
+    def __init__(self, state: KernelBaskets, sizes: BinSizes, beside: Sequence[str] = ()):
+        """Read the bins and what they wait for from the values of ``state``.
+
+        ``beside`` are the baskets whose rows count for the size of a bin as those of events do.
+        """
+        self.state, self.sizes, self.beside = state, sizes, beside
         self.leaves = [
             Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
             for start, depth, clean, needed, whole, lacks, split_above, *agenda in state.values.get(
@@ -328,8 +331,8 @@ class GroupBins:
         return np.concatenate([np.zeros(0, np.uint32), *(t.column(HASH).to_numpy() for t in tables if t is not None)])
 
     def _rows_in(self, leaf: Leaf, baskets: Sequence[str]) -> int:
-        """Return the number of live rows of a bin in some baskets."""
-        return sum(self.state.filled(basket, leaf.name).rows for basket in baskets)
+        """Return the number of live rows of a bin in some baskets, and in those beside them."""
+        return sum(self.state.filled(basket, leaf.name).rows for basket in (*baskets, *self.beside))
 
     def _leaf_of(self, hashes: Any) -> Ints:
         """Return the number of the bin of each hash."""

@@ -14,12 +14,14 @@ from streamq.compiler.local import LocalRun
 from streamq.compiler.rewriter import rewrite
 from streamq.plan.node import nodes, number_sources
 from streamq.plan.statements import statements_of
+from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.group_bins import BinSizes
 from tests.laws.cost_mutants import EVERY_BIN, EVERY_GROUP, EVERY_PART, EVERY_ROW, EVERY_STATE, NO_SLEEP
 from tests.laws.cost_operators import (
     BATCHES,
     BY_START,
     EARLY,
+    FAR,
     FEW,
     HOT,
     MANY,
@@ -108,6 +110,24 @@ def test_a_kernel_that_evaluates_everything_breaks_the_law(operator: str) -> Non
     with mutant.in_place():
         many = work_of_trickle(query, IN_SMALL_BINS, **sizes)
     assert many.bins > BINS if operator in STATES_ONLY else many.evaluated > 1.1 * few.evaluated + 100
+
+
+@pytest.mark.parametrize("operator", STATES_ONLY)
+def test_states_of_groups_that_come_one_after_another_lie_in_small_bins(operator: str) -> None:
+    """Their events are forgotten soon, so that a bin never has many."""
+    live = LocalRun(with_sizes(program(OPERATORS[operator]), SMALL))
+    for n in range(20):
+        new = [(10 + n, FAR, n * HOT + i, n) for i in range(HOT)] * 3
+        live.batch({"a": rows(*new), "b": rows(*new)})
+    baskets = [Baskets(DictStore(store)) for store in live.stores.values()]
+    states = [
+        one.filled(name, bin).rows
+        for one in baskets
+        for name in one.names("")
+        if name.endswith(".states")
+        for bin in one.bins(name)
+    ]
+    assert sum(states) > SMALL.split_above and max(states) <= SMALL.split_above
 
 
 # random histories

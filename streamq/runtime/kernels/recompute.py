@@ -163,7 +163,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         if self._sends_at_once:
             state.values["upto"] = upto
         fresh = self._completed(fresh, state, clock, upto)
-        bins = GroupBins(state, self.sizes)
+        bins = GroupBins(state, self.sizes, self._baskets_beside_events)
         rule = f"{self.final_release}, {self.early_release}, {self._looks_at_final_rows}"
         bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)
         change, evaluated = None, 0
@@ -185,6 +185,11 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _input_baskets(self) -> list[str]:
         """The baskets of the inputs' events."""
         return [input_basket(port) for port in range(len(self.inputs))]
+
+    @property
+    def _baskets_beside_events(self) -> tuple[str, ...]:
+        """The baskets that grow with the groups though their events are forgotten; kernels with such override it."""
+        return ()
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come for each port, with the hashes of their groups; late ones are counted."""

@@ -36,6 +36,10 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
     sets_aside: bool = False
     """True if events whose steps fail are set aside, each once it starts before c; a late output exists then."""
 
+    @property
+    def _baskets_beside_events(self) -> tuple[str, ...]:
+        return (STATES,)
+
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the rows of the started events from the c of the call before on, and store the groups' states at c.
 
