@@ -96,9 +96,8 @@ OPERATORS: dict[str, Query] = {
     "uda of counted": lambda a, b: a.group_by("k").count_window(2).select(x=spread("v")),
     "uda that merges": lambda a, b: a.group_by("k").session_window(5).select(x=Total("v")),
     "uda that removes": lambda a, b: a.group_by("k").snapshot_window().select(x=Balance("v")),
-    "first, count_distinct": lambda a, b: (
-        a.group_by("k").session_window(5).select(x=sq.first("v"), n=sq.count_distinct("v"))
-    ),
+    "first": lambda a, b: a.group_by("k").session_window(5).select(x=sq.first("v")),
+    "count_distinct": lambda a, b: a.group_by("k").session_window(5).select(x=sq.count_distinct("v")),
     "collect": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.collect("v")),
     "time_weighted_avg": lambda a, b: a.group_by("k").tumbling_window(FAR).select(x=sq.time_weighted_avg("v")),
     "median": lambda a, b: a.group_by("k").session_window(5).select(x=sq.median("v")),
