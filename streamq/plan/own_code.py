@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import os
 import sys
 import sysconfig
@@ -55,10 +54,15 @@ def own_packages(package: str) -> list[str]:
     return packages
 
 
-@functools.cache
+_ANSWERS: dict[str, bool] = {}
+"""The answers of :func:`_is_installed` so far; a function with a cache of Python's would not be sent to executors."""
+
+
 def _is_installed(place: str) -> bool:
     """True if a path, followed to the file itself, is in a folder of INSTALLED."""
-    return os.path.realpath(place).startswith(INSTALLED)
+    if place not in _ANSWERS:
+        _ANSWERS[place] = os.path.realpath(place).startswith(INSTALLED)
+    return _ANSWERS[place]
 
 
 def _places(package: ModuleType) -> list[str]:

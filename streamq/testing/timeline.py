@@ -38,6 +38,9 @@ class Axis:
         self.wide = max(len(self._label(*row[:2])) for row in rows) if rows else 0
 
     def _place(self, t: int) -> int:
+        """Return the column of an instant; INFINITY, at which a wrong answer may begin, is at the end."""
+        if t == INFINITY:
+            return self._last()
         span = self.high - self.low
         return t - self.low if span <= self.WIDTH else (t - self.low) * self.WIDTH // span
 
@@ -46,13 +49,13 @@ class Axis:
 
     def draw(self, start: int, end: int) -> str:
         """Return a lifetime as a bar: ``  |---)``, or ``  |-->`` if it never ends."""
-        a, b = self._place(start), self._last() if end == INFINITY else self._place(end)
+        a, b = self._place(start), self._place(end)
         body = "|" + "-" * max(0, b - a - 1)
         return (" " * a + body + (">" if end == INFINITY else ")")).ljust(self._last() + 2)
 
     def mark(self, t: int) -> str:
         """Return an instant as a mark: ``   !``."""
-        return (" " * (self._last() if t == INFINITY else self._place(t)) + "!").ljust(self._last() + 2)
+        return (" " * self._place(t) + "!").ljust(self._last() + 2)
 
     def _label(self, start: int, end: int) -> str:
         return interval(start, end, self.axis)
