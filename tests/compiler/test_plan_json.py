@@ -73,8 +73,12 @@ def every_plan() -> list[Node]:
     """Plans that hold every class there is, before and after rewriting."""
     s, z = (sq.intervals(intervals(seed), "from", "to") for seed in (1, 2))
     plans = [query(s, z, SIZES).plan for query in QUERIES.values()]
-    aggregates = (sq.sum("v"), sq.count("k"), sq.min("v"), sq.max("v"), sq.var("v"))
-    plans.append(s.hopping_window(5, 2).select(**{a.name: a for a in aggregates}).plan)
+    aggregates = (sq.sum("v"), sq.count("k"), sq.min("v"), sq.max("v"), sq.var("v"), sq.covar("v", "v"))
+    ordered = (sq.first("k"), sq.last("k"))
+    plans.append(s.hopping_window(5, 2).select(**{a.name: a for a in (*aggregates, *ordered)}).plan)
+    # Spark has no order on maps
+    maps = pa.table({"at": [0], "k": pa.array([[("a", 1)]], pa.map_(pa.string(), pa.int64()))})
+    plans.append(sq.points(maps, "at", name="m").hopping_window(5, 2).select(**{a.name: a for a in ordered}).plan)
     plans += [rewrite(plan).plan for plan in plans]
     points = sq.points(SIZES, "size", name="p", progress=sq.explicit(), late="adjust", invalid="drop")
     physical = sq.events([sq.insert(1, k="a"), sq.cti(4)], invalid="drop")

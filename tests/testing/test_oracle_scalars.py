@@ -52,6 +52,8 @@ CALLS: dict[tuple[t.DataType, ...], list[Expr]] = {
         f.sign(A), f.log(A),
     ],
     (DOUBLE, DOUBLE): [f.nanvl(A, B)],
+    (PRICE, PRICE): [A / B],
+    (t.DecimalType(38, 4), PRICE): [A / B],
     (INT,): [f.floor(A), f.round(A, -1), f.date_from_unix_date(A)],
     (LONG,): [f.timestamp_seconds(A), f.timestamp_millis(A)],
     (t.ByteType(),): [f.round(A, -1)],

@@ -293,9 +293,18 @@ def _rescaled(value: Decimal, to: t.DecimalType) -> Decimal:
     return rounded
 
 
+def _divided(dividend: Decimal, divisor: Decimal, to: t.DecimalType) -> Decimal:
+    """Return a quotient of decimals, rounded half up; raise Refused for a divisor of 0."""
+    if divisor == 0:
+        raise Refused("division by zero")
+    return _rescaled(Context(prec=100, rounding=ROUND_HALF_UP).divide(dividend, divisor), to)
+
+
 def definition_of_call(name: str, kinds: list[t.DataType], result: t.DataType) -> Callable[..., Any] | None:
     """Return the definition of a function over operands of these types, with a result of this type; None if there is none."""
     name = SAME.get(name, name)
+    if name == "/" and isinstance(result, t.DecimalType) and all(isinstance(kind, t.DecimalType) for kind in kinds):
+        return lambda *operands: _divided(*operands, result)
     if name not in SCALARS:
         return None
     define = SCALARS[name]
