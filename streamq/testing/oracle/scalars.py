@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from decimal import ROUND_HALF_UP, Context, Decimal
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 from pyspark.sql import types as t
@@ -304,7 +305,7 @@ def definition_of_call(name: str, kinds: list[t.DataType], result: t.DataType) -
     """Return the definition of a function over operands of these types, with a result of this type; None if there is none."""
     name = SAME.get(name, name)
     if name == "/" and isinstance(result, t.DecimalType) and all(isinstance(kind, t.DecimalType) for kind in kinds):
-        return lambda *operands: _divided(*operands, result)
+        return partial(_divided, to=result)
     if name not in SCALARS:
         return None
     define = SCALARS[name]

@@ -106,14 +106,15 @@ def _call(name: str, kinds: Sequence[Kind], count: int) -> Kind:
         return common(kinds[1:])
     if name in ("floor", "ceil", "round"):
         return None if is_decimal else kinds[0] if name == "round" else LONG
-    if name == "/" and all(isinstance(kind, t.DecimalType) for kind in kinds):
-        return _quotient(*kinds)
+    match name, *kinds:
+        case "/", t.DecimalType() as dividend, t.DecimalType() as divisor:
+            return _quotient(dividend, divisor)
     if name in ("+", "-", "*", "/", "%") and all(isinstance(kind, t.NumericType) for kind in kinds):
         return None if is_decimal else DOUBLE if name == "/" else common(kinds)
     return None
 
 
-def _quotient(dividend: Any, divisor: Any) -> Kind:
+def _quotient(dividend: t.DecimalType, divisor: t.DecimalType) -> Kind:
     """Return the type of a quotient of decimals: six digits behind the point at least; of more than 38 digits some are cut."""
     scale = max(6, dividend.scale + divisor.precision + 1)
     whole = dividend.precision - dividend.scale + divisor.scale
