@@ -83,6 +83,7 @@ def deltas_after_change(before: list[sq.Stream], now: list[sq.Stream], **how: An
     return sent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("output", ["final", "changelog"])
 @pytest.mark.parametrize("above", ABOVE)
 @pytest.mark.parametrize("stateful", STATEFUL)

@@ -46,21 +46,22 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 IN_SMALL_BINS = 120
 """The groups of which a small bin holds at most ten."""
 EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "chop")
-"""The operators whose mutants are always tried: one for each kernel, and one of BY_START."""
+"""The operators that the fast part tries, too, and whose mutants are always tried: one for each kernel, and one of BY_START."""
 
 
-def in_turn(names: Any) -> list[Any]:
+def one_a_kernel(names: Any) -> list[Any]:
+    """The names, of which the fast part tries one for each kernel and the slow part the others."""
     return [n if n in EVERY_KERNEL else pytest.param(n, marks=pytest.mark.slow) for n in names]
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
 def test_what_is_open_costs_nothing(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups) for groups in (FEW, MANY))
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.noted <= few.noted + NOTED
 
 
-@pytest.mark.parametrize("operator", in_turn([n for n in OPERATORS if n != "hopping"]))
+@pytest.mark.parametrize("operator", one_a_kernel([n for n in OPERATORS if n != "hopping"]))
 def test_what_is_open_costs_nothing_where_rows_are_sent_at_once(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups, SMALL, **EARLY) for groups in (FEW, IN_SMALL_BINS))
     assert many.evaluated <= 1.1 * few.evaluated + 100
@@ -82,7 +83,7 @@ def bins_of_trickle(operator: str, groups: int = IN_SMALL_BINS) -> int:
     return work_of_trickle(OPERATORS[operator], groups, SMALL, by_start=operator in BY_START).bins
 
 
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
 def test_a_bin_that_nobody_touched_is_not_read(operator: str) -> None:
     assert bins_of_trickle(operator) <= BINS
 
@@ -92,7 +93,7 @@ READS: dict[str, Mutant] = {**dict.fromkeys(OPERATORS, EVERY_BIN), "inner join":
 del READS["hopping"]
 
 
-@pytest.mark.parametrize("operator", in_turn(READS))
+@pytest.mark.parametrize("operator", one_a_kernel(READS))
 def test_a_kernel_that_reads_every_bin_breaks_the_law(operator: str) -> None:
     with READS[operator].in_place():
         assert bins_of_trickle(operator) > BINS
@@ -102,7 +103,7 @@ STATES_ONLY = [operator for operator, mutant in EVERY_ROW.items() if mutant is E
 """The operators whose mutants show in bins alone, as states are no events."""
 
 
-@pytest.mark.parametrize("operator", in_turn(OPERATORS))
+@pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
 def test_a_kernel_that_evaluates_everything_breaks_the_law(operator: str) -> None:
     mutant, query = EVERY_ROW.get(operator, EVERY_GROUP), OPERATORS[operator]
     sizes: dict[str, Any] = {"sizes": SMALL, "by_start": operator in BY_START}
@@ -176,14 +177,14 @@ IN_GROUP = (25, 500)
 """The events that a group has open, few and many."""
 
 
-@pytest.mark.parametrize("operator", PARTS)
+@pytest.mark.parametrize("operator", one_a_kernel(PARTS))
 def test_what_is_open_in_a_touched_group_costs_nothing(operator: str) -> None:
     few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.noted <= few.noted + NOTED
 
 
-@pytest.mark.parametrize("operator", WHOLE_GROUPS)
+@pytest.mark.parametrize("operator", one_a_kernel(WHOLE_GROUPS))
 def test_what_is_open_in_a_touched_group_costs_where_groups_are_opened_as_a_whole(operator: str) -> None:
     few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
     assert many.evaluated > 3 * few.evaluated

@@ -22,6 +22,8 @@ from tests.laws.cost_operators import BATCHES, COLUMNS, EACH, FAR, HOT, NOTED, W
 from tests.mutation.mutant import Mutant
 from tests.programs import compiled
 
+pytestmark = pytest.mark.slow
+
 FEW_OF_SOURCE, MANY_OF_SOURCE = 200, 4_000
 """The groups that are compared where bins have the sizes of a run."""
 
@@ -164,10 +166,7 @@ BROKEN: dict[str, tuple[str, Mutant]] = {
 }
 
 
-ALWAYS = ("edges, every group", "settle, every time")
-
-
-@pytest.mark.parametrize("broken", [n if n in ALWAYS else pytest.param(n, marks=pytest.mark.slow) for n in BROKEN])
+@pytest.mark.parametrize("broken", BROKEN)
 def test_a_source_that_evaluates_everything_breaks_the_law(broken: str) -> None:
     name, mutant = BROKEN[broken]
     with pytest.raises(AssertionError):

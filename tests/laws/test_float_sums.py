@@ -117,8 +117,12 @@ def assert_independent_of_arrival(query: sq.Stream, seeds: Iterable[int]) -> Non
         assert history(deltas_of(query, cuts, output, restarts=bool(seed % 3))) == expected
 
 
+FAST = ("hopping", "session")
+"""The windows that the fast part tries; the slow part tries the others."""
+
+
 @pytest.mark.parametrize("results", [RESULTS, MERGEABLE], ids=["of members", "partial"])
-@pytest.mark.parametrize("windows", WINDOWS)
+@pytest.mark.parametrize("windows", [w if w in FAST else pytest.param(w, marks=pytest.mark.slow) for w in WINDOWS])
 def test_results_do_not_depend_on_arrival(windows: str, results: dict[str, Any]) -> None:
     turn = list(WINDOWS).index(windows) + (results is MERGEABLE)
     assert_independent_of_arrival(WINDOWS[windows](source()).select(**results), SEEDS[turn % 2])

@@ -125,6 +125,7 @@ def check_choices(text: str, sampled: Sampled, ways: Sequence[Execution]) -> boo
     return bool(expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", list(CHOICES)[::9])
 def test_what_is_selected_and_consumed(text: str) -> None:
     """In the first of a few cases in which there is something; as a changelog, which is taken back where something comes late."""
@@ -153,6 +154,7 @@ def most_matches(text: str) -> Sampled:
     return sample(MANY)[numbers.index(max(numbers))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
     check(SETS[name], most_matches(SETS[name]), ways(list(SETS).index(name)))

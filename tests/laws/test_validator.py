@@ -38,6 +38,8 @@ from streamq.time import INFINITY, MINUS_INFINITY
 from tests.programs import compiled
 from tests.testing.test_validator import broken
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 

@@ -18,6 +18,8 @@ from streamq.runtime.groups import GROUP_NUMBER
 from tests.judged import answer
 from tests.patterns.chosen import query, stream
 
+pytestmark = pytest.mark.slow
+
 Row = tuple[Any, ...]
 
 
@@ -93,7 +95,6 @@ PATTERNS = (
 )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pattern", PATTERNS)
 def test_streams_in_micro_batches_agree_with_the_oracle(pattern: str) -> None:
     names = [name for name in "ABC" if f"{name} AS" in pattern]

@@ -118,6 +118,7 @@ WAYS = [
 """Output, ticks that input is blocked for, buckets, and rows in a micro-batch: one of them for each query, in turn."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUERIES)
 def test_all_outputs_at_all_levels_end_at_the_same_window(name: str) -> None:
     query = QUERIES[name]

@@ -148,6 +148,7 @@ def keyed() -> list[Any]:
     return [pytest.param(*pair, marks=() if pair[1] in FAST else pytest.mark.slow) for pair in chosen]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("verb", "kind"), keyed())
 def test_a_key_of_any_type_beside_null(verb: str, kind: str) -> None:
     """Fast kinds have both outputs, the others one in turn, because the kernel is the same."""

@@ -15,6 +15,7 @@ from tests.runtime.test_time_bins import counted, deltas
 SLACK = 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_the_least_start_is_that_of_a_plain_list(seed: int) -> None:
     """After each micro-batch of inserts, late ones, some endless, and of retractions of events that live on."""

@@ -35,6 +35,7 @@ def counted(table: pa.Table | None) -> Counter[tuple[int, int]]:
     return Counter({(row[LE], row[RE]): row[WEIGHT] for row in net_deltas(table).to_pylist()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_unsettled_rows_are_those_of_a_plain_list(seed: int) -> None:
     """After each micro-batch of inserts and retractions, some endless: what settles, the least start, and what is due next."""
@@ -58,6 +59,7 @@ def test_unsettled_rows_are_those_of_a_plain_list(seed: int) -> None:
     assert state.names() == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(12))
 def test_rows_before_all_bins_come_out_first(seed: int) -> None:
     """Bins of a few rows, so that rows come before the first of them, which is small at one time and large at another."""

@@ -21,6 +21,8 @@ from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
 from tests.programs import compiled
 
+pytestmark = pytest.mark.slow
+
 # an upsert's rows
 
 

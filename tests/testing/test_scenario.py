@@ -218,6 +218,7 @@ def reciprocal(values: Any) -> Any:
 NUMBERS = t.stream(columns="v double", shape="physical", axis="integer")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("x", [reciprocal("v"), sq.col("v").cast("string"), sq.functions.pow("v", sq.lit(-1.0))])
 def test_equal_values_have_equal_bits_if_a_query_can_tell(x: sq.Expr) -> None:
     """A retraction changes either of two equal events, so that 0.0 beside -0.0 would leave two right answers."""

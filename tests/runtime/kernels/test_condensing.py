@@ -72,6 +72,7 @@ def test_settled_events_of_a_window_are_one_row_of_state(kind: str) -> None:
     assert max(b - a for a, b in pairwise(evaluated)) <= NEW + 3
 
 
+@pytest.mark.slow
 @all_kinds
 def test_sums_of_floats_are_the_same_bit_by_bit(kind: str) -> None:
     """A row of settled events comes before the others, so that values are added in the order of the starts."""
@@ -163,6 +164,7 @@ CASES = [
 """Each kind with one output in turn, in a soak with both; floats sleep in one of them only."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("kind", "output"), CASES)
 def test_events_that_sleep_change_no_answer(kind: str, output: str) -> None:
     """Rows come when they come without sleep, too, with the same values: sums of floats do not depend on order."""
@@ -202,6 +204,7 @@ def test_a_touched_group_evaluates_few_rows_of_what_it_has_open(kind: str) -> No
     assert (reading(run).evaluated or 0) - before < 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stamp", ["align", "point_at_end"])
 @pytest.mark.parametrize("reads_ends", [False, True])
 def test_snapshots_that_are_still_open_part_what_ends_together(stamp: str, reads_ends: bool) -> None:

@@ -59,6 +59,7 @@ def test_a_row_that_falls_due_looks_at_no_event(how: str) -> None:
     assert evaluated(live, [], [], HELD + 5) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["left", "semi", "anti"])
 def test_what_is_no_longer_needed_is_forgotten(how: str) -> None:
     """A right event stays as long as a left one of its group that it overlaps."""
