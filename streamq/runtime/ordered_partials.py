@@ -72,10 +72,10 @@ class PartialFirst(Partial):
     def of_events(self, table: pa.Table) -> Values:
         """Return each event's value and order, NULL for those that do not count."""
         parts = [table.column(name).combine_chunks() for name in (self.at, *self.payload)]
-        nobody = pc.is_null(parts[0])
-        order = pa.StructArray.from_arrays(parts, self.order.names, mask=nobody)
+        is_none = pc.is_null(parts[0])
+        order = pa.StructArray.from_arrays(parts, self.order.names, mask=is_none)
         value = table.column(self.arg).combine_chunks()
-        return {self.name: pc.if_else(nobody, pa.scalar(None, value.type), value), self.order_column: order}
+        return {self.name: pc.if_else(is_none, pa.scalar(None, value.type), value), self.order_column: order}
 
     def of_weighted(self, table: pa.Table) -> Values:
         return self.of_events(table)
@@ -83,7 +83,7 @@ class PartialFirst(Partial):
     def from_weighted(self, table: pa.Table) -> pa.Table:
         """Return the table with NULLs where the weight is not above 0."""
         rows = np.where(pc.greater(table.column(COUNT), 0).to_numpy(), np.arange(table.num_rows), -1)
-        return with_columns(table, taken_rows(table.select(self.value_columns), rows))
+        return with_columns(table, rows_at(table.select(self.value_columns), rows))
 
     def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with the rank of each order, NULL without one."""
@@ -159,14 +159,14 @@ class _Ranked(MergeableColumns):
         rank = table.column(self.rank)
         row = np.searchsorted(self.ranks, pc.fill_null(rank, 0).to_numpy())
         row = np.where(rank.is_valid().to_numpy(), row, -1)
-        return with_columns(table.drop_columns([self.rank]), taken_rows(self.rows, row))
+        return with_columns(table.drop_columns([self.rank]), rows_at(self.rows, row))
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:
         """Return the table with the value of the first or last event, NULL without one."""
         return self.as_held(table)
 
 
-def taken_rows(rows: pa.Table, row: Ints) -> dict[str, Any]:
+def rows_at(rows: pa.Table, row: Ints) -> dict[str, Any]:
     """Return the columns of some rows by their numbers, NULLs for -1."""
     at = pa.array(row, mask=row < 0)
     return {name: rows.column(name).take(at) for name in rows.column_names}
