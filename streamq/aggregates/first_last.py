@@ -78,7 +78,7 @@ class FirstOrLast(AggregateFunction):
         from pyspark.sql import functions as F
 
         at = members.order() if members.passes is None else F.when(members.passes, members.order())
-        return (F.min_by if self.name == "first" else F.max_by)(members.values[0], at)
+        return getattr(F, f"{self.partial.how}_by")(members.values[0], at)
 
 
 FIRST = FirstOrLast("first", PartialFirst, SparkFirst)

@@ -79,12 +79,12 @@ class MergeableColumns(ABC):
         """
         return self.merged(table, number, at), self
 
-    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+    def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with columns in place of its own that merge at less cost, and the form that has these."""
         return table, self
 
     def as_held(self, table: pa.Table) -> pa.Table:
-        """Return the table with the columns that are held again; the reverse of :meth:`for_merging`."""
+        """Return the table with the columns that are held again; the reverse of :meth:`merging_form`."""
         return table
 
     def finished(self, table: pa.Table, place: RowWindow = no_row_window) -> pa.Table:

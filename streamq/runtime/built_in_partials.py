@@ -155,7 +155,7 @@ class PartialSum(SummablePartial):
         assert self.exact, "sums of doubles merge in words"
         return {self.name: "sum", self.many: "sum"}
 
-    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+    def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with sums of doubles as words; with sums of other types as they are."""
         if self.exact:
             return table, self

@@ -149,7 +149,7 @@ class _Deviations(SparkPartial):
             nothing = columns[self._sums(of).exact]
         return columns | {self._products(of): nothing for of in self.products}
 
-    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+    def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with the sums of values and of products as words."""
         totals = self._totals(table)
         sums, products = {}, {}
@@ -264,10 +264,6 @@ class PartialMoments(_Deviations):
     title = "moments"
     means = ("mean",)
     products: ClassVar[Mapping[str, tuple[str, str]]] = {"m2": ("mean", "mean")}
-
-    @property
-    def read_columns(self) -> tuple[str, ...]:
-        return (self.arg,)
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ class PartialFirst(Partial):
         rows = np.where(pc.greater(table.column(COUNT), 0).to_numpy(), np.arange(table.num_rows), -1)
         return with_columns(table, rows_at(table.select(self.value_columns), rows))
 
-    def for_merging(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
+    def merging_form(self, table: pa.Table) -> tuple[pa.Table, MergeableColumns]:
         """Return the table with the rank of each order, NULL without one."""
         orders = table.column(self.order_column)
         number, _ = number_values(orders, ORDER)

@@ -31,18 +31,18 @@ EXPLODE_ROWS = 500_000
 
 def merge_partial_rows(table: pa.Table, by: Sequence[str], partials: Sequence[MergeableColumns]) -> pa.Table:
     """Return partial results of equal ``by`` merged into one row, with the same columns."""
-    table, forms = for_merging(table, partials)
+    table, forms = merging_forms(table, partials)
     rows = _merged_rows(table, by, forms)
     for form in forms:
         rows = form.as_held(rows)
     return rows
 
 
-def for_merging(table: pa.Table, partials: Iterable[MergeableColumns]) -> tuple[pa.Table, list[MergeableColumns]]:
+def merging_forms(table: pa.Table, partials: Iterable[MergeableColumns]) -> tuple[pa.Table, list[MergeableColumns]]:
     """Return the table with columns that merge at less cost than those that are held, and the forms that have these."""
     forms = []
     for partial in partials:
-        table, form = partial.for_merging(table)
+        table, form = partial.merging_form(table)
         forms.append(form)
     return table, forms
 
@@ -184,7 +184,7 @@ def merge_by_window(
     rows of equal ranges are merged before; so they are, beyond four copies per range, if results are the same ``in_any_order``.
     Cost: O(n log n) in partials and windows, however long the ranges are.
     """
-    table, partials = for_merging(table, partials)
+    table, partials = merging_forms(table, partials)
     copies, few = _copies(low, high), _few_copies(partials, explode_rows)
     if copies > few if _not_in_arrow(partials) else in_any_order and copies > 4 * len(low):
         ranged = with_column(with_column(table, LOW, low), HIGH, high)

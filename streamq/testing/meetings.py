@@ -38,7 +38,7 @@ class Meeting:
     columns: frozenset[str]
 
     chances: ClassVar[tuple[bool, ...]] = (True, True, True, False)
-    """Whether there is a meeting, one of which is drawn."""
+    """One is drawn: True for a meeting, False for none."""
 
     def pattern(self, places: tuple[int, ...], least: int, scope: int, gap: int, scale: Scale) -> Pattern:
         """Return the lifetimes of the stream at these positions among the inputs."""

@@ -159,7 +159,7 @@ WAITING = (
     "settle", "settle endless rows", "CTIs", "attempt", "blocked rows", "blocked edges", "both blocked and settled",
     "blocked edges with payloads of ends",
 )  # fmt: skip
-"""Where rows lie in bins by the instant that they wait for."""
+"""The sources whose rows lie in bins by the instant that they wait for."""
 BROKEN: dict[str, tuple[str, Mutant]] = {
     **{f"{name}, every group": (name, EVERY_GROUP) for name in INGRESS if name != "blocked rows"},
     **{f"{name}, every time": (name, EVERY_TIME) for name in WAITING},

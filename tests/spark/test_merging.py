@@ -106,26 +106,25 @@ def aggregate(events: Sequence[Event]) -> dict[str, Any]:
     return row
 
 
+def apart(values: list[Fraction]) -> list[Fraction]:
+    """The deviations from the mean."""
+    return [value - sum(values) / len(values) for value in values]
+
+
 def comoments(pairs: Sequence[tuple[float, float]]) -> dict[str, Any]:
     """The parts of two columns' deviations, in exact arithmetic; NaN where a value is not finite."""
     names = ("both__x", "both__y", "both__xx", "both__yy", "both__xy")
     if not pairs:
         return {"both__n": 0, **dict.fromkeys(names)}
-    x, y = ([Fraction(v) if math.isfinite(v) else None for v in side] for side in zip(*pairs, strict=True))
-    x_mean, y_mean = (None if None in side else sum(v for v in side if v is not None) / len(side) for side in (x, y))
+    x, y = ([Fraction(v) for v in side] if all(map(math.isfinite, side)) else None for side in zip(*pairs, strict=True))
 
-    def product(a: Sequence[Fraction | None], of_a: Any, b: Sequence[Fraction | None], of_b: Any) -> float:
-        if of_a is None or of_b is None:
-            return math.nan
-        return float(sum((u - of_a) * (v - of_b) for u, v in zip(a, b, strict=True)))  # type: ignore[operator]
+    def product(a: list[Fraction] | None, b: list[Fraction] | None) -> float:
+        return (
+            math.nan if a is None or b is None else float(sum(u * v for u, v in zip(apart(a), apart(b), strict=True)))
+        )
 
-    values = (
-        math.nan if x_mean is None else float(x_mean),
-        math.nan if y_mean is None else float(y_mean),
-        product(x, x_mean, x, x_mean),
-        product(y, y_mean, y, y_mean),
-        product(x, x_mean, y, y_mean),
-    )
+    means = (math.nan if side is None else float(sum(side) / len(side)) for side in (x, y))
+    values = (*means, product(x, x), product(y, y), product(x, y))
     return {"both__n": len(pairs), **dict(zip(names, values, strict=True))}
 
 

@@ -124,7 +124,7 @@ class WindowAggregateKernel:
         grid = self.window
         open_before, open_now = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
         fresh = [p for a in arrivals if (p := self._judged(a, totals)).num_rows]
-        new = self._new(fresh)
+        new = self._arrived(fresh)
         bound = Bound.ENDLESS if self.infinite else Bound.NONE
         last_of_all = bound_at_end(state, clock, bound, self.window)
 
@@ -200,7 +200,7 @@ class WindowAggregateKernel:
             partials = partials.filter(pc.less_equal(partials.column(LO), partials.column(HI)))
         return partials
 
-    def _new(self, fresh: Sequence[pa.Table]) -> pa.Table | None:
+    def _arrived(self, fresh: Sequence[pa.Table]) -> pa.Table | None:
         """Return what came in one table, a row for each key and range unless it may be retracted; None if nothing came."""
         if not fresh:
             return None

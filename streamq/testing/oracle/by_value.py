@@ -43,19 +43,19 @@ class ByValue:
         self, node: Call | Cast, parts: Sequence[str], kinds: Sequence[t.DataType | None], result: t.DataType | None
     ) -> str | None:
         """Return the SQL of a call or cast whose operands have the SQL ``parts`` and these types; None without a definition."""
-        known = [kind for kind in kinds if kind is not None]
-        if result is None or len(known) < len(kinds) or not parts:
+        of_operands = [kind for kind in kinds if kind is not None]
+        if result is None or len(of_operands) < len(kinds) or not parts:
             return None
-        operands = [Operand(f"v{i}", part, kind) for i, (part, kind) in enumerate(zip(parts, known, strict=True))]
+        operands = [Operand(f"v{i}", part, kind) for i, (part, kind) in enumerate(zip(parts, of_operands, strict=True))]
         if isinstance(node, Call) and isinstance(node.function, UserFunction):
             return self.functions.call(partial(_called, node.function), operands, result)
-        known = [t.StringType() if isinstance(kind, t.NullType) else kind for kind in known]
-        if not all(type(kind) in DEFINED_KINDS for kind in (*known, result)):
+        plain = [t.StringType() if isinstance(kind, t.NullType) else kind for kind in of_operands]
+        if not all(type(kind) in DEFINED_KINDS for kind in (*plain, result)):
             return None
-        define = _definition(node, known, result)
+        define = _definition(node, plain, result)
         if define is None:
             return None
-        return self.functions.call(partial(_defined, define, known, result), operands, result)
+        return self.functions.call(partial(_defined, define, plain, result), operands, result)
 
 
 # definitions
