@@ -2,7 +2,7 @@
 
     python -m benchmarks.cost_by_change [--in-process] [--only session ...] [--json FILE]
 
-In-process: the operators of ``tests/laws/cost_operators.py`` without Spark, 2,000 rows a micro-batch, with 1 M open events and
+In-process: the operators and sources of ``tests/laws`` without Spark, 2,000 rows a micro-batch, with 1 M open events and
 with 10,000, in turn; processor time, and the rows evaluated and bins read. Otherwise on Spark: a first file of bulk, and then
 small files that come to both sides in turn, into the noop sink; the time of a micro-batch and the processor time of all
 processes.
@@ -19,6 +19,7 @@ import shutil
 import statistics
 import tempfile
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -35,11 +36,10 @@ from pyspark.sql.pandas.types import from_arrow_schema
 import streamq as sq
 from benchmarks.processor_time import cpu_seconds
 from benchmarks.streaming_hopping import AXIS
+from streamq import testing as t
 from streamq.compiler.local import LocalRun
-from streamq.compiler.rewriter import rewrite
-from streamq.plan.node import number_sources
 from tests.laws import cost_operators as law
-from tests.programs import compiled
+from tests.laws.cost_sources import INGRESS, source_program
 
 FEW, MANY = 10_000, 1_000_000
 """The numbers of open events that are compared."""
@@ -73,39 +73,71 @@ def events(rng: np.random.Generator, rows: int, groups: int, start: Any) -> pa.T
     )
 
 
-class Trickle:
-    """An operator in-process that has processed its bulk, and the work of its micro-batches since."""
+class Trickle(ABC):
+    """A query in-process that has processed its bulk, and the work of its micro-batches since."""
 
-    def __init__(self, query: law.Query, groups: int, opened: int, buckets: int):
-        """Process the bulk; on the right side every second group has an event."""
-        self.rng, self.groups = np.random.default_rng(7), groups
-        plan = rewrite(number_sources(query(law.source("a"), law.source("b")).plan)[0]).plan
-        self.live = LocalRun(compiled(plan, buckets=buckets))
-        left = events(self.rng, opened, groups, np.sort(self.rng.integers(0, BULK_SPAN, opened)))
-        k = np.arange(0, min(groups, opened), 2)
-        right = pa.table({"start": k * 0 + BULK_SPAN - 1, "end": k * 0 + 2 * law.FAR, "k": k, "v": k % 100})
-        self.live.batch({"a": left, "b": right})
-        self.work, self.before = Work(), law.work(self.live)
+    def __init__(self, live: LocalRun):
+        self.live = live
+        self.work, self.before = Work(), law.work(live)
 
     def run_batch(self, number: int, new: int) -> None:
         """Process a micro-batch of new events."""
-        at = BULK_SPAN + number
-        left, right = events(self.rng, new, self.groups, at), events(self.rng, RIGHT_NEW, RIGHT_NEW, at)
-        elsewhere = pa.array(right.column("k").to_numpy() + self.groups)
-        right = right.set_column(right.column_names.index("k"), "k", elsewhere)
+        batch = self.batch(number, new)
         started = time.process_time()
-        self.live.batch({"a": left, "b": right})
+        self.live.batch(*batch)
         self.work.cpu_ms.append(1_000 * (time.process_time() - started))
         after = law.work(self.live)
         self.work.evaluated.append(after[0] - self.before[0])
         self.work.bins_read.append(after[1] - self.before[1])
         self.before = after
 
+    @abstractmethod
+    def batch(self, number: int, new: int) -> tuple[Any, ...]:
+        """Return the tables of a micro-batch, by source, and CTIs from outside, if any."""
 
-def measure_in_process(name: str, groups: int, options: argparse.Namespace) -> dict[str, Any]:
-    """Return the work of an operator with many and with few open events, which take turns."""
-    opened = {"many": options.many, "few": options.few}
-    sides = {side: Trickle(law.OPERATORS[name], groups, n, options.buckets) for side, n in opened.items()}
+
+class OperatorTrickle(Trickle):
+    """An operator over two sources of intervals."""
+
+    def __init__(self, query: law.Query, groups: int, opened: int, buckets: int):
+        """Process the bulk; on the right side every second group has an event."""
+        self.rng, self.groups = np.random.default_rng(7), groups
+        live = LocalRun(law.program(query, buckets=buckets))
+        left = events(self.rng, opened, groups, np.sort(self.rng.integers(0, BULK_SPAN, opened)))
+        k = np.arange(0, min(groups, opened), 2)
+        right = pa.table({"start": k * 0 + BULK_SPAN - 1, "end": k * 0 + 2 * law.FAR, "k": k, "v": k % 100})
+        live.batch({"a": left, "b": right})
+        super().__init__(live)
+
+    def batch(self, number: int, new: int) -> tuple[Any, ...]:
+        at = BULK_SPAN + number
+        left, right = events(self.rng, new, self.groups, at), events(self.rng, RIGHT_NEW, RIGHT_NEW, at)
+        elsewhere = pa.array(right.column("k").to_numpy() + self.groups)
+        return ({"a": left, "b": right.set_column(right.column_names.index("k"), "k", elsewhere)},)
+
+
+class SourceTrickle(Trickle):
+    """A source, or where its rows wait: each micro-batch has an item of as many groups, or two, as rows are new."""
+
+    def __init__(self, name: str, opened: int, buckets: int):
+        """Process the bulk."""
+        self.items, query, egress = INGRESS[name]
+        live = LocalRun(source_program(self.items, query, egress, buckets))
+        live.batch({"s": t.table(self.items.columns, self.items.bulk(opened // law.EACH))}, [(None, 5)])
+        super().__init__(live)
+
+    def batch(self, number: int, new: int) -> tuple[Any, ...]:
+        return {"s": t.table(self.items.columns, self.items.trickle(10 + number, new))}, [(None, 6 + number)]
+
+
+def measure_in_process(name: str, groups: int | None, options: argparse.Namespace) -> dict[str, Any]:
+    """Return the work of an operator, or of a source (no groups), with many and with few open events, which take turns."""
+    sides: dict[str, Trickle] = {}
+    for opening, opened in (("many", options.many), ("few", options.few)):
+        if groups is None:
+            sides[opening] = SourceTrickle(name, opened, options.buckets)
+        else:
+            sides[opening] = OperatorTrickle(law.OPERATORS[name], groups, opened, options.buckets)
     for number in range(options.batches):
         for side in sides.values():
             side.run_batch(number, options.new)
@@ -114,7 +146,9 @@ def measure_in_process(name: str, groups: int, options: argparse.Namespace) -> d
     ratio = medians["cpu_ms"][0] / medians["cpu_ms"][1]
     cells = [f"{value:,.0f}" for pair in medians.values() for value in pair]
     print(
-        "{:<14} {:>8} {:>9} {:>9} {:>10} {:>10} {:>6} {:>6}".format(name, groups, *cells), f"{ratio:8.2f}", flush=True
+        "{:<20} {:>8} {:>9} {:>9} {:>10} {:>10} {:>6} {:>6}".format(name, groups or "", *cells),
+        f"{ratio:8.2f}",
+        flush=True,
     )
     return {"operator": name, "groups": groups, "many": many, "few": few, "ratio": ratio}
 
@@ -125,11 +159,12 @@ def median(values: Sequence[float]) -> float:
 
 
 def run_in_process(options: argparse.Namespace) -> list[dict[str, Any]]:
-    """Measure every operator with every number of groups, and print a table."""
-    line = "{:<14} {:>8} {:>9} {:>9} {:>10} {:>10} {:>6} {:>6} {:>8}"
+    """Measure every operator with every number of groups, and every source, and print a table."""
+    line = "{:<20} {:>8} {:>9} {:>9} {:>10} {:>10} {:>6} {:>6} {:>8}"
     print(line.format("operator", "groups", "CPU ms", "few open", "evaluated", "few open", "bins", "few", "ratio"))
-    names = options.only or list(law.OPERATORS)
-    return [measure_in_process(name, groups, options) for name in names for groups in options.groups]
+    names = options.only or [*law.OPERATORS, *INGRESS]
+    cells = [(name, groups) for name in names for groups in (options.groups if name in law.OPERATORS else [None])]
+    return [measure_in_process(name, groups, options) for name, groups in cells]
 
 
 # on Spark
@@ -324,7 +359,7 @@ def run_on_spark(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--in-process", action="store_true", help="the operators without Spark")
-    parser.add_argument("--only", nargs="*", choices=[*CELLS, *law.OPERATORS])
+    parser.add_argument("--only", nargs="*", choices=[*CELLS, *law.OPERATORS, *INGRESS])
     parser.add_argument("--batches", type=int, default=12, help="after the bulk")
     parser.add_argument("--scale", type=float, default=1.0, help="on Spark: the fraction of rows and groups")
     parser.add_argument("--groups", type=int, nargs="*", default=GROUPS, help="in-process")

@@ -156,7 +156,7 @@ NOTES = [
     (WIDE.tumbling_window(3).select(x=MERGED("v")), ["merged: mergeable: parts of a window are merged"]),
     (
         WIDE.snapshot_window().select(x=MERGED("v")),
-        ["merged: mergeable: parts are merged anew in each micro-batch, for snapshot windows have no basic windows"],
+        ["merged: mergeable: settled events are held as states, for snapshot windows have no basic windows"],
     ),
     (
         HOUR.select(x=LIMITED("v")),

@@ -156,6 +156,7 @@ class WindowAggregate(MemberOperator):
             stamp=self.stamp,
             progress=self.progress,
             endless=self.input.traits.infinite,
+            condenses=not self.is_grid and self.evaluation.factory.condenses,
             unread=len([name for name in source.names if name not in read]),
             ordered_beside=tuple(a.function.name for a in others if a.function.ordered),
             unmerged_beside=tuple(a.function.name for a in others if not is_mergeable(a, source)),

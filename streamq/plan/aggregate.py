@@ -137,8 +137,9 @@ class WindowPlace:
 
     windows: what their kind is called; grid: the one that they lie on; by_places: whether they go by the places of events;
     equal_starts: whether results of several may start together, by their stamp; progress: their CTI rule; endless: whether
-    events may never end; unread: how many columns of the input neither a key nor an aggregate reads; ordered_beside,
-    unmerged_beside: other aggregates that take members in order, that do not merge.
+    events may never end; condenses: whether partial results stand for settled members; unread: how many columns of the input
+    neither a key nor an aggregate reads; ordered_beside, unmerged_beside: other aggregates that take members in order, that do
+    not merge.
     """
 
     windows: str
@@ -148,6 +149,7 @@ class WindowPlace:
     stamp: Stamp
     progress: str
     endless: bool
+    condenses: bool
     unread: int
     ordered_beside: tuple[str, ...]
     unmerged_beside: tuple[str, ...]

@@ -114,7 +114,9 @@ class UserAggregate(WindowModule):
         if module.merges and self.runs_by_window:
             return f"mergeable: not merged, for {self.runs_by_window}"
         if module.merges:
-            return f"mergeable: parts are merged anew in each micro-batch, for {_without_basic_windows(place)}"
+            anew = "parts are merged anew in each micro-batch"
+            how = "settled events are held as states" if place.condenses else anew
+            return f"mergeable: {how}, for {_without_basic_windows(place)}"
         if module.sensitive:
             return "not mergeable: it reads lifetimes, which each window cuts"
         note = "not mergeable: each window is computed of all its members"

@@ -188,10 +188,10 @@ def work_of_hot_groups(query: Query, each: int, **options: Any) -> Work:
     return work_since(before, live)
 
 
-def program(query: Query, **options: Any) -> StagedPlan:
-    """A query compiled with one bucket."""
+def program(query: Query, buckets: int = 1, **options: Any) -> StagedPlan:
+    """A query compiled."""
     plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
-    return compiled(plan, buckets=1, **options)
+    return compiled(plan, buckets=buckets, **options)
 
 
 def work(live: LocalRun) -> Work:

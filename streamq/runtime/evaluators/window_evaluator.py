@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql.types import LongType
 
-from streamq.plan.partial import COUNT, Partial, spark_partials
+from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
 from streamq.runtime.columnar import first_places, ints, with_column, with_columns
@@ -71,9 +71,9 @@ class WindowEvaluator(MemberEvaluator):
         marks, by lifetimes, the rows that somebody reads; the others have NULL as their results: no sum overflows in them, and no
         module is called. ``aside`` takes the windows whose calls fail. Rows of both kinds stay, with NULL as the module's result.
         """
-        table = self._in_order(inputs[0])
+        table = self._in_order(self.with_partials(inputs[0]))
         ranges = self._ranges(table, since, upto)
-        events = self.with_partials(table.take(pa.array(ranges.event)))
+        events = table.take(pa.array(ranges.event))
         columns: dict[str, Any] = {OWNER: ranges.owner}
         columns |= {name: events.column(name) for name in self._held_columns}
         partials = self.partials
@@ -131,12 +131,8 @@ class WindowEvaluator(MemberEvaluator):
 
     @property
     def condenses(self) -> bool:
-        """True if settled events may be replaced by their partial results: no result needs anything else of them.
-
-        States of a user's code are left out: a retraction may not have the same bytes as the insert that it takes back.
-        """
-        is_built_in = spark_partials(self.partials) is not None
-        return self.assigner.has_chains and is_built_in and not (self.reductions or self.sensitive)
+        """True if settled events may be replaced by their partial results: no result needs anything else of them."""
+        return self.assigner.has_chains and not (self.reductions or self.sensitive)
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
         """Return deltas with the columns that are left of events: keys and partial results."""
@@ -154,7 +150,7 @@ class WindowEvaluator(MemberEvaluator):
 
         The order is by start, then by the columns read, so that a window's result does not depend on arrival.
         """
-        added = [name for partial in self.partials if partial.depends_on_order for name in partial.read_columns]
+        added = [name for partial in self.partials if partial.depends_on_order for name in partial.held_columns]
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
