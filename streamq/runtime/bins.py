@@ -1,23 +1,21 @@
 """Bins of events by length of life and start, so that a micro-batch reads few of them, and past bins are dropped as a whole.
 
 A bin ``class.cell`` holds lifetimes of one length class, a power of two, with starts in one cell of that width. So few bins hold
-all live events, however long some of them live. One with many events is split by their groups into ``class.cell.bits.part``, of
-which each has the hashes that begin with the same bits.
+all live events, however long some of them live. One with many events is split by their groups (:mod:`streamq.runtime.parts`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.runtime.basket import COMPACT_AT, KernelBaskets, grain
-from streamq.runtime.columnar import concat, ints, split_by
+from streamq.runtime.basket import KernelBaskets, grain
+from streamq.runtime.columnar import concat, ints
 from streamq.runtime.event import LE, RE
-from streamq.runtime.group_bins import FULL, BinSizes
-from streamq.runtime.groups import BITS, HASH, GroupHashes, with_hashes
+from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.parts import SIZES, Compact, PartedBins, whole_bin
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -27,12 +25,6 @@ CELLS = 16
 """The number of bins for the starts of the first micro-batch with several starts; it sets the least width of a bin."""
 MOST = 4 * CELLS
 """The number of bins, parts not counted, above which the least width is doubled, because each bin has a cost of its own."""
-SIZES = BinSizes(whole_upto=8_192)
-"""The rows of a part, on average, above which the parts of a bin are split in two, and those up to which a bin is not split."""
-MOST_BITS = 8
-"""The number of bits up to which bins are split: events of one group stay together, however many they are."""
-
-Compact = Callable[[pa.Table], pa.Table]
 
 
 def hold(
@@ -43,7 +35,7 @@ def hold(
     group_columns: Sequence[str] = (),
     sizes: BinSizes = SIZES,
 ) -> None:
-    """Append events to their bins; a bin with many chunks is rewritten by ``compact``.
+    """Append events to their bins; a bin with many chunks or dead rows is rewritten by ``compact``.
 
     ``group_columns`` separate the groups by which bins are split that exceed ``sizes``; parts have the groups' hashes, too.
 
@@ -53,15 +45,15 @@ def hold(
     if not table.num_rows:
         return
     width = _width(state, ints(table, LE))
-    place = partial(_place, state, basket, compact=compact, group_columns=group_columns, sizes=sizes)
-    place(table, width)
-    while len(set(map(_whole, fine := _fine_bins(state, basket, width)))) > MOST:
+    bins = PartedBins(state, basket, compact, group_columns, sizes)
+    _place(bins, table, width)
+    while len(fine := _fine_bins(bins, width)) > MOST:
         width += 1
         state.values["grain"] = width
-        chunks = [without_hashes(t) for bin in fine if (t := state.read(basket, bin)) is not None]
+        chunks = [rows for bin in fine if (rows := bins.read(bin)) is not None]
         for bin in fine:
-            state.drop(basket, bin)
-        place(compact(concat(chunks)), width)
+            bins.drop(bin)
+        _place(bins, compact(concat(chunks)), width)
 
 
 def bin_reach(bin: str) -> tuple[int, int]:
@@ -74,24 +66,8 @@ def bin_starts(bin: str) -> tuple[int, int]:
     """Return the least and (exclusive) greatest start of the events a bin can hold: the whole axis for endless events."""
     if _is_endless(bin):
         return MINUS_INFINITY, INFINITY
-    start = int(bin.split(".")[1]) << _class(bin)
+    start = int(whole_bin(bin).split(".")[1]) << _class(bin)
     return start, min(INFINITY, start + (1 << _class(bin)))
-
-
-def is_part(bin: str) -> bool:
-    """Return True if a bin has been split, so that its rows have the hashes of their groups."""
-    return _part(bin) != (0, 0)
-
-
-def may_hold(bin: str, hashes: GroupHashes) -> bool:
-    """Return True if a part of a bin can hold events of one of these groups, by hash."""
-    bits, part = _part(bin)
-    return bool((hashes >> np.uint32(BITS - bits) == part).any())
-
-
-def without_hashes(table: pa.Table) -> pa.Table:
-    """Return rows without the hashes of their groups."""
-    return table.drop_columns([HASH]) if HASH in table.column_names else table
 
 
 def in_bins(starts: Ints, widths: Ints) -> Iterator[tuple[str, Mask]]:
@@ -113,20 +89,9 @@ def _is_endless(bin: str) -> bool:
     return bin.startswith(ENDLESS)
 
 
-def _whole(bin: str) -> str:
-    """Return the name of a bin before it was split."""
-    return ENDLESS if _is_endless(bin) else ".".join(bin.split(".")[:2])
-
-
-def _part(bin: str) -> tuple[int, int]:
-    """Return the number of bits by which a bin has been split, and those that its hashes begin with."""
-    parts = bin.removeprefix(_whole(bin)).split(".")
-    return (int(parts[1]), int(parts[2])) if len(parts) > 1 else (0, 0)
-
-
-def _fine_bins(state: KernelBaskets, basket: str, width: int) -> list[str]:
-    """Return the bins, or parts of such, of length classes up to ``width``."""
-    return [bin for bin in state.bins(basket) if not _is_endless(bin) and _class(bin) <= width]
+def _fine_bins(bins: PartedBins, width: int) -> list[str]:
+    """Return the bins of length classes up to ``width``."""
+    return [bin for bin in bins if not _is_endless(bin) and _class(bin) <= width]
 
 
 def _class(bin: str) -> int:
@@ -146,31 +111,15 @@ def _width(state: KernelBaskets, le: Ints) -> int:
     return int(width)
 
 
-def _place(
-    state: KernelBaskets,
-    basket: str,
-    table: pa.Table,
-    least_width: int,
-    *,
-    compact: Compact,
-    group_columns: Sequence[str],
-    sizes: BinSizes,
-) -> None:
+def _place(bins: PartedBins, table: pa.Table, least_width: int) -> None:
     """Append events to bins by start and length; ``least_width`` is the least length class of the bins.
 
-    Endless events are in a bin of their own. A bin with many chunks is rewritten by ``compact``.
+    Endless events are in a bin of their own.
     """
-    parts: dict[str, list[str]] = {}
-    for name in state.bins(basket):
-        parts.setdefault(_whole(name), []).append(name)
-
-    def append(bin: str, rows: pa.Table) -> None:
-        _append(state, basket, bin, rows, parts.get(bin, []), compact, group_columns, sizes)
-
     le, re = ints(table, LE), ints(table, RE)
     endless = re == INFINITY
     if endless.any():
-        append(ENDLESS, table.filter(pa.array(endless)))
+        bins.append(ENDLESS, table.filter(pa.array(endless)))
         table, le, re = table.filter(pa.array(~endless)), le[~endless], re[~endless]
     if not len(le):
         return
@@ -178,45 +127,4 @@ def _place(
     length = np.maximum((re.view(np.uint64) - le.view(np.uint64)).astype(np.float64), 1.0)
     widths = np.clip(np.floor(np.log2(length)).astype(np.int64), least_width, 63)
     for bin, is_in_it in in_bins(le, widths):
-        append(bin, table.filter(pa.array(is_in_it)))
-
-
-def _append(
-    state: KernelBaskets,
-    basket: str,
-    bin: str,
-    table: pa.Table,
-    parts: Sequence[str],
-    compact: Compact,
-    group_columns: Sequence[str],
-    sizes: BinSizes,
-) -> None:
-    """Append events to a bin, as a chunk to each of its ``parts``; ``compact`` rewrites a part with many chunks.
-
-    A bin that becomes large is split by groups, and its parts if they become so.
-    """
-    bits = _part(parts[0])[0] if parts else 0
-    rows = table.num_rows + sum(state.filled(basket, name).stored for name in parts)
-    if bits or rows > sizes.whole_upto:
-        further = max(1, bits, min(MOST_BITS, int(np.ceil(np.log2(max(1, rows) / sizes.split_above)))))
-        table = with_hashes(table, group_columns)
-        if further > bits:
-            held = [with_hashes(t, group_columns) for name in parts if (t := state.read(basket, name)) is not None]
-            table = concat([*held, table])
-            for name in parts:
-                state.drop(basket, name)
-        part_of = (table.column(HASH).to_numpy() >> np.uint32(BITS - further)).astype(np.int64)
-        for part, mine in split_by(table, part_of):
-            _append_chunk(state, basket, f"{bin}.{further}.{part}", mine, compact)
-        return
-    _append_chunk(state, basket, bin, table, compact)
-
-
-def _append_chunk(state: KernelBaskets, basket: str, bin: str, table: pa.Table, compact: Compact) -> None:
-    """Append events to a bin, or a part of one, as a chunk; ``compact`` rewrites it if it has many chunks for its rows."""
-    filled = state.filled(basket, bin)
-    if filled.chunks < COMPACT_AT + filled.stored // FULL:
-        state.append(basket, bin, table)
-    else:
-        whole = state.read(basket, bin)
-        state.replace(basket, bin, compact(table if whole is None else concat([whole, table])))
+        bins.append(bin, table.filter(pa.array(is_in_it)))

@@ -61,6 +61,8 @@ def decode_rows(body: bytes, by: str, choose: Callable[[pa.Array], Mask]) -> pa.
     """
     stored = _decompressed(body)
     rows = np.flatnonzero(choose(stored.column(by)))
+    if not len(rows):
+        return stored.slice(0, 0)
     at = pa.array(rows)
     columns = []
     for column in stored.columns:

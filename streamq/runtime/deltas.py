@@ -23,6 +23,11 @@ def with_weights(deltas: pa.Table) -> pa.Table:
     return deltas if WEIGHT in deltas.column_names else weighted(deltas, 1)
 
 
+def live_rows(rows: pa.Table) -> int:
+    """Return the number of rows, by weight if they have weights."""
+    return int(ints(rows, WEIGHT).sum()) if WEIGHT in rows.column_names else rows.num_rows
+
+
 def as_points(rows: pa.Table) -> pa.Table:
     """Return the rows as points at their starts; their ends are replaced."""
     return with_ends(rows.select([name for name in rows.column_names if name != RE]))
@@ -63,4 +68,13 @@ def history_of(deltas: pa.Table) -> pa.Table:
     return rows.take(pa.array(np.repeat(np.arange(len(weight)), np.maximum(weight, 0))))
 
 
-__all__ = ["as_points", "cancelling_deltas", "history_of", "unit_weights", "weighted", "with_ends", "with_weights"]
+__all__ = [
+    "as_points",
+    "cancelling_deltas",
+    "history_of",
+    "live_rows",
+    "unit_weights",
+    "weighted",
+    "with_ends",
+    "with_weights",
+]

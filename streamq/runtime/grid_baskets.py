@@ -1,4 +1,7 @@
-"""Baskets of windows on a grid: partial results in bins by their last window, and the reported rows that may still change."""
+"""Baskets of windows on a grid: partial results in bins by their last window, and the reported rows that may still change.
+
+Large bins are split by group, so that what corrects a few groups reads these (:mod:`streamq.runtime.parts`).
+"""
 
 from __future__ import annotations
 
@@ -13,16 +16,20 @@ from streamq.grid import Grid
 from streamq.plan.partial import Partial
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import ENDLESS, bin_starts, in_bins
-from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
 from streamq.runtime.event import LE, RE
+from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.groups import HASH
 from streamq.runtime.open_windows import HI, LO, BinSpans
+from streamq.runtime.parts import PartedBins
 from streamq.runtime.range_partials import INDEX, merge_partial_rows, net_partial_rows
+from streamq.runtime.touched_windows import TouchedWindows
 from streamq.time import INFINITY
 
 PARTIALS, REPORTED = "partials", "reported"
 
-REPORTED_BIN = 16
-"""The number of windows that a bin of reported rows spans."""
+REPORTED_WIDTH = 4
+"""The number of windows that a bin of reported rows spans, as log2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +38,7 @@ class PartialsBasket:
 
     merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
     may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
-    grid gives.
+    grid gives. parted: bins that exceed ``sizes`` are split by group.
     """
 
     keys: tuple[str, ...]
@@ -40,10 +47,18 @@ class PartialsBasket:
     points: bool
     merges: bool
     reads_end: bool
+    parted: bool
+    sizes: BinSizes
 
     def merged(self, table: pa.Table) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
-        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
+        by = [
+            *self.keys,
+            LO,
+            HI,
+            *((LE, RE) if self.reads_end else ()),
+            *((HASH,) if HASH in table.column_names else ()),
+        ]
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
@@ -51,11 +66,11 @@ class PartialsBasket:
 
         The least and the greatest window of each bin are recorded in the state's values.
         """
-        spans = BinSpans(state.values)
+        bins, spans = self._bins(state), BinSpans(state.values)
         low, high = ints(new, LO), ints(new, HI)
         endless = high == INFINITY
         if endless.any():
-            state.append(PARTIALS, ENDLESS, self._packed(new.filter(pa.array(endless))))
+            bins.append(ENDLESS, self._packed(new.filter(pa.array(endless))))
             spans.add(ENDLESS, low[endless], high[endless])
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
@@ -63,29 +78,48 @@ class PartialsBasket:
         # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
         widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
         for bin, is_in_it in in_bins(high, widths):
-            state.append(PARTIALS, bin, self._packed(new.filter(pa.array(is_in_it))))
+            bins.append(bin, self._packed(new.filter(pa.array(is_in_it))))
             spans.add(bin, low[is_in_it], high[is_in_it])
 
-    def read(self, state: KernelBaskets) -> pa.Table | None:
-        """Return all partial results; None if there are none. If ends are read, members and their retractions are summed up."""
-        held = state.read_all(PARTIALS, self._compacted)
-        if held is None:
+    def read(
+        self, state: KernelBaskets, first: int, last: int, touched: TouchedWindows | None = None
+    ) -> pa.Table | None:
+        """Return the partial results of the windows ``first..last``, and of touched ones those of their groups; None without any.
+
+        Others of the same bins may be among them. If ends are read, members and their retractions are summed up.
+        """
+        bins, spans = self._bins(state), BinSpans(state.values)
+        tables = []
+        for bin in bins:
+            low, high = spans.of(bin)
+            if max(first, low) <= min(last, high):
+                tables.append(bins.read(bin))
+            elif touched is not None and touched.are_among(low, high):
+                is_split = bins.is_split(bin)
+                tables.append(bins.read_groups(bin, touched.hashes(low, high)) if is_split else bins.read(bin))
+        some = [table for table in tables if table is not None]
+        if not some:
             return None
-        held = self._unpacked(held)
+        held = self._unpacked(concat(some))
         # chunks may hold a member and its retraction: sum them up before rows are looked at one by one
         return self.merged(held) if self.reads_end else held
 
     def read_endless(self, state: KernelBaskets) -> pa.Table | None:
         """Return the partial results of endless lifetimes; None if there are none."""
-        endless = state.read(PARTIALS, ENDLESS, self._compacted)
+        endless = self._bins(state).read(ENDLESS)
         return None if endless is None else self._unpacked(endless)
 
     def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins whose windows all lie before ``least``."""
-        for bin in state.bins(PARTIALS):
+        bins = self._bins(state)
+        for bin in bins:
             if bin_starts(bin)[1] <= least:
-                state.drop(PARTIALS, bin)
+                bins.drop(bin)
                 BinSpans(state.values).forget(bin)
+
+    def _bins(self, state: KernelBaskets) -> PartedBins:
+        """The bins, which may be split by group."""
+        return PartedBins(state, PARTIALS, self._compacted, self.keys if self.parted else (), self.sizes)
 
     @property
     def low_is_known(self) -> bool:
@@ -111,11 +145,12 @@ class PartialsBasket:
 class ReportedBasket:
     """Reported rows of windows that may still change, with the numbers of their windows, by ``keys``.
 
-    columns: those of a row, including the keys and the window's number.
+    columns: those of a row, including the keys and the window's number. Bins that exceed ``sizes`` are split by group.
     """
 
     keys: tuple[str, ...]
     columns: tuple[str, ...]
+    sizes: BinSizes
 
     def rows(self, tables: Sequence[pa.Table]) -> pa.Table:
         """Return rows as one table of these columns."""
@@ -126,26 +161,38 @@ class ReportedBasket:
         rows = self.rows(tables)
         index = ints(rows, INDEX)
         rows, index = rows.filter(pa.array(index >= least)), index[index >= least]
-        for bin in np.unique(index // REPORTED_BIN):
-            state.append(REPORTED, str(bin), rows.filter(pa.array(index // REPORTED_BIN == bin)))
+        bins = self._bins(state)
+        for bin, is_in_it in in_bins(index, np.full(len(index), REPORTED_WIDTH)):
+            bins.append(bin, rows.filter(pa.array(is_in_it)))
 
-    def between(self, state: KernelBaskets, first: int, last: int) -> list[pa.Table]:
-        """Return the rows of the bins that hold the windows ``first..last``, a table a bin; other windows may be among them."""
-        bins = [b for b in state.bins(REPORTED) if first // REPORTED_BIN <= int(b) <= last // REPORTED_BIN]
-        return [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
+    def read(self, state: KernelBaskets, touched: TouchedWindows) -> list[pa.Table]:
+        """Return the rows of touched windows, a table a bin; other windows may be among them."""
+        bins, tables = self._bins(state), []
+        for bin in bins:
+            first, end = bin_starts(bin)
+            if touched.are_among(first, end - 1):
+                is_split = bins.is_split(bin)
+                tables.append(bins.read_groups(bin, touched.hashes(first, end - 1)) if is_split else bins.read(bin))
+        return [table for table in tables if table is not None]
 
-    def behind(self, state: KernelBaskets, last: int) -> list[pa.Table]:
-        """Return the keys and numbers of the windows after ``last``, a table for each bin that has some."""
-        bins = [b for b in state.bins(REPORTED) if (int(b) + 1) * REPORTED_BIN > last + 1]
-        rows = [t for b in bins if (t := state.read(REPORTED, b, net_deltas)) is not None]
+    def behind(self, state: KernelBaskets, last: int) -> TouchedWindows | None:
+        """Return the windows after ``last`` that have rows; None if there are none."""
+        bins = self._bins(state)
+        rows = [t for bin in bins if bin_starts(bin)[1] > last + 1 and (t := bins.read(bin)) is not None]
         behind = [t.filter(pc.greater(t.column(INDEX), last)).select([*self.keys, INDEX]) for t in rows]
-        return [table for table in behind if table.num_rows]
+        windows = [table for table in behind if table.num_rows]
+        return TouchedWindows(group(concat(windows), [*self.keys, INDEX], {}), self.keys) if windows else None
 
     def forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the bins whose windows all lie before ``least``."""
-        for bin in state.bins(REPORTED):
-            if (int(bin) + 1) * REPORTED_BIN - 1 < least:
-                state.drop(REPORTED, bin)
+        bins = self._bins(state)
+        for bin in bins:
+            if bin_starts(bin)[1] <= least:
+                bins.drop(bin)
+
+    def _bins(self, state: KernelBaskets) -> PartedBins:
+        """The bins, which may be split by group."""
+        return PartedBins(state, REPORTED, net_deltas, self.keys, self.sizes)
 
 
 __all__ = ["PartialsBasket", "ReportedBasket"]

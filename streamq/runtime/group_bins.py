@@ -17,7 +17,7 @@ import pyarrow as pa
 from streamq.runtime.agenda import STORED, Agenda, agenda_of, latest_agenda, without_silent
 from streamq.runtime.basket import AGENDA, COMPACT_AT, KernelBaskets
 from streamq.runtime.columnar import concat, decode_rows, decode_small, ints, net_deltas, split_by
-from streamq.runtime.deltas import cancelling_deltas, history_of, weighted
+from streamq.runtime.deltas import cancelling_deltas, history_of, live_rows, weighted
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.groups import BITS, HASH, GroupHashes
 from streamq.runtime.leaf import Leaf
@@ -258,7 +258,7 @@ class GroupBins:
             self.state.drop(basket, leaf.name)
             self._read[basket, leaf.name] = None
         elif before is None or not rows.equals(before.select(rows.column_names)):
-            self.state.replace(basket, leaf.name, rows, _live(rows))
+            self.state.replace(basket, leaf.name, rows, live_rows(rows))
             self._read[basket, leaf.name] = rows
 
     def _append(
@@ -268,7 +268,7 @@ class GroupBins:
 
         ``live`` is the number of live rows that they add; None: their weight.
         """
-        key, live = (basket, leaf.name), _live(rows) if live is None else live
+        key, live = (basket, leaf.name), live_rows(rows) if live is None else live
         if RE in rows.column_names:
             re = ints(rows, RE)[ints(rows, WEIGHT) > 0]
             self._finite_ends[key] = np.concatenate([self._finite_ends.get(key, re[:0]), re[re < INFINITY]])
@@ -281,7 +281,7 @@ class GroupBins:
             whole = rows if before is None else concat([before, rows])
             self._read[key] = compact(whole) if rewrites and before is not None else whole
         if rewrites:
-            self.state.replace(*key, self._read[key], _live(self._read[key]))
+            self.state.replace(*key, self._read[key], live_rows(self._read[key]))
         else:
             self.state.append(*key, rows, live)
         self._chunks.pop(key, None)
@@ -417,7 +417,7 @@ class GroupBins:
             for half in halves:
                 mine = whole.filter(pa.array(self._is_in(half, whole.column(HASH).to_numpy())))
                 if mine.num_rows:
-                    self.state.append(basket, half.name, mine, _live(mine))
+                    self.state.append(basket, half.name, mine, live_rows(mine))
                     self._read[basket, half.name] = mine
             self.state.drop(basket, leaf.name)
         at = self.leaves.index(leaf)
@@ -430,11 +430,6 @@ class GroupBins:
 def _added_up(deltas: pa.Table) -> pa.Table:
     """Return deltas added up where some retract."""
     return net_deltas(deltas) if (ints(deltas, WEIGHT) < 0).any() else deltas
-
-
-def _live(table: pa.Table) -> int:
-    """Return the number of rows of a table, by weight if they have weights."""
-    return int(ints(table, WEIGHT).sum()) if WEIGHT in table.column_names else table.num_rows
 
 
 def _of_leaf(leaf: Leaf, groups: GroupHashes) -> GroupHashes:

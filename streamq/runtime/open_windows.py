@@ -79,6 +79,11 @@ class BinSpans:
         span = self.state.get(bin, {"first": INFINITY, "last": MINUS_INFINITY})
         self.state[bin] = {"first": min(span["first"], int(low.min())), "last": max(span["last"], int(high.max()))}
 
+    def of(self, bin: str) -> tuple[int, int]:
+        """Return the first and the last window of a bin's span."""
+        span = self.state[bin]
+        return span["first"], span["last"]
+
     def forget(self, bin: str) -> None:
         """Remove a bin's span."""
         del self.state[bin]

@@ -7,10 +7,11 @@ import pyarrow as pa
 import pytest
 
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets
-from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, forget, hold, is_part, may_hold
+from streamq.runtime.bins import ENDLESS, MOST, bin_reach, bin_starts, forget, hold
 from streamq.runtime.columnar import concat
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH
+from streamq.runtime.parts import PartedBins, hashes_in, is_part
 from streamq.time import INFINITY, MINUS_INFINITY
 
 SMALL = BinSizes(split_above=64, whole_upto=100)
@@ -78,9 +79,15 @@ def test_a_large_bin_is_split_by_group() -> None:
     every = concat([t for t in rows.values() if t is not None])
     assert sorted(every.column("k").to_pylist()) == list(range(size))
     touched = every.column(HASH).to_numpy()[:1]
-    hit = [name for name in names if may_hold(name, touched)]
+    hit = [name for name in names if len(hashes_in(name, touched))]
     assert len(hit) == 1 and rows[hit[0]].num_rows < size / 8
-    assert not may_hold(hit[0], touched[:0])
+    bins = PartedBins(state, "rows", lambda rows: rows, ["k"], SMALL)
+    (bin,) = bins
+    before = state.baskets.work.rows
+    assert bins.read_groups(bin, touched).column("k").to_pylist() == every.column("k").to_pylist()[:1]
+    assert state.baskets.work.rows == before + 1
+    assert bins.read_groups(bin, touched[:0]) is None
+    assert bins.read(bin).num_rows == size
 
 
 def test_the_events_of_one_group_stay_in_few_bins() -> None:

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.bins import SIZES, bin_reach, forget, hold, is_part, may_hold, without_hashes
-from streamq.runtime.columnar import concat, decode_rows, ints, net_deltas, with_column
+from streamq.runtime.bins import bin_reach, forget, hold
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
 from streamq.runtime.evaluators.joins import JoinEvaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH, number_groups, with_hashes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
 from streamq.runtime.lateness import weighted_events
+from streamq.runtime.parts import SIZES, PartedBins
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
@@ -104,19 +104,17 @@ class InnerJoinKernel(UncombinedKernel):
         le, re = ints(fresh, LE), ints(fresh, RE)
         first, last, hashes = le.min(), re.max(), None
         tables = []
-        for bin in state.bins(f"side{port}"):
+        bins = PartedBins(state, f"side{port}", net_deltas)
+        for bin in bins:
             low, high = bin_reach(bin)
             if not (first < high and last > low and (is_reached := (re > low) & (le < high)).any()):
                 continue
-            if not is_part(bin):
-                tables.append(state.read(f"side{port}", bin, net_deltas))
+            if not bins.is_split(bin):
+                tables.append(bins.read(bin))
                 continue
             if hashes is None:
                 hashes = with_hashes(fresh, self.evaluator.group_columns[1 - port]).column(HASH).to_numpy()
-            if may_hold(bin, hashes[is_reached]):
-                touched = partial(np.isin, test_elements=np.unique(hashes[is_reached]))
-                decode = partial(decode_rows, by=HASH, choose=touched)
-                rows = state.baskets.decoded(state.encoded(f"side{port}", bin), decode)
-                tables.append(None if rows is None else net_deltas(without_hashes(rows)))
+            rows = bins.read_groups(bin, np.unique(hashes[is_reached]))
+            tables.append(None if rows is None else net_deltas(rows))
         some = [table for table in tables if table is not None and table.num_rows]
         return concat(some) if some else None

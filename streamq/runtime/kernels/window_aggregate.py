@@ -2,13 +2,14 @@
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
 weights instead of merged results (a minimum cannot be subtracted). Cost: a micro-batch adds its own partials; a
-reported window merges the partials that it spans, or, over long ranges, log2 of them (dyadic nodes).
+reported window merges the partials that it spans, or, over long ranges, log2 of them (dyadic nodes); one that is corrected, those
+of its group.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,18 +20,21 @@ from streamq.choices import CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, expand_ranges, group, ints, is_matching, net_deltas, with_column
+from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket, ReportedBasket
 from streamq.runtime.grid_ranges import first_ending_after, grid_lifetimes, last_starting_before, window_range
+from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, late_error
 from streamq.runtime.lateness import judgement
 from streamq.runtime.open_windows import HI, LO, BinSpans, OpenWindows, first_open, least_open
-from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, merge_by_window, row_windows
+from streamq.runtime.parts import SIZES
+from streamq.runtime.range_partials import EXPLODE_ROWS, INDEX, MergedWindows, merge_by_window, row_windows
 from streamq.runtime.tick_arithmetic import ARRAYS
-from streamq.runtime.values import Mask
+from streamq.runtime.touched_windows import TouchedWindows
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -45,7 +49,7 @@ class WindowAggregateKernel:
     combines: partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end
     that may still move, so a window waits until its members are settled; final: windows are reported once they are final, else
     at the watermark; early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials
-    beyond which ranges are cut into dyadic nodes.
+    beyond which ranges are cut into dyadic nodes; sizes: the sizes at which bins are split by group.
     """
 
     keys: tuple[str, ...]
@@ -59,6 +63,7 @@ class WindowAggregateKernel:
     final: bool = False
     early: bool = False
     explode_rows: int = EXPLODE_ROWS
+    sizes: BinSizes = SIZES
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -137,17 +142,12 @@ class WindowAggregateKernel:
             report_from = grid.first_ending_after(clock.m_before)
             report_to = grid.first_ending_after(clock.m) - 1 if clock.m != INFINITY else last_of_all
 
-        needed = report_to >= report_from or self.reads_end
-        held = self._held.read(state) if needed else None
-        closed = OpenWindows.find(held, self.keys, clock.c_before) if self.reads_end and held is not None else None
-        dirty = None
-        first_dirty = least_open(closed, open_before)
-        if self.early:
-            dirty = self._touched_early(state, new, first_dirty, last_of_all)
-        elif new is not None and not self.final and report_from != MINUS_INFINITY:
-            dirty = self._touched(new, first_dirty, report_from - 1)
-        if dirty is not None and not needed:
-            needed, held = True, self._held.read(state)
+        held = self._held.read(state, MINUS_INFINITY, INFINITY) if self.reads_end else None
+        closed = OpenWindows.find(held, self.keys, clock.c_before) if held is not None else None
+        dirty = self._touched(state, new, least_open(closed, open_before), report_from, last_of_all)
+        needed = report_to >= report_from or dirty is not None or self.reads_end
+        if needed and not self.reads_end:
+            held = self._held.read(state, report_from, report_to, dirty)
         all_of = [t for t in (held, new) if t is not None]
         everything = None
         if all_of and needed:
@@ -256,108 +256,107 @@ class WindowAggregateKernel:
             points=self.points,
             merges=self.merges,
             reads_end=self.reads_end,
+            # bins of which some groups are read
+            parted=not (self.final or self.reads_end),
+            sizes=self.sizes,
         )
 
     @property
     def _reported(self) -> ReportedBasket:
         values = (name for partial in self.partials for name in partial.columns)
-        return ReportedBasket(self.keys, (*self.keys, INDEX, COUNT, *values, WEIGHT))
+        return ReportedBasket(self.keys, (*self.keys, INDEX, COUNT, *values, WEIGHT), self.sizes)
 
     # windows
 
-    def _windows(self, partials: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the windows ``first..last`` that have members: keys, ``__i``, ``__n``, final values; None if there are none.
+    def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
+        """Return the windows ``first..last`` that have members as inserts, in one table; an empty list if there are none.
 
         Raises RuntimeError for a range that has no end, neither by HI nor by ``last``.
         """
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
+        if not (low <= high).any():
+            return []
+        if (high[low <= high] == INFINITY).any():
+            raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
+        return [weighted(self._merged(partials, low, high, self.keys).finished(place=self.place), 1)]
+
+    def _touched_rows(self, partials: pa.Table, touched: TouchedWindows) -> list[pa.Table]:
+        """Return the touched windows that have members as :meth:`_rows` does."""
+        windows, low, high = touched.places(partials, ints(partials, LO), ints(partials, HI))
+        if not (low <= high).any():
+            return []
+        merged = self._merged(partials.drop_columns(list(self.keys)), low, high, ())
+        names = windows.rows.select([*self.keys, INDEX]).take(merged.rows.column(INDEX))
+        values = merged.rows.drop_columns([INDEX])
+        rows = pa.table([*names.columns, *values.columns], names=[*names.column_names, *values.column_names])
+        return [weighted(replace(merged, rows=rows).finished(place=self.place), 1)]
+
+    def _merged(self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str]) -> MergedWindows:
+        """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any."""
         inside = low <= high
-        if not inside.any():
-            return None
-        rest = partials.drop_columns([n for n in (LO, HI, LE, RE) if n in partials.column_names]).filter(
-            pa.array(inside)
-        )
+        rest = partials.drop_columns([n for n in (LO, HI, LE, RE) if n in partials.column_names])
+        rest = rest.filter(pa.array(inside))
         if not self.merges:
             for partial in self.partials:
                 rest = partial.from_weighted(rest)
-        low, high = low[inside], high[inside]
-        if (high == INFINITY).any():
-            raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return merge_by_window(rest, low, high, self.keys, self.partials, self.explode_rows).finished(place=self.place)
+        return merge_by_window(rest, low[inside], high[inside], keys, self.partials, self.explode_rows)
 
     @property
     def place(self) -> Callable[[pa.Table], RowWindow]:
         """The function that gives errors the window of a row, and its group."""
         return row_windows(lambda row: grid_lifetimes(self.window, ints(row, INDEX)), lambda row: row.select(self.keys))
 
-    def _rows(self, partials: pa.Table, first: int, last: int) -> list[pa.Table]:
-        """Return the windows ``first..last`` that have members as inserts, in one table; an empty list if there are none."""
-        windows = self._windows(partials, first, last) if first <= last else None
-        return [] if windows is None else [weighted(windows, 1)]
+    def _touched(
+        self, state: KernelBaskets, new: pa.Table | None, first: int, report_from: int, last_of_all: int
+    ) -> TouchedWindows | None:
+        """Return the windows, from ``first`` on, that are reported already, or at once, and may change; None if there are none.
 
-    def _touched(self, new: pa.Table, first: int, last: int) -> pa.Table | None:
-        """Return the reported, not yet final windows that new partials change: keys and ``__i``; None if there are none.
-
-        ``first`` is the first window that is not final, ``last`` the last that has been reported. If windows are reported at
-        once, ``last`` is the last of endless lifetimes, and bounds no others.
+        ``first`` is the first window that is not final, ``report_from`` the first that has not been reported; ``last_of_all`` the
+        last of endless lifetimes, INFINITY if there are none. If windows are reported at once, these are the windows of new
+        partials, those reported after ``last_of_all``, and for endless lifetimes the windows by which that has moved since the
+        call before, which state remembers.
         """
-        low, high = ints(new, LO), ints(new, HI)
-        low = np.maximum(low, first)
-        high = np.where(high == INFINITY, last, high) if self.early else np.minimum(high, last)
-        inside = low <= high
-        if not inside.any():
-            return None
-        which, index = expand_ranges(low[inside], high[inside])
-        keys = (
-            new.select(list(self.keys)).filter(pa.array(inside)).take(pa.array(which))
-            if self.keys
-            else pa.table({INDEX: index})
-        )
-        return group(with_column(keys, INDEX, index), [*self.keys, INDEX], {})
-
-    def _touched_early(
-        self, state: KernelBaskets, new: pa.Table | None, first: int, last_of_all: int
-    ) -> pa.Table | None:
-        """Return the windows, from ``first`` on, that change if windows are reported at once: keys and ``__i``.
-
-        These are the windows of new partials, those reported after ``last_of_all``, and for endless lifetimes the windows by
-        which that has moved since the call before, which state remembers. ``last_of_all`` INFINITY: there are no endless
-        lifetimes. None if no window changes.
-        """
+        if not self.early:
+            if new is None or self.final or report_from == MINUS_INFINITY:
+                return None
+            return self._windows_of(new, first, np.minimum(ints(new, HI), report_from - 1))
         last_before = state.values.get("last", MINUS_INFINITY)
         last_now = last_of_all if last_of_all != INFINITY else MINUS_INFINITY
         state.values["last"] = last_now
         least, last = min(last_before, last_now), max(last_before, last_now)
-        touched = [] if new is None else [self._touched(new, first, last)]
+
+        def windows_of(partials: pa.Table, first: int) -> TouchedWindows | None:
+            high = ints(partials, HI)
+            return self._windows_of(partials, first, np.where(high == INFINITY, last, high))
+
+        touched = [] if new is None else [windows_of(new, first)]
         endless = self._held.read_endless(state) if least < last else None
         if endless is not None:
-            touched.append(self._touched(endless, max(first, least + 1), last))
+            touched.append(windows_of(endless, max(first, least + 1)))
         if last_of_all < INFINITY:
             # the end of the input may remove windows that have been reported
-            touched += self._reported.behind(state, last_of_all)
-        some = [windows for windows in touched if windows is not None]
-        return group(concat(some), [*self.keys, INDEX], {}) if some else None
+            touched.append(self._reported.behind(state, last_of_all))
+        return TouchedWindows.of_all(touched)
+
+    def _windows_of(self, partials: pa.Table, first: int, high: Ints) -> TouchedWindows | None:
+        """Return the windows of partials, from ``first`` up to ``high`` of each; None if there are none."""
+        return TouchedWindows.of_ranges(partials, self.keys, np.maximum(ints(partials, LO), first), high)
 
     def _corrected(
-        self, state: KernelBaskets, everything: pa.Table, dirty: pa.Table, last_of_all: int
+        self, state: KernelBaskets, everything: pa.Table, dirty: TouchedWindows, last_of_all: int
     ) -> list[pa.Table]:
         """Return retractions and their replacements for the windows in ``dirty``, as one table, or none if nothing changes.
 
         If windows are reported at once, none after ``last_of_all`` is inserted.
         """
-        index = ints(dirty, INDEX)
-        first, last = int(index.min()), int(index.max())
-        touched = (
-            everything.filter(pa.array(is_matching(everything, dirty, list(self.keys)))) if self.keys else everything
-        )
-        fresh = self._rows(touched, first, min(last, last_of_all) if self.early else last)
-        reported = self._reported.between(state, first, last)
-        old = [cancelling_deltas(t) for t in reported]
+        inserted = dirty.up_to(last_of_all) if self.early else dirty
+        fresh = [] if inserted is None else self._touched_rows(everything, inserted)
+        old = [self._reported.rows([table]) for table in self._reported.read(state, dirty)]
+        old = [cancelling_deltas(table.filter(pa.array(dirty.has(table)))) for table in old]
         if not (fresh or old):
             return []
-        both = self._reported.rows([*old, *fresh])
-        both = both.filter(pa.array(is_matching(both, dirty, [*self.keys, INDEX])))
-        return [deltas] if (deltas := net_deltas(both)).num_rows else []
+        deltas = net_deltas(self._reported.rows([*old, *fresh]))
+        return [deltas] if deltas.num_rows else []
 
     def _final_rows(
         self,
