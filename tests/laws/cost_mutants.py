@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.group_bins import GroupBins
-from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.leaf import Leaf
+from streamq.runtime.parts import PartedBins
 from streamq.runtime.time_bins import TimeBins
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
@@ -26,6 +26,10 @@ def _reads_every_bin(right: Any, bins: GroupBins, *args: Any, **options: Any) ->
 
 def _rows_of_all_groups(bins: GroupBins, basket: str, leaf: Leaf, groups: Any) -> pa.Table | None:
     return bins._whole(basket, leaf)
+
+
+def _all_rows(bins: PartedBins, bin: str, hashes: Any) -> pa.Table | None:
+    return bins.read(bin)
 
 
 def _after_reading_all(right: Any, bins: TimeBins, *args: Any) -> pa.Table | None:
@@ -51,18 +55,27 @@ EVERY_STATE = Mutant(
 )
 EVERY_WINDOW = Mutant(
     "every window",
-    "partial results are read though no window is due",
+    "the partial results of all windows are read, though none is due",
     "",
     edits=(
-        Edit(f"{KERNELS}/window_aggregate.py", "needed = report_to >= report_from or self.reads_end", "needed = True"),
+        Edit(
+            f"{KERNELS}/window_aggregate.py",
+            """
+        needed = report_to >= report_from or dirty is not None or self.reads_end
+        if needed and not self.reads_end:
+            held = self._held.read(state, report_from, report_to, dirty)
+""",
+            """
+        needed, held = True, self._held.read(state, MINUS_INFINITY, INFINITY)
+""",
+        ),
     ),
 )
 EVERY_PART = Mutant(
     "every part",
     "all parts of a bin of time are read, and all their groups",
     "",
-    ((inner_join, "may_hold", lambda *_: True),),
-    edits=(Edit(f"{KERNELS}/inner_join.py", "choose=touched)", "choose=lambda hashes: np.ones(len(hashes), bool))"),),
+    ((PartedBins, "read_groups", _all_rows),),
 )
 EVERY_TIME = Mutant(
     "every time",

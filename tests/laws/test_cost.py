@@ -61,18 +61,10 @@ def test_what_is_open_costs_nothing(operator: str) -> None:
     assert many.noted <= few.noted + NOTED
 
 
-@pytest.mark.parametrize("operator", one_a_kernel([n for n in OPERATORS if n != "hopping"]))
+@pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
 def test_what_is_open_costs_nothing_where_rows_are_sent_at_once(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups, SMALL, **EARLY) for groups in (FEW, IN_SMALL_BINS))
     assert many.evaluated <= 1.1 * few.evaluated + 100
-
-
-def test_partial_results_of_all_groups_are_read_where_windows_of_a_grid_are_corrected() -> None:
-    query = OPERATORS["hopping"]
-    plan = rewrite(number_sources(query(source("a"), source("b")).plan)[0]).plan
-    assert any("the partial results of all groups" in statements_of(node).state.opens for node in nodes(plan))
-    few, many = (work_of_trickle(query, groups, **EARLY) for groups in (FEW, MANY))
-    assert many.evaluated > 10 * few.evaluated
 
 
 BINS = (BATCHES - WARM) * 3 * HOT

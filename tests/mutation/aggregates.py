@@ -17,6 +17,7 @@ from streamq.runtime.columnar import group, ints, with_column
 from streamq.runtime.deviation_partials import PartialMoments
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_baskets import PartialsBasket
+from streamq.runtime.groups import HASH
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
 from streamq.runtime.values import sortable
@@ -30,7 +31,8 @@ def floats_are_exact(_: PartialSum) -> bool:
 
 
 def retracted_values_stay(basket: PartialsBasket, table: pa.Table) -> pa.Table:
-    by = [*basket.keys, LO, HI, *((LE, RE) if basket.reads_end else ())]
+    hashed = [HASH] if HASH in table.column_names else []
+    by = [*basket.keys, LO, HI, *((LE, RE) if basket.reads_end else ()), *hashed]
     if basket.merges:
         return merge_partial_rows(table, by, basket.partials)
     values = [one.name for one in basket.partials if not one.exact]

@@ -111,10 +111,7 @@ def low_from_high(basket: PartialsBasket) -> bool:
 
 
 def reach_without_length(bin: str) -> tuple[int, int]:
-    if bin == bins.ENDLESS:
-        return MINUS_INFINITY, INFINITY
-    cls, _, cell = bin.partition(".")
-    return int(cell) << int(cls), (int(cell) + 1) << int(cls)
+    return bins.bin_starts(bin)
 
 
 def not_corrected(kernel: Any, state: Any, everything: Any, dirty: Any, last_of_all: int) -> list[Any]:

@@ -1,0 +1,137 @@
+"""Cost goes with change where windows on a grid are corrected, or become due while many may still be corrected."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.plan.node import number_sources
+from streamq.runtime.basket import Baskets
+from streamq.runtime.group_bins import BinSizes
+from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW
+from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, Total, Work
+from tests.programs import compiled, with_sizes
+
+FEW, MANY = 100, 500
+"""The groups with reported windows that are compared; those of both fill several parts of bins."""
+SPAN = 12
+"""The ticks in which the bulk starts; a watermark beyond it has its windows reported."""
+
+Event = tuple[int, int | None, int, int]
+
+
+def intervals() -> sq.Stream:
+    return sq.intervals(t.table(COLUMNS, []), start="start", end="end", name="a", progress=sq.generate(FAR))
+
+
+def items(*events: Event) -> sq.Stream:
+    """Events that may be taken back; the first two rows are there for that."""
+    spare = (sq.insert(-99, 1, k=0, v=0), sq.retract(-99, 1, -99, k=0, v=0))
+    inserts = [sq.insert(start, end, k=k, v=v) for start, end, k, v in events]
+    return sq.events([*spare, *inserts], name="a", progress=sq.generate(FAR))
+
+
+Query = Callable[[sq.Stream], sq.Stream]
+
+QUERIES: dict[str, Query] = {
+    "hopping": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v")),
+    "tumbling": lambda a: a.group_by("k").tumbling_window(4).select(n=sq.count(), m=sq.max("v")),
+    "uda": lambda a: a.group_by("k").hopping_window(8, 2).select(x=Total("v")),
+    "taken back": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), m=sq.max("v")),
+}
+TAKEN_BACK = "taken back"
+
+
+def started(name: str, sizes: BinSizes, **options: Any) -> LocalRun:
+    query = QUERIES[name](items() if name == TAKEN_BACK else intervals())
+    program = compiled(rewrite(number_sources(query.plan)[0]).plan, OutputForm.CHANGELOG, buckets=1, **options)
+    return LocalRun(with_sizes(program, sizes))
+
+
+def send(live: LocalRun, name: str, *events: Event) -> int:
+    """Process events; the number of deltas that they change."""
+    table = items(*events).tables["a"].slice(2) if name == TAKEN_BACK else t.table(COLUMNS, list(events))
+    return live.batch({"a": table}).num_rows
+
+
+def work_of_windows(live: LocalRun) -> Work:
+    kernels = [kernel for name, kernel in live.readings.of_kernels.items() if name.startswith("window:")]
+    noted = sum(len(store[Baskets.MANIFEST]) for store in live.stores.values())
+    return Work(sum(k.evaluated or 0 for k in kernels), sum(k.bins_read or 0 for k in kernels), noted)
+
+
+def work_of_corrections(name: str, groups: int, sizes: BinSizes = SMALL, **options: Any) -> Work:
+    """The work of windows in micro-batches with late members of HOT of the groups; the windows of all have been reported."""
+    live = started(name, sizes, **options)
+    send(live, name, *((i, i + 1, k, i) for k in range(groups) for i in range(SPAN)))
+    send(live, name, (10 * SPAN, 10 * SPAN + 1, 0, 0))
+    before = work_of_windows(live)
+    for n in range(BATCHES):
+        assert send(live, name, *((n, n + 1, k, 100 + n) for k in range(HOT))) >= 2 * HOT
+    after = work_of_windows(live)
+    return Work(after.evaluated - before.evaluated, after.bins - before.bins, after.noted)
+
+
+EVERY_QUERY = pytest.mark.parametrize(
+    "name", [n if n == "hopping" else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES]
+)
+EARLY = pytest.mark.parametrize("options", [{}, {"early": True}], ids=["late", "early"])
+
+
+@EARLY
+@EVERY_QUERY
+def test_what_other_groups_have_reported_costs_nothing(name: str, options: Any) -> None:
+    few, many = (work_of_corrections(name, groups, **options) for groups in (FEW, MANY))
+    assert many.evaluated <= 1.1 * few.evaluated
+    assert many.bins <= 1.5 * few.bins
+    few, many = (work_of_corrections(name, groups, SIZES, **options) for groups in (FEW, MANY))
+    assert many.evaluated <= 1.1 * few.evaluated
+    assert many.noted <= few.noted + NOTED
+
+
+@EARLY
+@EVERY_QUERY
+def test_reading_all_groups_breaks_the_law(name: str, options: Any) -> None:
+    with EVERY_PART.in_place():
+        few, many = (work_of_corrections(name, groups, **options) for groups in (FEW, MANY))
+    assert many.evaluated > 3 * few.evaluated and many.bins > 3 * few.bins
+
+
+# many windows that may still be corrected
+
+WINDOWS = (80, 800)
+"""The ticks in which there are windows that may be corrected, few and many."""
+
+
+def work_of_due_windows(name: str, ticks: int) -> Work:
+    """The work of windows in micro-batches that make some due, and correct the first and the last one of a group."""
+    live = started(name, SIZES)
+    send(live, name, *((at, at + 1, k, at) for k in range(HOT) for at in range(ticks)))
+    send(live, name, (ticks + 10, ticks + 11, 0, 0))
+    before = work_of_windows(live)
+    for n in range(BATCHES):
+        now = ticks + 20 + 8 * n
+        assert send(live, name, (0, 1, 0, 100 + n), (ticks, ticks + 1, 0, 100 + n), (now, now + 1, 1, n)) >= 4
+    after = work_of_windows(live)
+    return Work(after.evaluated - before.evaluated, after.bins - before.bins, after.noted)
+
+
+@EVERY_QUERY
+def test_windows_that_are_not_due_nor_corrected_cost_nothing(name: str) -> None:
+    few, many = (work_of_due_windows(name, ticks) for ticks in WINDOWS)
+    assert many.evaluated <= 1.1 * few.evaluated + 100
+    assert many.bins <= few.bins + BATCHES
+
+
+@EVERY_QUERY
+def test_reading_all_windows_breaks_the_law(name: str) -> None:
+    with EVERY_WINDOW.in_place():
+        few, many = (work_of_due_windows(name, ticks) for ticks in WINDOWS)
+    assert many.evaluated > 3 * few.evaluated and many.bins > 3 * few.bins
