@@ -24,6 +24,9 @@ SIZES = BinSizes(whole_upto=8_192)
 MOST_BITS = 8
 """The number of bits up to which bins are split: events of one group stay together, however many they are."""
 
+SELDOM = 8
+"""The factor by which a bin that is not split may have more chunks than a part: it is rewritten when it is read, too."""
+
 Compact = Callable[[pa.Table], pa.Table]
 
 
@@ -108,7 +111,10 @@ class PartedBins:
         if name not in names:
             names.append(name)
         live = live_rows(rows)
-        most = self.sizes.compact_at + self.state.filled(self.basket, name).stored // FULL
+        most = (
+            self.sizes.compact_at * (1 if is_part(name) else SELDOM)
+            + self.state.filled(self.basket, name).stored // FULL
+        )
         if not self.state.needs_rewrite(self.basket, name, rows.num_rows, live, most=most, small=0):
             self.state.append(self.basket, name, rows, live)
             return
