@@ -2,10 +2,10 @@
 
     python -m benchmarks.cost_by_change [--in-process] [--only session ...] [--json FILE]
 
-In-process: the operators and sources of ``tests/laws`` without Spark, 2,000 rows a micro-batch, with 1 M open events and
-with 10,000, in turn; processor time, and the rows evaluated and bins read. Otherwise on Spark: a first file of bulk, and then
-small files that come to both sides in turn, into the noop sink; the time of a micro-batch and the processor time of all
-processes.
+In-process: the operators and sources of ``tests/laws``, and windows that are corrected, without Spark, 2,000 rows a micro-batch,
+with 1 M open events and with 10,000, in turn; processor time, and the rows evaluated and bins read. Otherwise on Spark: a first
+file of bulk, and then small files that come to both sides in turn, into the noop sink; the time of a micro-batch and the
+processor time of all processes.
 Nothing that the bulk opens falls due later. The right inputs of joins have few events. Cells are medians without the first two
 micro-batches; ratios above 1: many open events cost more than few, or streamq more than Spark.
 """
@@ -37,6 +37,7 @@ import streamq as sq
 from benchmarks.processor_time import cpu_seconds
 from benchmarks.streaming_hopping import AXIS
 from streamq import testing as t
+from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
 from tests.laws import cost_operators as law
 from tests.laws.cost_sources import INGRESS, source_program
@@ -130,12 +131,71 @@ class SourceTrickle(Trickle):
         return {"s": t.table(self.items.columns, self.items.trickle(10 + number, new))}, [(None, 6 + number)]
 
 
+HOP, BULK_HOPS = 100, 24
+"""The ticks of a hop, and the hops in which the bulk of windows that are corrected starts."""
+
+
+@dataclass(frozen=True)
+class GridWindows:
+    """Windows of ``n`` hops that are corrected.
+
+    ``late``: the part of the new rows that belongs to windows reported before. ``early``: windows are sent with their first row.
+    """
+
+    n: int
+    late: float = 0.0
+    early: bool = False
+
+
+CORRECTED = {
+    "hopping, 1 % late": GridWindows(12, 0.01),
+    "hopping, all late": GridWindows(12, 1.0),
+    "hopping, early": GridWindows(12, early=True),
+    "tumbling, 1 % late": GridWindows(1, 0.01),
+    "tumbling, all late": GridWindows(1, 1.0),
+    "tumbling, early": GridWindows(1, early=True),
+}
+
+
+class CorrectionTrickle(Trickle):
+    """Windows on a grid that have reported their bulk, all of which may still be corrected: new rows come, and late ones."""
+
+    def __init__(self, windows: GridWindows, groups: int, opened: int, buckets: int):
+        """Process the bulk, and a row that makes all its windows due; the promise lags behind all of that."""
+        self.rng, self.groups, self.late = np.random.default_rng(7), groups, windows.late
+        self.now = (BULK_HOPS + 2 * windows.n) * HOP + 10
+        points = t.table("at bigint, k bigint, v bigint", [])
+        source = sq.points(points, time="at", name="a", progress=sq.generate(1_000_000))
+        grid = source.group_by("k").hopping_window(windows.n * HOP, HOP)
+        query = grid.select(s=sq.sum("v"), n=sq.count(), m=sq.max("v"))
+        options: dict[str, Any] = {"early": True} if windows.early else {}
+        live = LocalRun(law.program(lambda a, b: query, buckets=buckets, output=OutputForm.CHANGELOG, **options))
+        live.batch({"a": self._rows(self._past(opened))})
+        live.batch({"a": self._rows(np.array([self.now]))})
+        super().__init__(live)
+
+    def batch(self, number: int, new: int) -> tuple[Any, ...]:
+        late = self._past(int(self.late * new))
+        return ({"a": self._rows(np.concatenate([late, np.full(new - len(late), self.now + 1 + number)]))},)
+
+    def _past(self, rows: int) -> Any:
+        """Return instants of the bulk."""
+        return np.sort(self.rng.integers(0, BULK_HOPS * HOP, rows))
+
+    def _rows(self, at: Any) -> pa.Table:
+        """Return rows at some instants."""
+        k, v = self.rng.integers(0, self.groups, len(at)), self.rng.integers(0, 100, len(at))
+        return pa.table({"at": at, "k": k, "v": v})
+
+
 def measure_in_process(name: str, groups: int | None, options: argparse.Namespace) -> dict[str, Any]:
     """Return the work of an operator, or of a source (no groups), with many and with few open events, which take turns."""
     sides: dict[str, Trickle] = {}
     for opening, opened in (("many", options.many), ("few", options.few)):
         if groups is None:
             sides[opening] = SourceTrickle(name, opened, options.buckets)
+        elif name in CORRECTED:
+            sides[opening] = CorrectionTrickle(CORRECTED[name], groups, opened, options.buckets)
         else:
             sides[opening] = OperatorTrickle(law.OPERATORS[name], groups, opened, options.buckets)
     for number in range(options.batches):
@@ -162,8 +222,8 @@ def run_in_process(options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measure every operator with every number of groups, and every source, and print a table."""
     line = "{:<20} {:>8} {:>9} {:>9} {:>10} {:>10} {:>6} {:>6} {:>8}"
     print(line.format("operator", "groups", "CPU ms", "few open", "evaluated", "few open", "bins", "few", "ratio"))
-    names = options.only or [*law.OPERATORS, *INGRESS]
-    cells = [(name, groups) for name in names for groups in (options.groups if name in law.OPERATORS else [None])]
+    names = options.only or [*law.OPERATORS, *CORRECTED, *INGRESS]
+    cells = [(name, groups) for name in names for groups in ([None] if name in INGRESS else options.groups)]
     return [measure_in_process(name, groups, options) for name, groups in cells]
 
 
@@ -359,7 +419,7 @@ def run_on_spark(options: argparse.Namespace) -> list[dict[str, Any]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--in-process", action="store_true", help="the operators without Spark")
-    parser.add_argument("--only", nargs="*", choices=[*CELLS, *law.OPERATORS, *INGRESS])
+    parser.add_argument("--only", nargs="*", choices=[*CELLS, *law.OPERATORS, *CORRECTED, *INGRESS])
     parser.add_argument("--batches", type=int, default=12, help="after the bulk")
     parser.add_argument("--scale", type=float, default=1.0, help="on Spark: the fraction of rows and groups")
     parser.add_argument("--groups", type=int, nargs="*", default=GROUPS, help="in-process")

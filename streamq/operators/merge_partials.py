@@ -36,7 +36,8 @@ class MergePartials(Operator):
     CTI: start of the earliest window not final
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
     State: partial results of windows not final; where events may be taken back, values with weights
-    Opens: parts, the partial results of all groups once a window is due or is corrected
+    Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
+        each micro-batch where a value reads an end that may still move)
     Cost: a merge of the partial results in a window that is reported; over long ranges, of log2 of them
     """
 
