@@ -73,7 +73,7 @@ class PartedBins:
             held = [with_hashes(t, self.group_columns) for name in names if (t := self._read(name)) is not None]
             rows = concat([*held, rows])
             self.drop(bin)
-        rows = _in_order(rows)
+        rows = _sort_by_hash(rows)
         part_of = (rows.column(HASH).to_numpy() >> np.uint32(BITS - further)).astype(np.int64)
         for part, mine in split_by(rows, part_of):
             self._append_chunk(bin, f"{bin}:{further}.{part}", mine)
@@ -103,7 +103,7 @@ class PartedBins:
 
     def _read(self, name: str) -> pa.Table | None:
         """Return the rows of a bin or part as they are stored; one with many chunks is rewritten."""
-        return self.state.read(self.basket, name, lambda rows: _in_order(self.compact(rows)))
+        return self.state.read(self.basket, name, lambda rows: _sort_by_hash(self.compact(rows)))
 
     def _append_chunk(self, bin: str, name: str, rows: pa.Table) -> None:
         """Add rows to a bin, or a part of one, as a chunk; it is rewritten if it has many chunks for its rows, or dead ones."""
@@ -120,7 +120,7 @@ class PartedBins:
             return
         before = self.state.read(self.basket, name)
         if before is not None:
-            rows = _in_order(self.compact(concat([before, rows])))
+            rows = _sort_by_hash(self.compact(concat([before, rows])))
         self.state.replace(self.basket, name, rows, live_rows(rows))
 
 
@@ -147,7 +147,7 @@ def without_hashes(table: pa.Table) -> pa.Table:
     return table.drop_columns([HASH]) if HASH in table.column_names else table
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
+def _sort_by_hash(rows: pa.Table) -> pa.Table:
     """Return the rows of a part in order of hashes; other rows as they are."""
     if HASH not in rows.column_names:
         return rows

@@ -273,6 +273,8 @@ class WindowAggregateKernel:
 
         Raises RuntimeError for a range that has no end, neither by HI nor by ``last``.
         """
+        if first > last:
+            return []
         low, high = np.maximum(ints(partials, LO), first), np.minimum(ints(partials, HI), last)
         if not (low <= high).any():
             return []
