@@ -93,8 +93,7 @@ def _with_streams(plan: Node, streams: Mapping[str, Stream]) -> Node:
     def visit(node: Node, inputs: list[Node]) -> Node:
         if isinstance(node, Source) and node.table in streams:
             return streams[node.table].plan
-        is_same = all(a is b for a, b in zip(node.children, inputs, strict=True))
-        return node if is_same else node.with_children(inputs)
+        return node.with_children(inputs)
 
     return fold(plan, visit)
 

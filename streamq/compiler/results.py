@@ -62,7 +62,7 @@ def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
             raise PlanError(sentence("stream", wrong, "they read it in different ways", "Give each its own name=."))
 
     def visit(source: Node, inputs: list[Node]) -> Node:
-        if isinstance(source, Source):
+        if isinstance(source, Source) and source.policy != SourcePolicy():
             return replace(source, policy=SourcePolicy())
         return source.with_children(inputs)
 

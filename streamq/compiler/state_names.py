@@ -27,7 +27,7 @@ from streamq.plan.node import Node, expressions, identity_values
 from streamq.plan.partial import Partial
 from streamq.plan.passes import expression_nodes, functions
 from streamq.plan.schema import Schema
-from streamq.plan.tree import Tree
+from streamq.plan.tree import PLAIN_JSON, Tree
 from streamq.runtime.identity import ModuleCode
 
 
@@ -142,7 +142,11 @@ def _modules(called: Sequence[Node], exprs: Sequence[Expr], partials: Iterable[P
 
 def state_text(value: Any) -> Any:
     """Return a value that a plan holds as JSON, for names of states: without the code of modules, and the inputs of nodes."""
+    if type(value) in PLAIN_JSON:
+        return value
     match value:
+        case tuple() | list():
+            return [state_text(one) for one in value]
         case Node():
             fields = {n: v for n, v in identity_values(value).items() if not _holds_nodes(v)}
             return [type(value).__name__, {n: state_text(v) for n, v in fields.items()}]
@@ -152,8 +156,6 @@ def state_text(value: Any) -> Any:
             return value.state_identity
         case DataType():
             return value.json()
-        case tuple() | list():
-            return [state_text(one) for one in value]
         case None | bool() | int() | str():
             return value
     if dataclasses.is_dataclass(value):

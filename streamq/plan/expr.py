@@ -18,6 +18,7 @@ from pyspark.sql.types import DataType
 from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.function import Function, Text
+from streamq.plan.lazy import lazy
 from streamq.plan.own_names import shown_name
 from streamq.plan.plain_values import hint_for, plain_value
 from streamq.plan.refusals import ValueRefusals
@@ -271,7 +272,7 @@ class Call(Expr):
     function: Function = field(metadata={"written": "name"})
     args: tuple[Any, ...]
 
-    @property
+    @lazy
     def children(self) -> tuple[Expr, ...]:
         return tuple(a for a in self.args if isinstance(a, Expr))
 

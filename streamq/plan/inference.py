@@ -60,6 +60,8 @@ def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -
             return schema.require(name, verb)
         case Lit(value=value, type=kind):
             return kind or literal_type(value)
+        case Call():
+            return _call_type(node, parts, verb)
         case Lifetime(part="duration"):
             return t.LongType()
         case Lifetime():
@@ -81,8 +83,6 @@ def _type(node: Expr, parts: list[DataType | None], schema: Schema, verb: str) -
                     "Make a window first: s.tumbling_window(...).select(...).",
                 )
             )
-        case Call():
-            return _call_type(node, parts, verb)
     raise AssertionError(type(node))
 
 

@@ -9,7 +9,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from operator import or_
+from operator import is_, or_
 from typing import Any, ClassVar, TypeVar, cast, dataclass_transform
 
 from pyspark.sql.types import DataType
@@ -162,12 +162,14 @@ class Node(ABC):
         return inputs
 
     def with_children(self, children: Sequence[Node]) -> Node:
-        """Return the same node over as many other inputs; raise PlanError where its parameters do not fit them.
+        """Return the same node over as many other inputs, and the node itself over its own.
 
-        Raises ValueError for another number of inputs.
+        Raises PlanError where its parameters do not fit them, and ValueError for another number of inputs.
         """
         if len(children) != len(self.children):
             raise ValueError(f"{self.title} has {len(self.children)} inputs, not {len(children)}")
+        if all(map(is_, children, self.children)):
+            return self
         rest = iter(children)
         changes: dict[str, Any] = {}
         for f in dataclasses.fields(self):
@@ -205,6 +207,8 @@ def canonical(value: Any) -> Any:
         # most values are; the classes below are abstract, which makes asking for them slow
         return value
     match value:
+        case tuple() | list():
+            return [canonical(v) for v in value]
         case Node():
             return {"node": value.digest}
         case Expr():
@@ -213,8 +217,6 @@ def canonical(value: Any) -> Any:
             return value.identity
         case DataType():
             return {"type": value.json()}
-        case tuple() | list():
-            return [canonical(v) for v in value]
         case None | bool() | int() | str():
             return value
     if dataclasses.is_dataclass(value):
@@ -281,9 +283,7 @@ def expanded(root: N) -> N:
         if whole is not node:
             done[node.digest] = done[whole.digest]
             continue
-        inputs = [done[child.digest] for child in node.children]
-        is_same = all(a is b for a, b in zip(node.children, inputs, strict=True))
-        done[node.digest] = node if is_same else node.with_children(inputs)
+        done[node.digest] = node.with_children([done[child.digest] for child in node.children])
     return cast(N, done[root.digest])
 
 
@@ -302,8 +302,7 @@ def rename_tables(root: N, names: Mapping[str, str]) -> N:
     """Return the plan with other names for its tables, also in policies; ``names`` has the new name of every table."""
 
     def visit(node: Node, inputs: list[Node]) -> Node:
-        if any(a is not b for a, b in zip(node.children, inputs, strict=True)):
-            node = node.with_children(inputs)
+        node = node.with_children(inputs)
         table: Any = getattr(node, "table", None)
         policy: Any = getattr(node, "policy", None)
         changes: dict[str, Any] = {} if table is None else {"table": names[table]}

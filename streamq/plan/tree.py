@@ -68,14 +68,14 @@ def _canonical(value: Any) -> Any:
     if type(value) in PLAIN_JSON:
         return value
     match value:
+        case tuple():
+            return [_canonical(v) for v in value]
         case Tree():
             return {"expr": value.digest}
         case NamedObject():
             return value.identity
         case DataType():
             return {"type": value.json()}
-        case tuple():
-            return [_canonical(v) for v in value]
         case bool() | int() | str() | None:
             return value
         case float():

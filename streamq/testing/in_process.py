@@ -114,7 +114,8 @@ def play(case: Case, how: Execution, expected: Expectation | None = None) -> lis
     if expected is None:
         expected = expectation(case, how)
     plan = rewritten(Results((case.plan,)), how.chosen)
-    compiled = [compile_stages(plan, _options(case, how, level)) for level in how.levels]
+    levels = how.levels[: len(case.cut) + 1] if how.restart else how.levels[:1]
+    compiled = [compile_stages(plan, _options(case, how, level)) for level in levels]
     time_bins = TimeBinSizes()
     if how.watch or how.slack:
         compiled, time_bins = [watch_kernels(program, how.watch) for program in compiled], SMALL_BINS
