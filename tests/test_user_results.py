@@ -52,6 +52,7 @@ NO_INSTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axis", NO_INSTANTS)
 def test_what_is_no_instant_of_the_axis_is_refused(axis: str) -> None:
     """As a start and as an end, of a row in a list and in a DataFrame, by every stamp that keeps lifetimes; every two meet."""

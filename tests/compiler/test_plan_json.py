@@ -174,6 +174,7 @@ plain = st.one_of(
 )
 
 
+@pytest.mark.slow
 @given(st.recursive(plain, lambda inner: st.lists(inner, max_size=3).map(tuple)))
 def test_any_value_comes_back(value: Any) -> None:
     read = decoded(json.loads(json.dumps(encoded(value), allow_nan=False)))

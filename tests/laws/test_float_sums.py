@@ -135,6 +135,7 @@ def test_doubles_that_are_added_in_order_break_the_law(windows: str, monkeypatch
         assert_independent_of_arrival(WINDOWS[windows](source()).select(total=sq.sum("v")), itertools.chain(*SEEDS))
 
 
+@pytest.mark.slow
 def test_a_row_is_corrected_only_if_its_members_change() -> None:
     """Each event shortens the last row of all; the rows before it stay, though events that slept are added anew."""
     query = source().group_by("k").snapshot_window().select(**MERGEABLE)

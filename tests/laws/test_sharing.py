@@ -123,7 +123,8 @@ def late_rows(run: LocalRun) -> Counter[str]:
     return counts
 
 
-@pytest.mark.parametrize("output", [OutputForm.FINAL, pytest.param(OutputForm.CHANGELOG, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
 @given(
     query=queries(),
     parts=batches(),

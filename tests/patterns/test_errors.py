@@ -266,6 +266,7 @@ def shown_argument(value: int | str) -> str:
     return shown_duration(value)
 
 
+@pytest.mark.slow
 @settings(max_examples=50, deadline=None, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
 @given(programs(), st.randoms(use_true_random=False))
 def test_a_count_or_a_scope_of_nothing_is_shown_wherever_it_stands(program: Program, rng: random.Random) -> None:

@@ -192,6 +192,7 @@ def test_no_two_events_overlap_where_none_are_to(source: sq.Stream, data: st.Dat
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(found))
 
 
+@pytest.mark.slow
 @given(t.concrete(TASKS, Intent(pattern=lambda random, n: [(1000 + i, 1002 + i) for i in range(n)])))
 def test_edges_follow_a_pattern(case: t.Case) -> None:
     assert all(1000 <= r["start"] < r["end"] <= r["start"] + 2 for r in case.answer().to_pylist())
@@ -210,6 +211,7 @@ def test_patterns_that_are_none(pairs: Any) -> None:
         t.verify(STAYS, Intent(pattern=lambda random, n: pairs), profile="fast")
 
 
+@pytest.mark.slow
 @given(t.concrete(sq.points(t.table("at timestamp", []), time="at"), Intent(unit="10 minutes", duplicates=False)))
 def test_a_unit_of_ones_own(case: t.Case) -> None:
     starts = [row["start"] for row in case.answer().to_pylist()]

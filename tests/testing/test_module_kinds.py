@@ -106,6 +106,7 @@ def test_what_must_take_a_column_says_so() -> None:
 # of one event
 
 
+@pytest.mark.slow
 def test_functions_of_one_event_are_checked() -> None:
     laws = (*WHOLE, "apart")
     size = sq.udf("string", name="size")(lambda toll, limit=10: None if toll is None else str(toll > limit))

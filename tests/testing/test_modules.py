@@ -122,6 +122,7 @@ def test_what_takes_all_members_agrees_with_the_oracle_in_any_order(types: str, 
 INCREMENTAL = ("answers", "deterministic", "pure", "zero", "add", "order", "remove", "merge")
 
 
+@pytest.mark.slow
 def test_right_modules_of_every_shape_keep_the_laws() -> None:
     assert check_module(Total, "bigint", examples=10 * SCALE) == INCREMENTAL
     assert check_module(Values(), examples=10 * SCALE) == INCREMENTAL
@@ -218,6 +219,7 @@ def test_values_may_be_given_and_shown_by_argument() -> None:
     assert law_broken_by(lost, "int, int").values == {"events": [{"x": 1, "x1": 1}]}
 
 
+@pytest.mark.slow
 def test_seeds_and_tolerance() -> None:
     class Rounded(Total):
         def add(self, state: Any, values: pd.Series) -> Any:

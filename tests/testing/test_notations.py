@@ -16,6 +16,7 @@ def test_every_notation_builds_what_it_means() -> None:
     assert wrong_notation() is None
 
 
+@pytest.mark.slow
 def test_verify_notices_a_method_that_builds_another_tree(monkeypatch: pytest.MonkeyPatch) -> None:
     def between(self: Expr, low: Any, high: Any) -> Expr:
         return (self >= low) & (self < high)

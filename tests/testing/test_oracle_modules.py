@@ -251,6 +251,7 @@ def size(value: float | None, limit: float = 10) -> str | None:
     return None if value is None else "large" if value > limit else "small"
 
 
+@pytest.mark.slow
 def test_verify_notices_a_digest_that_ignores_options(monkeypatch: pytest.MonkeyPatch) -> None:
     def query() -> Any:
         s: Any = t.stream(columns="v double", axis="integer")

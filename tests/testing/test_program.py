@@ -96,6 +96,7 @@ def test_random_plans(case: Case) -> None:
     assert without_verb <= text.count("sq.from_json(") <= without_verb + operators
 
 
+@pytest.mark.slow
 @each(QUERIES, [True, False])
 def test_every_query_of_the_algebra(name: str, named: bool) -> None:
     s, z = (sq.intervals(intervals(i, 8), "from", "to", name=f"s{i}" if named else None) for i in (1, 2))

@@ -122,6 +122,7 @@ def test_a_concrete_stream_is_a_node_of_a_scenario() -> None:
     run()
 
 
+@pytest.mark.slow
 def test_errors() -> None:
     with pytest.raises(
         UnknownVerb, match="scenario: no verb 'wear'; there are: .*, union, .*where, .*Did you mean 'where'?"
@@ -187,6 +188,7 @@ def test_what_cannot_be_made_concrete() -> None:
         t.concrete(t.stream(), wrong)
 
 
+@pytest.mark.slow
 def test_a_function_of_streams_is_one_of_scenarios() -> None:
     def counted(stream: Any, *keys: str) -> Any:
         return stream.group_by(*keys).snapshot_window().select(n=sq.count())
@@ -196,6 +198,7 @@ def test_a_function_of_streams_is_one_of_scenarios() -> None:
     assert t.verify(scenario, profile="fast", examples=2).cases == 2
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.stream(columns="ID string, id_ double", shape="physical_ids")))
 def test_a_stream_with_ids_may_have_a_column_of_that_name(case: t.Case) -> None:
@@ -203,6 +206,7 @@ def test_a_stream_with_ids_may_have_a_column_of_that_name(case: t.Case) -> None:
     assert "id__" in [f.name for f in source.columns] and case.plan.schema.names == ("ID", "id_")
 
 
+@pytest.mark.slow
 @few
 @given(t.concrete(t.stream(shape="physical_ids").join(t.stream(shape="physical_ids"), on="k")))
 def test_two_streams_with_ids_are_two_sources(case: t.Case) -> None:
@@ -235,6 +239,7 @@ def test_equal_values_have_equal_bits_if_a_query_can_tell(x: sq.Expr) -> None:
     assert signs == {1.0, -1.0}
 
 
+@pytest.mark.slow
 def test_equal_values_differ_in_their_bits_elsewhere() -> None:
     def has_two_zeros(case: t.Case) -> bool:
         return {str(item.payload["v"]) for _, item in case.arrival if item.payload.get("v") == 0} == {"0.0", "-0.0"}
