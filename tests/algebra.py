@@ -154,4 +154,11 @@ QUERIES: dict[str, Query] = {
     ),
 }
 
-__all__ = ["AGGREGATES", "QUERIES", "SCHEMA", "SIZES", "WINDOWS", "intervals"]
+
+def plans(tables: dict[str, Any]) -> dict[str, sq.Stream]:
+    """The queries over tables l, r and sizes."""
+    left, right = (sq.intervals(tables[n], start="from", end="to", name=n) for n in "lr")
+    return {name: query(left, right, tables["sizes"]) for name, query in QUERIES.items()}
+
+
+__all__ = ["AGGREGATES", "QUERIES", "SCHEMA", "SIZES", "WINDOWS", "intervals", "plans"]

@@ -15,7 +15,7 @@ from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.plan.node import nodes
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
-from tests.algebra import QUERIES, SIZES, intervals
+from tests.algebra import SIZES, WINDOWS, intervals, plans
 
 TABLES = {"l": intervals(3), "r": intervals(4), "sizes": SIZES}
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
@@ -34,11 +34,6 @@ def hosted(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(kind, "in_batch", EvaluatedOperator.in_batch)
 
 
-def plans(tables: dict[str, object]) -> dict[str, sq.Stream]:
-    left, right = (sq.intervals(tables[n], start="from", end="to", name=n) for n in "lr")
-    return {name: query(left, right, tables["sizes"]) for name, query in QUERIES.items()}
-
-
 LITERAL = plans(TABLES)
 EVALUATED_QUERIES = [
     name for name, q in LITERAL.items() if any(isinstance(n, EvaluatedOperator) for n in nodes(q.plan))
@@ -50,9 +45,11 @@ def test_every_evaluated_operator_is_among_the_queries() -> None:
 
 
 def in_turn() -> list[str]:
-    """The queries; of each window aggregates or top_k, in turn, in a soak both: the host knows neither."""
-    windows = list(dict.fromkeys(name.rpartition(": ")[0] for name in EVALUATED_QUERIES if ": " in name))
-    left_out = {f"{window}: {('aggregates', 'top_k')[i % 2]}" for i, window in enumerate(windows)}
+    """The queries; of each window aggregates or top_k, of each join one with or without keys, in turn, in a soak both: the host
+    knows neither window nor join.
+    """
+    left_out = {f"{window}: {('aggregates', 'top_k')[i % 2]}" for i, window in enumerate(WINDOWS)}
+    left_out |= {"left join", "anti join", "inner join without keys", "semi join without keys"}
     return [name for name in EVALUATED_QUERIES if SOAK or name not in left_out]
 
 

@@ -116,6 +116,10 @@ class Blocked:
 sys.meta_path.insert(0, Blocked())
 ''')
 import pyarrow as pa
+from tests.spark import warm_workers
+
+# they import pandas and PyArrow once, not in each worker
+Path(blocked, "warm.py").write_text(Path(warm_workers.__file__).read_text())
 
 def imports_streamq(batches):
     try:
@@ -125,7 +129,7 @@ def imports_streamq(batches):
         yield pa.record_batch({"found": [False]})
 
 spark = sq.session("elsewhere", master="local-cluster[1,2,1024]", config={
-    **CONFIG, "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g",
+    **CONFIG, "spark.executorEnv.PYTHONPATH": blocked, "spark.driver.memory": "1g", "spark.python.daemon.module": "warm",
 })
 assert not spark.range(1).repartition(1).mapInArrow(imports_streamq, "found boolean").first()[0]
 main(spark, sys.argv[1])
