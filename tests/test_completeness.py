@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 from pathlib import Path
 
@@ -84,8 +85,9 @@ def test_every_logical_operator_and_aggregate_is_drawn_by_the_generator_and_stre
         missing.difference_update(new)
         return not missing
 
-    many = settings(max_examples=3000, database=None, derandomize=True, deadline=None, phases=[Phase.generate])
-    find(cases(intent=Intent(events=1)), complete, settings=many)
+    many = settings(max_examples=3000, database=None, deadline=None, phases=[Phase.generate])
+    # with this seed some 270 cases have all, with others twice as many
+    find(cases(intent=Intent(events=1)), complete, settings=many, random=random.Random(1))
     assert not missing
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import warnings
 from collections.abc import Callable
@@ -27,6 +28,8 @@ PAYLOAD = {"k": "string", "v": "int", "w": "double"}
 ROWS = [(at, at + 3, {"k": "ab"[at % 2], "v": at, "w": 0.5}) for at in range(6)]
 
 Query = Callable[[Any, Any, Any], Any]
+
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 fails = sq.uda("bigint", name="fails")(lambda values: 1 // 0)
 fails_on_any = sq.uda("bigint", name="fails_on_any")(lambda *values: 1 // 0)
@@ -101,6 +104,15 @@ RUNNING: dict[str, Callable[[sq.Stream, str], Any]] = {
 }
 """What fails over a query as it runs."""
 
+ALWAYS = ("a function", "a module in a group")
+
+
+def in_turn(name: str) -> dict[str, Callable[[sq.Stream, str], Any]]:
+    """What fails over each query, and of the rest two one after the other, in a soak all."""
+    first, others = list(EVERY).index(name), [fault for fault in RUNNING if fault not in ALWAYS]
+    some = others if SOAK else [others[(2 * first + n) % len(others)] for n in (0, 1)]
+    return {fault: RUNNING[fault] for fault in (*ALWAYS, *some)}
+
 
 def streams(schema: dict[str, str]) -> tuple[sq.Stream, sq.Stream]:
     rows = [(start, end, {n: v if schema[n] == PAYLOAD[n] else None for n, v in payload.items() if n in schema})
@@ -165,7 +177,7 @@ def test_what_fails_over_a_query_names_what_it_read(name: str) -> None:
     column = key_of(query.schema)
     if column is None or not query.to_arrow().num_rows:
         return
-    said = {fault: message(lambda make=make: make(query, column).to_arrow()) for fault, make in RUNNING.items()}
+    said = {fault: message(lambda make=make: make(query, column).to_arrow()) for fault, make in in_turn(name).items()}
     assert not {fault: text for fault, text in said.items() if OWN.search(text)}
     assert "fails_on_one: it failed" in said["a function"]
     assert f", {column} = " in said["a module in a group"]
