@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 
 import pyarrow as pa
@@ -26,6 +26,7 @@ from streamq.runtime.packer import Packer
 from streamq.runtime.progress import Message, clock_messages, decode_messages, merge_messages
 from streamq.runtime.readings import NO_READINGS, Reading, Readings, combine_readings
 from streamq.runtime.result_rows import split_ctis
+from streamq.runtime.spread_state import MovingStage, sum_counts
 from streamq.runtime.state_fit import check_state
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -69,6 +70,22 @@ class LocalRun:
             observer=self.observer,
             time_bins=self.time_bins,
         )
+
+    def go_on(self, program: StagedPlan) -> LocalRun:
+        """Return a restarted run of the same queries as ``program`` compiles them, with its number of buckets."""
+        run = replace(self.restart(), program=program)
+        if program.options.buckets == self.program.options.buckets:
+            return run
+        run.stores, run.totals = {}, {}
+        for (number, _), totals in self.totals.items():
+            run.totals[number, 0] = sum_counts([run.totals.get((number, 0), {}), totals])
+        for stage in program.stages:
+            moving = MovingStage.of(stage)
+            mine = [dict(chunks) for (number, _), chunks in sorted(self.stores.items()) if number == stage.number]
+            divided = [moving.divide(chunks, program.options.buckets, self.time_bins) for chunks in mine]
+            for bucket, parts in enumerate(zip(*divided, strict=True)):
+                run.stores[stage.number, bucket] = moving.unite(parts, self.time_bins)
+        return run
 
     @property
     def cti(self) -> int:

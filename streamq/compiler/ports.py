@@ -140,7 +140,9 @@ def host_kernels(program: StagedPlan, ports: Sequence[Port], results: Sequence[P
         inputs = tuple(dict.fromkeys(p.relation for p in port.paths))
         sends = port.name in read_outside
         hosted[port.stage].append(
-            HostedKernel(number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns)
+            HostedKernel(
+                number, port.name, port.kernel, inputs, tuple(channels), sends, port.aligns, port.bucket_columns
+            )
         )
         program.titles[port.name] = (*port.lines, *dict.fromkeys(sharing_lines(program, port)))
         program.states.append(port.operator_state)

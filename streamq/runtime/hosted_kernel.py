@@ -69,6 +69,9 @@ class HostedKernel:
     aligns: AlignAt | None = None
     """The place where the level of consistency holds rows back; None: nowhere at this kernel."""
 
+    bucket_columns: tuple[str, ...] | None = None
+    """The columns of its rows whose values choose the bucket, None if no columns do."""
+
     @property
     def aligns_behind(self) -> bool:
         """True if the level of consistency holds back the kernel's output, not its input."""

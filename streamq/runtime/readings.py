@@ -188,11 +188,16 @@ NO_READINGS = Readings()
 
 def combine_readings(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> Readings:
     """Return the readings of several buckets, each given as columns, as one; a bucket without a column does not count for it."""
+    return Readings.from_columns(combine_columns(columns_of_buckets))
+
+
+def combine_columns(columns_of_buckets: Iterable[Mapping[str, Reading]]) -> dict[str, Reading]:
+    """Return the columns of several buckets, or tallies of theirs, as those of one."""
     values: dict[str, list[Reading]] = {}
     for columns in columns_of_buckets:
         for column, value in columns.items():
             values.setdefault(column, []).append(value)
-    return Readings.from_columns({column: _FUNCTIONS[_combine_of(column)](some) for column, some in values.items()})
+    return {column: _FUNCTIONS[_combine_of(column)](some) for column, some in values.items()}
 
 
 def _combine_of(column: str) -> CombineRule:

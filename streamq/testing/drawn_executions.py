@@ -24,6 +24,8 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     slack = st.one_of(st.just(()), st.lists(st.sampled_from([0, 0, 0, 1, 3, None]), min_size=1, max_size=4).map(tuple))
     # a watched run has one bucket, as only one kernel is watched
     hosts = [(2, False), (1, output == OutputForm.CHANGELOG)]
+    # the number of buckets may change at each restart
+    numbers = st.one_of(st.just(()), st.lists(st.integers(1, 4), min_size=1, max_size=3).map(tuple))
     # blocking does not concern final rows
     some = st.lists(st.sampled_from([0, 1, 1, 2, 3, 4, 20, None]), min_size=1, max_size=3).map(tuple)
     blocks = st.one_of(st.just((0,)), some) if output == OutputForm.CHANGELOG else st.just((0,))
@@ -39,11 +41,12 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows: Execution(
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers: Execution(
             STREAM,
             output,
             rules,
             buckets=host[0],
+            rebuckets=numbers if restart and not host[1] else (),
             restart=restart,
             slack=slack,
             watch=host[1],
@@ -57,6 +60,7 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
         ),
         *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),
+        numbers,
     )
 
 

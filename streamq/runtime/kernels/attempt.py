@@ -26,6 +26,7 @@ from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.state_parts import StateLayout
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ class AttemptKernel(UncombinedKernel):
     def progress_rule(self) -> ProgressRule:
         """Events are sent as they come."""
         return self.evaluator.progress_rule
+
+    @property
+    def state_layout(self) -> StateLayout:
+        """The events that have failed, until they are settled."""
+        from streamq.runtime.state_parts import StateLayout, unsettled_rows
+
+        return StateLayout(parts=unsettled_rows(ROWS, port=0))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the events that do not fail, with their columns; set aside the others, once they can no longer be taken back.

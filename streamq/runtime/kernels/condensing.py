@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +30,9 @@ from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
 from streamq.time import INFINITY
 
+if TYPE_CHECKING:
+    from streamq.runtime.state_parts import StatePart
+
 
 @dataclass(frozen=True)
 class CondensingKernel(WindowsKernel[MemberEvaluator]):
@@ -40,6 +44,12 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
     ends_move: bool = False
     """True if an event's end may still move after its start has settled."""
+
+    @property
+    def _moving_rows(self) -> tuple[StatePart, ...]:
+        from streamq.runtime.state_parts import SleepingRows
+
+        return (*super()._moving_rows, SleepingRows())
 
     @property
     def _has_wheel(self) -> bool:

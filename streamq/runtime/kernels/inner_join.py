@@ -28,6 +28,7 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.state_parts import StateLayout
 
 
 @dataclass(frozen=True)
@@ -49,6 +50,18 @@ class InnerJoinKernel(UncombinedKernel):
         from streamq.runtime.progress_rule import AT_ONCE
 
         return AT_ONCE
+
+    @property
+    def state_layout(self) -> StateLayout:
+        """The events of both sides."""
+        from streamq.runtime.state_parts import JoinedSide, StateLayout
+
+        groups = self.evaluator.group_columns
+        sides = (
+            JoinedSide(basket=f"side{port}", port=port, group_columns=tuple(groups[port]), sizes=self.sizes)
+            for port in (0, 1)
+        )
+        return StateLayout(parts=tuple(sides))
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the pairs that the micro-batch adds and retracts, hold its events, and forget those that have settled.

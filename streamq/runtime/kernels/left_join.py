@@ -33,6 +33,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.state_parts import StateLayout
 
 LEFT, RIGHT = input_basket(0), input_basket(1)
 
@@ -67,6 +68,17 @@ class LeftJoinKernel(UncombinedKernel):
         if self.final:
             return rule.when_final()
         return rule.at_once() if self.early else rule
+
+    @property
+    def state_layout(self) -> StateLayout:
+        """The events of both sides, the lifetimes of the left ones, the rows that wait, and the CTI sent."""
+        from streamq.runtime.spread import Events
+        from streamq.runtime.state_parts import GroupedRows, LeastValue, OpenLifetimes, StateLayout, waiting_rows
+
+        columns = dict(zip(self.evaluator.kept, self.evaluator.left, strict=True))
+        waiting = waiting_rows(Events(basket=LEFT, columns=columns))
+        parts = (OpenLifetimes(LEFT), *waiting, GroupedRows(inputs={LEFT: 0, RIGHT: 1}), LeastValue("cti"))
+        return StateLayout(parts=parts)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Send the changes of the rows that go by now, hold new events, and forget those that are no longer needed.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -24,6 +25,9 @@ from streamq.runtime.kernels.recompute import ActiveGroups, RecomputeKernel, Wai
 from streamq.runtime.lateness import QuarantineRows
 from streamq.runtime.release import Release
 from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.state_parts import StatePart
 
 STATES = "states"
 """The basket of the groups' states, each after all events before the c at which the group was last evaluated."""
@@ -39,6 +43,10 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
     @property
     def _baskets_beside_events(self) -> tuple[str, ...]:
         return (STATES,)
+
+    @property
+    def _moving_rows(self) -> tuple[StatePart, ...]:
+        return (self._grouped_rows(STATES),)
 
     def _evaluated(self, groups: ActiveGroups) -> pa.Table:
         """Return the rows of the started events from the c of the call before on, and store the groups' states at c.

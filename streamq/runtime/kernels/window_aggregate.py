@@ -39,6 +39,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.state_parts import StateLayout
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,13 @@ class WindowAggregateKernel:
         if self.final:
             return rule.when_final()
         return rule.at_once() if self.early else rule
+
+    @property
+    def state_layout(self) -> StateLayout:
+        """The partial results, the rows reported, and the bound of endless lifetimes."""
+        from streamq.runtime.state_parts import AnnouncedEnds, GridRows, SameValue, StateLayout
+
+        return StateLayout(parts=(GridRows(self._held, self._reported), AnnouncedEnds(), SameValue("last")))
 
     # map side
 
