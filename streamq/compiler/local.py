@@ -82,7 +82,8 @@ class LocalRun:
         for stage in program.stages:
             moving = MovingStage.of(stage)
             mine = [dict(chunks) for (number, _), chunks in sorted(self.stores.items()) if number == stage.number]
-            divided = [moving.divide(chunks, program.options.buckets, self.time_bins) for chunks in mine]
+            buckets = program.buckets(stage.number, len(program.stages))
+            divided = [moving.divide(chunks, buckets, self.time_bins) for chunks in mine]
             for bucket, parts in enumerate(zip(*divided, strict=True)):
                 run.stores[stage.number, bucket] = moving.unite(parts, self.time_bins)
         return run

@@ -70,16 +70,17 @@ class MovingKernel:
 
 @dataclass(frozen=True)
 class MovingStage:
-    """A stage whose state moves: its kernels, and the relations that are sources."""
+    """A stage whose state moves: its kernels, and the relations that are made in it and read there, too."""
 
     number: int
     kernels: tuple[MovingKernel, ...]
-    sources: frozenset[str]
+    inner: frozenset[str]
 
     @staticmethod
     def of(stage: Stage) -> MovingStage:
         """Return what a stage knows about its state, without the stage itself."""
-        return MovingStage(stage.number, tuple(map(MovingKernel.of, stage.hosted)), frozenset(stage.sources))
+        inner = frozenset(channel.relation for channel in stage.inner_channels)
+        return MovingStage(stage.number, tuple(map(MovingKernel.of, stage.hosted)), inner)
 
     def divide(self, chunks: Chunks, buckets: int, sizes: TimeBinSizes = USUAL) -> list[Chunks]:
         """Return the parts of a bucket's state that go to each of the new buckets; ``chunks`` are used up."""
@@ -112,14 +113,14 @@ class MovingStage:
         counts[TALLIES] = {r: combine_columns([one.get(r, {}) for one in tallies]) for r in relations}
 
     def _clocks(self, old: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the clocks of a new bucket. Of a relation that is no source all new buckets are to be heard first."""
+        """Return the clocks of a new bucket: of each relation the one that is furthest, which no bucket has been heard for."""
         clocks: dict[str, Any] = {}
-        for relation, clock in ((name, clock) for one in old for name, clock in one.items()):
-            copied = copy.deepcopy(clock)
-            if relation not in self.sources:
-                copied["by"] = {}
-            if clocks.setdefault(relation, copied) != copied:
-                raise RuntimeError(f"clocks of {relation} differ: {clocks[relation]}, {copied}")
+        for relation in dict.fromkeys(name for one in old for name in one):
+            own = [one[relation] for one in old if relation in one]
+            if relation in self.inner and len({clock["c"] for clock in own}) > 1:
+                raise RuntimeError(f"clocks of {relation} differ")
+            furthest = max(own, key=lambda clock: (clock["c"], clock["w"], clock["reach"]))
+            clocks[relation] = {**copy.deepcopy(furthest), "by": {}}
         return clocks
 
 
