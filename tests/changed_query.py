@@ -35,7 +35,7 @@ class ChangingRun:
         """Let other queries go on; raise CheckpointError, in the name of ``run``, if they do not fit."""
         fit, program, identity = self._fit(queries, output, ctis, options)
         fit.check("run")
-        self.run = replace(self.run.restart(), program=program, identity=identity)
+        self.run = replace(self.run.go_on(program), identity=identity)
         return self
 
     def fit(self, *queries: sq.Stream, output: str = "final", ctis: bool = False, **options: Any) -> Fit:

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from streamq.compiler.staged_plan import StagedPlan
 
 CONTROL_DDL = "source string, cti bigint, until bigint, idle_before bigint"
-"""The columns of the folder's rows; a NULL source stands for every source."""
+"""The columns of the folder's rows on progress; a NULL source stands for every source."""
+
+MOVE_DDL = "move string, stage int, bucket int, chunk string, body binary"
+"""The columns of the folder's rows with state that moves into other buckets: see ``moved_state.py``."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,7 @@ class ControlFolder:
 
     def stream(self, spark: SparkSession) -> DataFrame:
         """Return the folder's rows as a streaming DataFrame."""
-        return spark.readStream.schema(CONTROL_DDL).parquet(self.path)
+        return spark.readStream.schema(f"{CONTROL_DDL}, {MOVE_DDL}").parquet(self.path)
 
     def send(self, spark: SparkSession, message: OutsideCti) -> None:
         """Write a CTI; the query reads it in its next micro-batch."""

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from streamq.compiler.results import Results
     from streamq.compiler.staged_plan import StagedPlan
     from streamq.operators import Source
+    from streamq.runtime.moved_state import BucketMove
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +58,7 @@ class PreparedStream:
     """Compiled queries with their tables as DataFrames, streaming ones for their sources, and a session that can run them.
 
     ``written`` are the queries as the user wrote them. ``stored`` is the identity of the checkpoint, None if it is new.
+    ``move``: its state moves into other buckets.
     """
 
     spark: SparkSession
@@ -67,6 +69,7 @@ class PreparedStream:
     tables: Mapping[str, DataFrame]
     control: ControlFolder | None
     clock: ClockRows
+    move: BucketMove | None = None
 
     @cached_property
     def rows(self) -> DataFrame:
@@ -83,7 +86,13 @@ class PreparedStream:
         with in_utc(self.spark):
             control = None if self.control is None else self.control.stream(self.spark)
             clock = self.clock(self.spark) if self.program.clock_policies else None
-            return build_frame(StreamLowering(self.program, self.tables), self.identity, control=control, clock=clock)
+            lowering = StreamLowering(self.program, self.tables)
+            return build_frame(lowering, self.identity, control=control, clock=clock, move=self.move)
+
+    @property
+    def changes_buckets(self) -> bool:
+        """True if the checkpoint's state is in another number of buckets."""
+        return isinstance(self.stored, Identity) and self.stored.buckets != self.identity.buckets
 
     @property
     def reads_all_at_once(self) -> bool:

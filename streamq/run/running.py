@@ -20,6 +20,7 @@ from streamq.run.idle import IdleWatch
 from streamq.run.launch import Launch
 from streamq.run.metrics import metrics, progress_record
 from streamq.run.micro_batches import RunHistory
+from streamq.run.moving import move_state
 from streamq.run.prepared_stream import StreamRequest, prepare
 from streamq.run.progress_log import LOGGER, ProgressLog
 from streamq.run.run_arguments import BY_MICRO_BATCH, RunArguments
@@ -50,6 +51,20 @@ def start_run(arguments: RunArguments) -> Run:
     trigger = trigger_of(arguments.trigger)
     path = arguments.checkpoint or temporary_folder("streamq-checkpoint-")
     refuse_second_run(path)
+    launch, claim = _claimed(arguments, path, trigger)
+    run = Run(launch, claim)
+    _RUNNING[folder_name(path)] = run
+    if launch.trigger.available_now:
+        run._drain(claim)
+    return run
+
+
+def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Launch, Claim]:
+    """Prepare queries and claim the checkpoint for them; return what starts them, and the claim.
+
+    If their number of buckets is another one than that of the checkpoint, its state begins to move. A micro-batch that has been
+    planned is processed before that, in the old buckets.
+    """
     request = StreamRequest(
         verb=arguments.verb,
         results=arguments.results,
@@ -63,6 +78,10 @@ def start_run(arguments: RunArguments) -> Run:
     prepared = prepare(request)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
+    if isinstance(stored, Identity) and prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit():
+        launch, _ = _claimed(replace(arguments, buckets=stored.buckets), path, Trigger(once=True))
+        launch.start().awaitTermination()
+        return _claimed(arguments, path, trigger)
     forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
     _warn_of_new_results(claim)
@@ -78,6 +97,8 @@ def start_run(arguments: RunArguments) -> Run:
     elif claim.is_new and arguments.finish and prepared.program.stages and prepared.reads_all_at_once:
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
+    if isinstance(stored, Identity) and prepared.changes_buckets and prepared.program.stages and claim.has_begun:
+        prepared = replace(prepared, move=move_state(checkpoint, prepared.program, stored))
     launch = Launch(
         prepared=prepared,
         checkpoint=checkpoint,
@@ -85,11 +106,7 @@ def start_run(arguments: RunArguments) -> Run:
         trigger=trigger,
         is_split=arguments.is_split or any(form.endswith(BY_MICRO_BATCH) for _, form in forms),
     )
-    run = Run(launch, claim)
-    _RUNNING[folder_name(path)] = run
-    if trigger.available_now:
-        run._drain(claim)
-    return run
+    return launch, claim
 
 
 def _warn_of_new_results(claim: Claim) -> None:

@@ -12,11 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, decode
 from streamq.runtime.envelope import LATE, OUTPUTS, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, relation_of
 from streamq.runtime.identity import Identity
+from streamq.runtime.moved_state import BucketMove, moved_envelopes, take_moved
 from streamq.runtime.packer import Packer, passed_rows
 from streamq.runtime.progress import Message, clock_messages, decode_messages, encode_messages, merge_messages
 from streamq.runtime.progress_policy import ProgressPolicy
@@ -34,6 +36,9 @@ FLUSH_ROWS = 1 << 18
 """The number of source rows that a map-side task combines at a time: it bounds memory, and hardly adds rows to send."""
 
 STATE = "baskets"
+
+PROGRESS_COLUMNS = ["source", "cti", "until", "idle_before"]
+"""The columns of the control stream's rows that hold progress."""
 
 
 class MapStateStore:
@@ -58,6 +63,10 @@ class MapStateStore:
         """Forget a chunk."""
         self.state.removeKey((key,))
 
+    def clear(self) -> None:
+        """Forget all chunks."""
+        self.state.clear()
+
 
 DRIVER_WORKER = "pyspark.sql.streaming.transform_with_state_driver_worker"
 """The main module of the process in which PySpark, as a query starts, asks a stage for its state."""
@@ -73,8 +82,12 @@ def hush_driver_worker() -> None:
         vars(main)["print"] = lambda *_, **__: None
 
 
-def make_processor(stage: Stage, identity: Identity, buckets_by_key: Mapping[int, int]) -> Any:
+def make_processor(
+    stage: Stage, identity: Identity, buckets_by_key: Mapping[int, int], move: BucketMove | None = None
+) -> Any:
     """Return a StatefulProcessor that hosts a stage of the query with that identity; Spark groups each bucket under a key.
+
+    ``move``: the state may move into other buckets while the query runs.
 
     The class is defined inside a function, because it must not be imported before a session is set up. It holds the stage packed:
     as a query starts, Spark makes a processor in a new Python process only to ask for its state, and unpacking would import all
@@ -101,25 +114,36 @@ def make_processor(stage: Stage, identity: Identity, buckets_by_key: Mapping[int
         def close(self) -> None:
             pass
 
-    return StageProcessor(packed(hosting(stage, identity)))
+    return StageProcessor(packed(hosting(stage, identity, move)))
 
 
-def hosting(stage: Stage, identity: Identity) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
-    """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state."""
+def hosting(
+    stage: Stage, identity: Identity, move: BucketMove | None = None
+) -> Callable[[int, Iterable[pd.DataFrame], Any], Iterator[pd.DataFrame]]:
+    """Return the function that runs a stage in Spark on one bucket's envelopes; raises CheckpointError for unfit state.
+
+    With a ``move``, a bucket first takes the state that has come for it.
+    """
 
     def run(bucket: int, rows: Iterable[pd.DataFrame], state: Any) -> Iterator[pd.DataFrame]:
         """Run the stage on a bucket's envelopes; yield those that it sends on as one frame, or nothing."""
         import pandas as pd
 
-        envelopes = (
+        envelopes: Iterable[Envelope] = (
             (bucket, int(channel), bytes(body))
             for frame in rows
             # by position: some versions of PySpark rename columns that begin with an underscore
             for channel, body in zip(frame.iloc[:, -2], frame.iloc[:, -1], strict=True)
         )
-        baskets = Baskets(MapStateStore(state))
-        check_state(baskets, identity)
-        out = stage.run(bucket, baskets, envelopes, int(time.time() * 1000))
+        store = MapStateStore(state)
+        if move is not None:
+            envelopes = take_moved(stage.number, stage.buckets, bucket, envelopes, store)
+        if bucket < stage.buckets:
+            baskets = Baskets(store)
+            check_state(baskets, identity)
+            out = stage.run(bucket, baskets, envelopes, int(time.time() * 1000))
+        else:
+            out = list(envelopes)
         if out:
             buckets, channels, bodies = zip(*out, strict=True)
             yield pd.DataFrame(
@@ -213,19 +237,22 @@ def source_packer(
 
 
 def control_packer(
-    sources: dict[str, str], buckets: int
+    sources: dict[str, str], buckets: int, move: BucketMove | None = None
 ) -> Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that turns control rows into progress for every bucket.
+    """Return the function that turns control rows into progress for every bucket, and those of a ``move`` into chunks of state.
 
-    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``; ``sources`` maps a source's name
-    to its relation.
+    Its rows are ``source string (NULL: all), cti bigint, until bigint, idle_before bigint``, and those of moves
+    (``moved_state.py``), in which these are NULL; ``sources`` maps a source's name to its relation.
     """
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the progress in control rows, for every bucket; nothing if no row is about one of the sources."""
         messages = []
         for batch in batches:
-            for row in batch.to_pylist():
+            if move is not None:
+                yield from envelope_batches(list(moved_envelopes(batch, move.token)))
+            progress = batch.filter(pc.is_null(batch.column("move"))).select(PROGRESS_COLUMNS)
+            for row in progress.to_pylist():
                 messages += [
                     Message(r, c=row["cti"], until=row["until"], idle_before=row["idle_before"] or 0)
                     for name, r in sources.items()
@@ -247,8 +274,6 @@ def clock_packer(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the progress that the greatest time of day makes, for every bucket; nothing without rows."""
-        import pyarrow.compute as pc
-
         latest = [pc.max(batch.column("now")).as_py() for batch in batches if batch.num_rows]
         yield from _broadcast(clock_messages(policies, max(latest)) if latest else [], buckets)
 
@@ -319,8 +344,6 @@ def stage_packer(
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield other envelopes batch by batch; at the end those of all rows, and of the kernels' progress."""
-        import pyarrow.compute as pc
-
         tables: dict[int, list[pa.Table]] = {}
         stage_messages: list[Message] = []
         for batch in batches:

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes
 from streamq.runtime.hosted_kernel import HostedKernel, scope_owner
-from streamq.runtime.identity import IDENTITY, REOPENED
+from streamq.runtime.identity import IDENTITY, REOPENED, Identity, read_identity
 from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, combine_columns
 from streamq.runtime.spread import Spread
@@ -70,9 +70,13 @@ class MovingKernel:
 
 @dataclass(frozen=True)
 class MovingStage:
-    """A stage whose state moves: its kernels, and the relations that are made in it and read there, too."""
+    """A stage whose state moves: its kernels, and the relations that are made in it and read there, too.
+
+    ``buckets``: the number of buckets that the query then has; the last stage may have fewer.
+    """
 
     number: int
+    buckets: int
     kernels: tuple[MovingKernel, ...]
     inner: frozenset[str]
 
@@ -80,7 +84,7 @@ class MovingStage:
     def of(stage: Stage) -> MovingStage:
         """Return what a stage knows about its state, without the stage itself."""
         inner = frozenset(channel.relation for channel in stage.inner_channels)
-        return MovingStage(stage.number, tuple(map(MovingKernel.of, stage.hosted)), inner)
+        return MovingStage(stage.number, stage.buckets, tuple(map(MovingKernel.of, stage.hosted)), inner)
 
     def divide(self, chunks: Chunks, buckets: int, sizes: TimeBinSizes = USUAL) -> list[Chunks]:
         """Return the parts of a bucket's state that go to each of the new buckets; ``chunks`` are used up."""
@@ -100,17 +104,23 @@ class MovingStage:
             kernel.move(old, new)
         for baskets in new:
             baskets.values[CLOCKS] = self._clocks([one.values.get(CLOCKS, {}) for one in old])
-            if IDENTITY in old[0].values:
-                baskets.values[IDENTITY] = old[0].values[IDENTITY]
-                body = old[0].store.get(IDENTITY)
-                assert body is not None
-                baskets.store.put(IDENTITY, body)
+            self._mark(old[0], baskets)
         counts = new[0].values
         counts[LATE_COUNTS] = sum_counts([baskets.values.get(LATE_COUNTS, {}) for baskets in old])
         counts[LATEST] = combine_columns([baskets.values.get(LATEST, {}) for baskets in old])
         tallies = [baskets.values.get(TALLIES, {}) for baskets in old]
         relations = dict.fromkeys(relation for one in tallies for relation in one)
         counts[TALLIES] = {r: combine_columns([one.get(r, {}) for one in tallies]) for r in relations}
+
+    def _mark(self, old: Baskets, new: Baskets) -> None:
+        """Mark a new bucket's state as that of the same query in another number of buckets; a run in-process has no mark."""
+        body = old.store.get(IDENTITY)
+        if body is not None:
+            stored = read_identity(body)
+            assert isinstance(stored, Identity)
+            own = replace(stored, buckets=self.buckets)
+            new.values[IDENTITY] = own.mark
+            new.store.put(IDENTITY, own.to_json().encode())
 
     def _clocks(self, old: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         """Return the clocks of a new bucket: of each relation the one that is furthest, which no bucket has been heard for."""

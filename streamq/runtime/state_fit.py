@@ -62,9 +62,18 @@ def check_state(baskets: Baskets, own: Identity) -> None:
         stored = OtherLayout() if body is None else read_identity(body)
         fit_to_state(stored, own).check("query")
         assert isinstance(stored, Identity)
+        _check_buckets(stored, own)
         _adopt(baskets, stored, own)
     baskets.values[IDENTITY] = own.mark
     baskets.store.put(IDENTITY, own.to_json().encode())
+
+
+def _check_buckets(stored: Identity, own: Identity) -> None:
+    """Raise CheckpointError for state in another number of buckets, which a ``writeStream`` cannot move."""
+    if stored.buckets != own.buckets:
+        wrong = f"its groups are in {stored.buckets} buckets, now {own.buckets}"
+        hint = f"Give buckets={stored.buckets}: only run, on a checkpoint of its own, moves them into others."
+        raise CheckpointError(sentence("query", "the checkpoint cannot go on with this query", wrong, hint))
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
@@ -89,9 +98,6 @@ def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
         return Fit(
             (f"its state has another layout ({older}, now {own.version})",), "Use a new checkpoint and a new sink."
         )
-    if stored.buckets != own.buckets:
-        hint = f"Give buckets={stored.buckets}; {MIGRATE}, in any number of buckets."
-        return Fit((f"its groups are in {stored.buckets} buckets, now {own.buckets}",), hint)
     misfits = [*_source_misfits(stored, own), *_stage_misfits(stored, own), *_operator_misfits(stored, own)]
     if misfits:
         return Fit(tuple(misfits), f"{MIGRATE}.")
