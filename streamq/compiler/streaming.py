@@ -54,6 +54,7 @@ def build_frame(
     from pyspark.sql import functions as F
 
     from streamq.runtime.processor import ENVELOPE_DDL, clock_packer, control_packer, make_processor, stage_packer
+    from streamq.runtime.spread_state import MovingStage
 
     ship_runtime()
     program = lowering.program
@@ -68,7 +69,8 @@ def build_frame(
     df = reduce(lambda a, b: a.unionAll(b), packed)
     for stage in program.stages:
         keys = [*bucket_keys(stage.buckets), *(() if move is None else move.retired)]
-        processor = make_processor(stage, identity, {key: bucket for bucket, key in enumerate(keys)}, move)
+        hosted = stage if move is None else MovingStage.of(stage).uniting(stage)
+        processor = make_processor(hosted, identity, {key: bucket for bucket, key in enumerate(keys)}, move)
         df = df.withColumn("__to", F.element_at(F.lit(keys), F.col("__to") + 1))
         df = df.groupBy("__to").transformWithStateInPandas(processor, ENVELOPE_DDL, "append", "none")
         relations = program.made_at(stage.number + 1)

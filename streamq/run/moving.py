@@ -60,7 +60,7 @@ def move_state(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
         moving, most = MovingStage.of(stage), program.buckets(stage.number, len(program.stages))
         state = _state(checkpoint, operators[stage.number])
         parts = state.mapInArrow(_dividing(moving, numbers, most), PART_DDL)
-        united = parts.repartition(most, "bucket").mapInArrow(_uniting(moving), PART_DDL)
+        united = parts.repartition(most, "bucket").mapInArrow(_uniting(moving, stored.buckets), PART_DDL)
         stages.append(united.select(F.lit(stage.number).alias("stage"), "bucket", "chunk", "body"))
     rows = [(EVERY_STAGE, buckets + number, None, None) for number in range(len(move.retired))]
     spark = checkpoint.spark
@@ -118,8 +118,11 @@ def _dividing(stage: MovingStage, numbers: dict[int, int], buckets: int) -> Call
     return packed(run)
 
 
-def _uniting(stage: MovingStage) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
-    """Return the function that unites the parts of the new buckets of a task, for ``mapInArrow``."""
+def _uniting(stage: MovingStage, before: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+    """Return the function that unites the parts of the new buckets of a task, for ``mapInArrow``.
+
+    ``before``: the number of buckets so far.
+    """
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:
         """Yield the state of each bucket."""
@@ -130,7 +133,7 @@ def _uniting(stage: MovingStage) -> Callable[[Batches], Iterator[pa.RecordBatch]
                 parts.setdefault(row["origin"], {})[row["chunk"]] = row["body"]
         for bucket in sorted(held):
             parts = held.pop(bucket)
-            yield from _rows(bucket, bucket, stage.unite([parts[origin] for origin in sorted(parts)]))
+            yield from _rows(bucket, bucket, stage.unite({(before, origin): parts[origin] for origin in sorted(parts)}))
 
     return packed(run)
 

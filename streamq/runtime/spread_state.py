@@ -10,14 +10,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from streamq.runtime.basket import Baskets, DictStore, TimeBinSizes
+from streamq.runtime.basket import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.hosted_kernel import HostedKernel, scope_owner
 from streamq.runtime.identity import IDENTITY, REOPENED, Identity, read_identity
+from streamq.runtime.lanes import Lane, Origin, lane_states, lanes_of, store_lanes
 from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, combine_columns
 from streamq.runtime.spread import Spread
 from streamq.runtime.stage import Stage
 from streamq.runtime.state_parts import SameValue, StatePart, held_rows
+from streamq.time import MINUS_INFINITY
 
 Chunks = dict[str, bytes]
 """The state of a bucket: its chunks by name."""
@@ -28,12 +30,17 @@ USUAL = TimeBinSizes()
 
 @dataclass(frozen=True)
 class MovingKernel:
-    """A kernel whose state moves: the name of its scope, all parts, and the columns that choose the bucket (``Spread``)."""
+    """A kernel whose state moves: the name of its scope, the parts of its state and those of the rows held back for it.
+
+    hashed, result: the columns that choose the bucket (``Spread``). inner: the relations of its own stage that it reads.
+    """
 
     name: str
     parts: tuple[StatePart, ...]
+    held: tuple[StatePart, ...]
     hashed: tuple[tuple[str, ...], ...]
     result: tuple[str, ...] | None
+    inner: tuple[str, ...]
 
     @staticmethod
     def of(hosted: HostedKernel) -> MovingKernel:
@@ -47,73 +54,133 @@ class MovingKernel:
             before = (channel for channel in hosted.channels if hosted.aligns_before(channel))
             held = tuple(part for c in before for part in held_rows(hosted.held_scope(c), port=c.port))
         by_port = {channel.port: channel.hashed for channel in hosted.channels}
-        hashed = tuple(by_port[port] for port in sorted(by_port))
-        return MovingKernel(hosted.name, (*held, *layout.parts, SameValue(REOPENED)), hashed, hosted.bucket_columns)
+        return MovingKernel(
+            name=hosted.name,
+            parts=(*layout.parts, SameValue(REOPENED)),
+            held=held,
+            hashed=tuple(by_port[port] for port in sorted(by_port)),
+            result=hosted.bucket_columns,
+            inner=tuple(sorted({c.relation for c in hosted.channels if c.inner is not None})),
+        )
 
-    def move(self, old: Sequence[Baskets], new: Sequence[Baskets]) -> None:
-        """Move the state from some buckets into others; nothing happens if there is none.
+    def divide(self, old: Baskets, new: Sequence[Baskets]) -> None:
+        """Move the state of a bucket into several, lane by lane; nothing happens if there is none."""
+        if not self._is_in(old):
+            return
+        self._move(self.held, [old.scoped(self.name)], [baskets.scoped(self.name) for baskets in new])
+        lanes = lanes_of(old, self.name)
+        if not lanes:
+            self._move(self.parts, [old.scoped(self.name)], [baskets.scoped(self.name) for baskets in new])
+            return
+        for baskets in new:
+            store_lanes(baskets, self.name, lanes)
+        targets = [lane_states(baskets, self.name) for baskets in new]
+        for number, state in enumerate(lane_states(old, self.name)):
+            self._move(self.parts, [state], [states[number] for states in targets])
+
+    def unite(self, old: Mapping[Origin, Baskets], new: Baskets) -> None:
+        """Move the parts of a bucket's state into it; they are lanes of it if they stand at different CTIs.
+
+        If all rows are in the first bucket, only its CTI counts.
+        """
+        parts = {origin: baskets for origin, baskets in old.items() if self._is_in(baskets)}
+        if not parts:
+            return
+        target = new.scoped(self.name)
+        self._move(self.held, [baskets.scoped(self.name) for baskets in parts.values()], [target])
+        if not any(self.hashed):
+            parts = dict([*parts.items()][:1])
+        lanes: list[Lane] = []
+        states: list[KernelBaskets] = []
+        for origin, baskets in parts.items():
+            clocks = baskets.values.get(CLOCKS, {})
+            whole = Lane((), {name: clocks[name]["c"] if name in clocks else MINUS_INFINITY for name in self.inner})
+            own = lanes_of(baskets, self.name)
+            lanes += [replace(lane, origins=(*lane.origins, origin)) for lane in own or [whole]]
+            states += lane_states(baskets, self.name) if own else [baskets.scoped(self.name)]
+        if all(lane.ctis == lanes[0].ctis for lane in lanes):
+            self._move(self.parts, states, [target])
+            return
+        store_lanes(new, self.name, lanes)
+        for state, lane_state in zip(states, lane_states(new, self.name), strict=True):
+            self._move(self.parts, [state], [lane_state])
+
+    def unite_lanes(self, baskets: Baskets) -> None:
+        """Make the lanes of a bucket, which are at the same CTIs, one state."""
+        states = lane_states(baskets, self.name)
+        self._move(self.parts, states, [baskets.scoped(self.name)])
+        store_lanes(baskets, self.name, ())
+        for state in states:
+            baskets.drop_scope(state.prefix)
+
+    def _is_in(self, baskets: Baskets) -> bool:
+        """Return True if a bucket has state of the kernel."""
+        return self.name in map(scope_owner, baskets.scopes)
+
+    def _move(self, parts: Sequence[StatePart], old: Sequence[KernelBaskets], new: Sequence[KernelBaskets]) -> None:
+        """Move parts of the state from some buckets, or lanes, into others.
 
         Raises RuntimeError if something stays behind: a layout that lacks a part would lose rows.
         """
-        if not any(self.name in baskets.scopes for baskets in old):
-            return
-        states, targets = ([baskets.scoped(self.name) for baskets in some] for some in (old, new))
         spread = Spread(len(new), self.hashed, self.result)
-        for part in self.parts:
-            part.move(states, targets, spread)
-        for baskets in old:
-            mine = [scope for scope in baskets.scopes if scope_owner(scope) == self.name]
-            left = [name for scope in mine for name in (*baskets.scopes[scope], *baskets.scoped(scope).names())]
-            if left:
-                raise RuntimeError(f"state of {self.name} stays behind: {', '.join(left)}")
+        for part in parts:
+            part.move(old, new, spread)
+        left = [name for state in old if parts is self.parts for name in (*state.values, *state.names())]
+        if left:
+            raise RuntimeError(f"state of {self.name} stays behind: {', '.join(left)}")
 
 
 @dataclass(frozen=True)
 class MovingStage:
-    """A stage whose state moves: its kernels, and the relations that are made in it and read there, too.
+    """A stage whose state moves: its kernels. ``buckets``: the number of buckets that the query then has.
 
-    ``buckets``: the number of buckets that the query then has; the last stage may have fewer.
+    The last stage may have fewer.
     """
 
     number: int
     buckets: int
     kernels: tuple[MovingKernel, ...]
-    inner: frozenset[str]
 
     @staticmethod
     def of(stage: Stage) -> MovingStage:
         """Return what a stage knows about its state, without the stage itself."""
-        inner = frozenset(channel.relation for channel in stage.inner_channels)
-        return MovingStage(stage.number, stage.buckets, tuple(map(MovingKernel.of, stage.hosted)), inner)
+        return MovingStage(stage.number, stage.buckets, tuple(map(MovingKernel.of, stage.hosted)))
+
+    def uniting(self, stage: Stage) -> Stage:
+        """Return the stage such that it unites lanes of its kernels as soon as it can."""
+        return replace(stage, uniting={kernel.name: kernel for kernel in self.kernels if kernel.inner})
 
     def divide(self, chunks: Chunks, buckets: int, sizes: TimeBinSizes = USUAL) -> list[Chunks]:
-        """Return the parts of a bucket's state that go to each of the new buckets; ``chunks`` are used up."""
-        old, new = Baskets(DictStore(chunks), sizes), [Baskets(DictStore(), sizes) for _ in range(buckets)]
-        self._move([old], new)
-        return [_written(baskets) for baskets in new]
+        """Return the parts of a bucket's state that go to each of the new buckets; ``chunks`` are used up.
 
-    def unite(self, parts: Sequence[Chunks], sizes: TimeBinSizes = USUAL) -> Chunks:
+        Counts of rows go to the first one.
+        """
+        old, new = Baskets(DictStore(chunks), sizes), [Baskets(DictStore(), sizes) for _ in range(buckets)]
+        for kernel in self.kernels:
+            kernel.divide(old, new)
+        for baskets in new:
+            baskets.values[CLOCKS] = old.values.get(CLOCKS, {})
+        for name in (LATE_COUNTS, LATEST, TALLIES):
+            new[0].values[name] = old.values.get(name, {})
+        return [self._written(baskets, old) for baskets in new]
+
+    def unite(self, parts: Mapping[Origin, Chunks], sizes: TimeBinSizes = USUAL) -> Chunks:
         """Return the state of a bucket that has the parts of some others; these are used up."""
         new = Baskets(DictStore(), sizes)
-        self._move([Baskets(DictStore(chunks), sizes) for chunks in parts], [new])
-        return _written(new)
-
-    def _move(self, old: Sequence[Baskets], new: Sequence[Baskets]) -> None:
-        """Move the state of all kernels, the clocks, the counts and the mark of the query."""
+        old = {origin: Baskets(DictStore(chunks), sizes) for origin, chunks in parts.items()}
         for kernel in self.kernels:
-            kernel.move(old, new)
-        for baskets in new:
-            baskets.values[CLOCKS] = self._clocks([one.values.get(CLOCKS, {}) for one in old])
-            self._mark(old[0], baskets)
-        counts = new[0].values
-        counts[LATE_COUNTS] = sum_counts([baskets.values.get(LATE_COUNTS, {}) for baskets in old])
-        counts[LATEST] = combine_columns([baskets.values.get(LATEST, {}) for baskets in old])
-        tallies = [baskets.values.get(TALLIES, {}) for baskets in old]
+            kernel.unite(old, new)
+        values = [baskets.values for baskets in old.values()]
+        new.values[CLOCKS] = self._clocks([one.get(CLOCKS, {}) for one in values])
+        new.values[LATE_COUNTS] = sum_counts([one.get(LATE_COUNTS, {}) for one in values])
+        new.values[LATEST] = combine_columns([one.get(LATEST, {}) for one in values])
+        tallies = [one.get(TALLIES, {}) for one in values]
         relations = dict.fromkeys(relation for one in tallies for relation in one)
-        counts[TALLIES] = {r: combine_columns([one.get(r, {}) for one in tallies]) for r in relations}
+        new.values[TALLIES] = {r: combine_columns([one.get(r, {}) for one in tallies]) for r in relations}
+        return self._written(new, next(iter(old.values())))
 
-    def _mark(self, old: Baskets, new: Baskets) -> None:
-        """Mark a new bucket's state as that of the same query in another number of buckets; a run in-process has no mark."""
+    def _written(self, new: Baskets, old: Baskets) -> Chunks:
+        """Return the chunks of a new bucket, marked as those of the query in ``old``; a run in-process has no mark."""
         body = old.store.get(IDENTITY)
         if body is not None:
             stored = read_identity(body)
@@ -121,16 +188,26 @@ class MovingStage:
             own = replace(stored, buckets=self.buckets)
             new.values[IDENTITY] = own.mark
             new.store.put(IDENTITY, own.to_json().encode())
+        new.flush()
+        assert isinstance(new.store, DictStore)
+        return new.store.held
 
     def _clocks(self, old: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-        """Return the clocks of a new bucket: of each relation the one that is furthest, which no bucket has been heard for."""
+        """Return the clocks of a new bucket, which no bucket of the stage before has been heard for.
+
+        They are those that are furthest, but of a relation of the same stage that which is least so, or that of the first bucket
+        if all its rows are there.
+        """
+        by_reader = {relation: any(kernel.hashed) for kernel in self.kernels for relation in kernel.inner}
         clocks: dict[str, Any] = {}
         for relation in dict.fromkeys(name for one in old for name in one):
             own = [one[relation] for one in old if relation in one]
-            if relation in self.inner and len({clock["c"] for clock in own}) > 1:
-                raise RuntimeError(f"clocks of {relation} differ")
-            furthest = max(own, key=lambda clock: (clock["c"], clock["w"], clock["reach"]))
-            clocks[relation] = {**copy.deepcopy(furthest), "by": {}}
+            if by_reader.get(relation, True):
+                choose = min if relation in by_reader else max
+                clock = choose(own, key=lambda clock: (clock["c"], clock["w"], clock["reach"]))
+            else:
+                clock = own[0]
+            clocks[relation] = {**copy.deepcopy(clock), "by": {}}
         return clocks
 
 
@@ -138,13 +215,6 @@ def sum_counts(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
     """Return the sums of counts by name."""
     names = dict.fromkeys(name for one in counts for name in one)
     return {name: sum(one.get(name, 0) for one in counts) for name in names}
-
-
-def _written(baskets: Baskets) -> Chunks:
-    """Return the chunks of baskets, with their manifest."""
-    baskets.flush()
-    assert isinstance(baskets.store, DictStore)
-    return baskets.store.held
 
 
 __all__ = ["Chunks", "MovingKernel", "MovingStage", "sum_counts"]

@@ -6,14 +6,15 @@ Envelopes (``runtime.envelope``) come in and go out; an envelope for a later sta
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from streamq.policies import MIDDLE, Level
-from streamq.runtime.basket import Baskets, Work
+from streamq.runtime.basket import Baskets, KernelBaskets, Work
 from streamq.runtime.bucket_run import BucketRun
 from streamq.runtime.columnar import concat, decode, encode
 from streamq.runtime.consistency import HeldRows, progress_at_level
@@ -22,7 +23,8 @@ from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, E
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
 from streamq.runtime.identity import REOPENED
 from streamq.runtime.inner_path import UNWATCHED, StageWatcher
-from streamq.runtime.kernel import Announcement, Arrival, Clock, Totals
+from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
+from streamq.runtime.lanes import joined, lane_states, lanes_of, store_lanes
 from streamq.runtime.lateness import weighted_events
 from streamq.runtime.progress import CLOCKS, LevelProgress, Message, RelationClock, decode_messages, encode_messages
 from streamq.runtime.progress_map import map_progress
@@ -30,6 +32,9 @@ from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, Reading, kernel_columns, source_columns
 from streamq.runtime.starts import merge_summaries
 from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.spread_state import MovingKernel
 
 
 @dataclass(frozen=True)
@@ -62,6 +67,9 @@ class Stage:
 
     buckets_behind: int | None = None
     """The number of buckets of the next stage; None: as many as this one."""
+
+    uniting: Mapping[str, MovingKernel] = field(default_factory=dict)
+    """The kernels whose lanes are united once they can be, by name: none unless the number of buckets has just changed."""
 
     @property
     def inputs(self) -> set[str]:
@@ -182,13 +190,12 @@ class Stage:
             for channel in hosted.channels
             for endpoints in run.notes.get(channel.number, ())
         ]
-        clock = _clock(hosted, run, tuple(notes))
-        state = run.baskets.scoped(hosted.name)
-        if state.values.pop(REOPENED, False):
-            # an earlier run sent only final rows: what the watermark had reached since c is sent now
-            clock = replace(clock, m_before=clock.c_before)
         rows_released = work.rows
-        output = hosted.kernel.advance(state, arrivals, clock)
+        clock = _clock(hosted, run, tuple(notes))
+        if lanes_of(run.baskets, hosted.name):
+            output = self._advance_lanes(hosted, run, arrivals, tuple(notes))
+        else:
+            output = _advance_state(hosted, run.baskets.scoped(hosted.name), arrivals, clock)
         rows_read = work.rows
         w = max(map_progress(run.now[ch.relation].w, ch.progress_maps) for ch in hosted.channels)
         if hosted.aligns is not None and hosted.aligns_behind:
@@ -210,6 +217,22 @@ class Stage:
             return []
         out = [] if deltas is None else [(run.bucket, output_number(hosted.number), encode(deltas))]
         return [*out, (run.bucket, SPOKEN, encode_messages([message]))]
+
+    def _advance_lanes(
+        self, hosted: HostedKernel, run: BucketRun, arrivals: Sequence[Arrival], notes: tuple[Announcement, ...]
+    ) -> Output:
+        """Advance each lane of a kernel's state, with its rows and CTIs; unite them once they are at the same CTIs."""
+        lanes, outputs = lanes_of(run.baskets, hosted.name), []
+        hashed = {channel.port: channel.hashed for channel in hosted.channels}
+        for number, (lane, state) in enumerate(zip(lanes, lane_states(run.baskets, hosted.name), strict=True)):
+            lanes[number] = after = lane.at(run.now)
+            own_run = replace(run, before=lane.paces(run.before), now=after.paces(run.now))
+            mine = [replace(a, table=lane.rows(a.table, hashed[a.port])) for a in arrivals]
+            outputs.append(_advance_state(hosted, state, mine, _clock(hosted, own_run, notes)))
+        store_lanes(run.baskets, hosted.name, lanes)
+        if hosted.name in self.uniting and all(lane.ctis == lanes[0].ctis for lane in lanes):
+            self.uniting[hosted.name].unite_lanes(run.baskets)
+        return joined(outputs)
 
     def _hand_on(self, message: Message, deltas: pa.Table | None, run: BucketRun, watcher: StageWatcher) -> None:
         """Add a kernel's progress and its deltas, if any, to ``run`` for the kernels of this stage that read them."""
@@ -283,13 +306,22 @@ class Stage:
             )
         for hosted, arrivals, output, work in run.outputs:
             scopes = [(run.baskets.scoped(name), moved) for name, moved in hosted.held_scopes.items()]
-            sizes = [s.size() for s in (run.baskets.scoped(hosted.name), *(scope for scope, _ in scopes))]
+            own = [run.baskets.scoped(hosted.name), *lane_states(run.baskets, hosted.name)]
+            sizes = [s.size() for s in (*own, *(scope for scope, _ in scopes))]
             backlogs = [output.backlog]
             if hosted.aligns is not None:
                 backlogs += [hosted.aligns.held_rows(scope).backlog(moved) for scope, moved in scopes]
             tally = tallies.setdefault(hosted.name, {})
             columns |= kernel_columns(hosted.name, tally, arrivals, output, work, sizes=sizes, backlogs=backlogs)
         return columns
+
+
+def _advance_state(hosted: HostedKernel, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+    """Advance a kernel on its state in one micro-batch."""
+    if state.values.pop(REOPENED, False):
+        # an earlier run sent only final rows: what the watermark had reached since c is sent now
+        clock = replace(clock, m_before=clock.c_before)
+    return hosted.kernel.advance(state, arrivals, clock)
 
 
 def _progress_along(channel: Channel, pace: LevelProgress) -> tuple[int, int]:
