@@ -136,7 +136,8 @@ class Checkpoint:
         fit = fit_to_state(stored, own)
         fit.check("run")
         assert isinstance(stored, Identity)
-        if not is_same:
+        if not is_same or self._last_claim() != stored:
+            # another query may have marked the checkpoint since, without a micro-batch of its own
             self._go_on(own, stored)
         return Claim(is_new=False, has_begun=has_begun, is_ending=is_ending, new_results=fit.new_results)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,25 +14,64 @@ from pyspark.sql import functions as F
 import streamq as sq
 from streamq.runtime.processor import STATE
 from tests.spark.test_changed_query import FILES, answer, arrive, bag_of, run, stays, written
+from tests.spark.test_kill import started
 
 
 def chain(s: sq.Stream) -> sq.Stream:
-    """Sessions by key, snapshots of all, and the pairs of these with what began shortly before: three stages."""
+    """Sessions by key, the pairs of these with what began shortly before, and snapshots of all: in two stages."""
     sessions = s.group_by("k").session_window(3).select(n=sq.count(), most=sq.max("v"))
-    both = sessions.snapshot_window().select(n=sq.sum("n"), most=sq.max("most"))
-    return both.join(s.shift(1).select(w=sq.col("v")), suffixes=("", "_r"))
+    pairs = sessions.join(s.shift(1).select("k", w=sq.col("v")), on="k", how="left", suffixes=("", "_r"))
+    return pairs.snapshot_window().select(n=sq.sum("n"), most=sq.max("most"), w=sq.sum("w"))
 
 
-def buckets_with_state(spark: SparkSession, checkpoint: Path, operator: int) -> int:
-    state = spark.read.format("statestore").option("stateVarName", STATE).option("operatorId", operator)
-    return state.load(str(checkpoint)).select(F.col("key")["__to"]).distinct().count()
+def buckets_with_state(spark: SparkSession, checkpoint: Path) -> set[int]:
+    """The numbers of buckets that have state, one for each stage."""
+    state = spark.read.format("statestore").option("stateVarName", STATE)
+    stages = [state.option("operatorId", number).load(str(checkpoint)) for number in (0, 1)]
+    return {stage.select(F.col("key")["__to"]).distinct().count() for stage in stages}
 
 
 def test_a_run_goes_on_in_other_buckets(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    for number, buckets in enumerate((2, 3, None, 1, 2, 2)):
-        arrive(tmp_path, number, number + 1)
-        last: dict[str, Any] = {"finish": True} if number == FILES - 1 else {}
+    for first, end, buckets in ((0, 2, 2), (2, 3, 3), (3, 4, None), (4, FILES, 1)):
+        arrive(tmp_path, first, end)
+        last: dict[str, Any] = {"finish": True} if end == FILES else {}
         run(chain(stays(spark, tmp_path)), tmp_path, buckets=buckets, **last)
         # a bucket that there is no more leaves nothing
-        assert buckets_with_state(spark, tmp_path / "checkpoint", 0) == (buckets or 3)
+        assert buckets_with_state(spark, tmp_path / "checkpoint") == {buckets or 3}
+    assert written(spark, tmp_path / "out") == bag_of(answer(chain))
+
+
+MOVING = """
+import os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+from pathlib import Path
+import streamq as sq
+from tests.conftest import INTERPRETED, NO_ORIGINS, WARM_WORKERS
+from tests.spark.test_buckets import chain, stays
+from tests.spark.test_changed_query import run
+
+settings = {"spark.sql.shuffle.partitions": 2, "spark.ui.enabled": "false"}
+spark = sq.session(config=settings | INTERPRETED | NO_ORIGINS | WARM_WORKERS)
+run(chain(stays(spark, Path(sys.argv[1]))), Path(sys.argv[1]), buckets=3)
+print("done", flush=True)
+"""
+
+
+def test_a_move_that_is_killed_begins_anew(spark: SparkSession, plain: None, tmp_path: Path) -> None:
+    """Killed once Spark has planned the micro-batch that brings the state, which is then done in the old buckets."""
+    arrive(tmp_path, 0, 3)
+    run(chain(stays(spark, tmp_path)), tmp_path, buckets=2)
+    arrive(tmp_path, 3, FILES)
+    number = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")) + 1
+    script, log = tmp_path / "job.py", tmp_path / "log"
+    script.write_text(MOVING)
+    job = started(script, log, str(tmp_path))
+    while job.poll() is None and not (tmp_path / "checkpoint" / "offsets" / str(number)).exists():
+        time.sleep(0.02)
+    assert job.poll() is None, log.read_text()
+    os.killpg(job.pid, signal.SIGKILL)
+    job.wait()
+    assert not (tmp_path / "checkpoint" / "commits" / str(number)).exists()
+    run(chain(stays(spark, tmp_path)), tmp_path, buckets=3, finish=True)
+    assert buckets_with_state(spark, tmp_path / "checkpoint") == {3}
     assert written(spark, tmp_path / "out") == bag_of(answer(chain))
