@@ -49,7 +49,8 @@ def build_frame(
 
     Several results have a column each, ``Result.column``. ``control`` holds rows of CONTROL_DDL; None where nobody can write any.
     ``clock`` holds rows ``now bigint``, and has some whenever time has passed; None where no source follows the clock.
-    ``identity`` is kept beside the state. ``move``: the state comes into other buckets through ``control``. Reports are in ``__report``: the totals and readings of each bucket, as JSON.
+    ``identity`` is kept beside the state. ``move``: the state comes into other buckets through ``control``. Reports are in
+    ``__report``: the totals and readings of each bucket, as JSON.
     """
     from pyspark.sql import functions as F
 

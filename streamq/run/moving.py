@@ -102,7 +102,9 @@ def _operators(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
     return operators | dict(zip(rest, others, strict=True))
 
 
-def _dividing(stage: MovingStage, numbers: dict[int, int], buckets: int) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
+def _dividing(
+    stage: MovingStage, numbers: dict[int, int], buckets: int
+) -> Callable[[Batches], Iterator[pa.RecordBatch]]:
     """Return the function that divides the buckets of a task, for ``mapInArrow``; ``numbers`` are those of buckets by key."""
 
     def run(batches: Batches) -> Iterator[pa.RecordBatch]:

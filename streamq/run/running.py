@@ -78,7 +78,11 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
     prepared = prepare(request)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
-    if isinstance(stored, Identity) and prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit():
+    if (
+        isinstance(stored, Identity)
+        and prepared.changes_buckets
+        and checkpoint.last_planned() > checkpoint.last_commit()
+    ):
         launch, _ = _claimed(replace(arguments, buckets=stored.buckets), path, Trigger(once=True))
         launch.start().awaitTermination()
         return _claimed(arguments, path, trigger)

@@ -63,12 +63,7 @@ class GroupBins:
         ``beside`` are the baskets whose rows count for the size of a bin as those of events do.
         """
         self.state, self.sizes, self.beside = state, sizes, beside
-        self.leaves = [
-            Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
-            for start, depth, clean, needed, whole, lacks, split_above, *agenda in state.values.get(
-                "leaves", [Leaf(0, 0, Agenda()).values]
-            )
-        ]
+        self.leaves = [Leaf.from_values(values) for values in state.values.get("leaves", [Leaf(0, 0, Agenda()).values])]
         self.opened: list[Leaf] = []
         self.added: dict[str, Leaf] = {}
         self.active = np.zeros(0, np.uint32)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +35,12 @@ class Leaf:
     def name(self) -> str:
         """The bin's name in every basket."""
         return f"{self.depth}.{self.start >> (BITS - self.depth)}"
+
+    @staticmethod
+    def from_values(values: Sequence[Any]) -> Leaf:
+        """Return the bin with these ``values``."""
+        start, depth, clean, needed, whole, lacks, split_above, *agenda = values
+        return Leaf(start, depth, Agenda(*agenda), clean, needed, whole, lacks, split_above)
 
     @property
     def values(self) -> list[Any]:

@@ -1,8 +1,8 @@
 """The parts of a kernel's state, and the way in which each moves into other buckets when their number changes.
 
-A part takes its rows and values out of the states of some buckets, and puts them into those of the new ones. So a state is divided
-(one bucket into several) and united (parts of several into one) by the same move. A part does not change rows: bins are laid out
-anew, and what groups wait for is computed again in the next micro-batch.
+A part takes its rows and values out of the states of some buckets, and puts them into those of the new ones. So one move divides
+the state of a bucket, and unites the parts of several. It does not change rows. Bins are laid out anew, and the next micro-batch
+computes again what groups wait for.
 """
 
 from __future__ import annotations
@@ -231,12 +231,13 @@ class GroupedRows:
             for basket in (*self.inputs, self.result, self.by_hash, AGENDA):
                 for bin in state.bins(basket):
                     state.drop(basket, bin)
-        for state in new if leaf is not None else ():
-            state.values["leaves"] = [leaf.values]
+        if leaf is not None:
+            for state in new:
+                state.values["leaves"] = [leaf.values]
 
     def _leaf(self, old: States) -> Leaf | None:
         """Take the bins out of the states; return one that waits for what all of them wait for, None if there are none."""
-        leaves = [Leaf(*fields[:2], Agenda(*fields[7:]), *fields[2:7]) for some in _taken(old, "leaves") for fields in some]
+        leaves = [Leaf.from_values(values) for some in _taken(old, "leaves") for values in some]
         if not leaves:
             return None
         agenda = Agenda()

@@ -41,22 +41,24 @@ def executions(output: OutputForm) -> st.SearchStrategy[Execution]:
     # with a late output, nothing is combined before the shuffle
     late_outputs = st.sampled_from([False, False, False, True])
     return st.builds(
-        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers: Execution(
-            STREAM,
-            output,
-            rules,
-            buckets=host[0],
-            rebuckets=numbers if restart and not host[1] else (),
-            restart=restart,
-            slack=slack,
-            watch=host[1],
-            blocks=(0,) if early else blocks,
-            remember=remember,
-            ctis=ctis,
-            early=early,
-            late_output=late_output,
-            # where history is forgotten, edges count otherwise at the end than before it
-            ends_with_rows=ends_with_rows and remember == (None,),
+        lambda rules, host, restart, slack, blocks, remember, ctis, early, late_output, ends_with_rows, numbers: (
+            Execution(
+                STREAM,
+                output,
+                rules,
+                buckets=host[0],
+                rebuckets=numbers if restart and not host[1] else (),
+                restart=restart,
+                slack=slack,
+                watch=host[1],
+                blocks=(0,) if early else blocks,
+                remember=remember,
+                ctis=ctis,
+                early=early,
+                late_output=late_output,
+                # where history is forgotten, edges count otherwise at the end than before it
+                ends_with_rows=ends_with_rows and remember == (None,),
+            )
         ),
         *(subsets(), st.sampled_from(hosts), st.booleans(), slack, blocks, remember, ctis, early, late_outputs),
         st.sampled_from([False, False, True]),

@@ -1,4 +1,4 @@
-"""The number of buckets changes on a checkpoint on Spark: the state moves in the next micro-batch, or not at all if that is killed."""
+"""The number of buckets changes on Spark: the state moves in the next micro-batch, or not at all if that is killed."""
 
 from __future__ import annotations
 

@@ -1,0 +1,144 @@
+"""The number of buckets may change at every restart: rows, late rows and ends are as if it had not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.plan.node import number_sources
+from streamq.policies import MIDDLE, Level
+from streamq.runtime.lanes import LANES
+from streamq.runtime.spread import Spread
+from streamq.runtime.spread_state import MovingStage
+from streamq.testing.deltas import net
+from streamq.testing.difference import assert_same_history, same_history
+from tests.algebra import QUERIES, SIZES, intervals
+from tests.laws.test_sharing import STEPS, batches, late_rows, plan_of, queries, source
+from tests.programs import compiled
+
+NUMBERS = st.lists(st.integers(1, 4), min_size=2, max_size=5)
+
+
+def programs(query: sq.Stream, numbers: list[int], **options: Any) -> list[Any]:
+    return [compiled(plan_of(query), buckets=number, **options) for number in numbers]
+
+
+def sent_by(run: LocalRun, parts: list[Any], others: list[Any] = []) -> tuple[LocalRun, list[pa.Table]]:  # noqa: B006
+    """Run micro-batches to the end, and go on with another program after each; give what is sent."""
+    sent = []
+    for number, rows in enumerate(parts):
+        sent.append(run.batch(rows))
+        run = run.go_on(others[number % len(others)]) if others else run
+    sent.append(run.finish())
+    return run, sent
+
+
+def rows_sent(run: LocalRun) -> dict[str, int]:
+    """The rows that each kernel has sent and not taken back, as its readings count them."""
+    readings = run.readings.of_kernels.items()
+    return {relation: (kernel.inserted or 0) - (kernel.retracted or 0) for relation, kernel in readings}
+
+
+@pytest.mark.parametrize("output", [OutputForm.FINAL, pytest.param(OutputForm.CHANGELOG, marks=pytest.mark.slow)])
+@pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
+@given(
+    query=queries(),
+    parts=batches(),
+    numbers=NUMBERS,
+    level=st.sampled_from([MIDDLE, Level(None), Level(4), Level(0, 6)]),
+    early=st.booleans(),
+)
+def test_a_run_goes_on_in_other_buckets(
+    output: OutputForm, query: sq.Stream, parts: list[Any], numbers: list[int], level: Level, early: bool
+) -> None:
+    options: dict[str, Any] = {"output": output, "level": level, "ctis": output == OutputForm.CHANGELOG}
+    options["early"] = early and output == OutputForm.CHANGELOG and level.block == 0
+    one, *others = programs(query, [1, *numbers], **options)
+    steady, of_one = sent_by(LocalRun(one), parts)
+    moved, sent = sent_by(LocalRun(one), parts, others)
+    assert_same_history(net(sent), net(of_one))
+    assert late_rows(moved) == late_rows(steady)
+    # in several buckets a kernel may be further than in one, never behind
+    assert moved.cti >= steady.cti
+    assert {r: s.rows for r, s in moved.readings.of_sources.items()} == {
+        r: s.rows for r, s in steady.readings.of_sources.items()
+    }
+    assert rows_sent(moved) == rows_sent(steady)
+    if output == OutputForm.FINAL:
+        assert sum(deltas.num_rows for deltas in sent) == sum(deltas.num_rows for deltas in of_one)
+
+
+ROWS = {name: [(at, "abcd"[at % 4], at % 5) for at in range(number, 60, 2)] for number, name in enumerate("st")}
+
+
+def parts_of(size: int) -> list[dict[str, pa.Table]]:
+    """Rows of two sources in micro-batches."""
+    columns = {name: dict(zip(("at", "k", "n"), zip(*rows, strict=True), strict=True)) for name, rows in ROWS.items()}
+    tables = {name: pa.table({n: list(values) for n, values in some.items()}) for name, some in columns.items()}
+    return [{name: table.slice(at, size) for name, table in tables.items()} for at in range(0, 30, size)]
+
+
+def test_buckets_that_stand_at_different_ctis_become_lanes_until_they_have_met() -> None:
+    """Sessions over sessions: a bucket whose sessions are over is ahead of one whose session goes on."""
+    query = source("s", False)
+    for name in ("sessions", "sessions"):
+        query = STEPS[name](query, query)
+    four, one = programs(query, [4, 1])
+    rows = [*((at, "a", 1) for at in range(0, 40, 2)), (0, "b", 1), (10, "c", 1), (20, "d", 1), (60, "d", 1)]
+    tables = [
+        pa.table(dict(zip(("at", "k", "n"), zip(*part, strict=True), strict=True))) for part in (rows[:23], rows[23:])
+    ]
+    run = LocalRun(four)
+    sent = [run.batch({"s": tables[0]})]
+    run = run.go_on(one)
+    assert f'"{LANES}"'.encode() in run.stores[0, 0]["manifest"]
+    sent.append(run.batch({"s": tables[1]}))
+    assert f'"{LANES}"'.encode() not in run.stores[0, 0]["manifest"]
+    assert {number for _, number in run.stores} == {0}
+    sent.append(run.finish())
+    _, expected = sent_by(LocalRun(one), [{"s": table} for table in tables])
+    assert_same_history(net(sent), net(expected))
+
+
+def test_rows_in_another_bucket_than_theirs_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    query = STEPS["tumbling"](source("s", False), source("t", False))
+    one, three = programs(query, [1, 3])
+    _, expected = sent_by(LocalRun(one), parts_of(5))
+    monkeypatch.setattr(Spread, "of_input", lambda self, rows, port=0: np.zeros(rows.num_rows, int))
+    _, sent = sent_by(LocalRun(one), parts_of(5), [three])
+    assert same_history(net(sent), net(expected)) is not None
+
+
+def test_no_part_of_a_state_may_stay_where_it_was() -> None:
+    """Every part of every layout has something in some state, and a layout without it is refused."""
+    tables = [intervals(seed) for seed in (1, 2)]
+    s, t = (
+        sq.intervals(table.slice(0, 0), "from", "to", name=name, progress=sq.generate(4))
+        for name, table in zip("st", tables, strict=True)
+    )
+    kept: Counter[Any] = Counter()
+    for query in QUERIES.values():
+        plan = number_sources(query(s, t, SIZES).plan)[0]
+        run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, early=True), static={"sizes": SIZES})
+        run.batch({name: table.slice(0, 30) for name, table in zip("st", tables, strict=True)})
+        for stage in run.program.stages:
+            for kernel in MovingStage.of(stage).kernels:
+                for part in kernel.parts:
+                    without = replace(kernel, parts=tuple(other for other in kernel.parts if other is not part))
+                    moving = MovingStage(stage.number, 2, (without,))
+                    try:
+                        moving.divide(dict(run.stores[stage.number, 0]), 2)
+                    except RuntimeError as error:
+                        assert "stays behind" in str(error)
+                        kept[type(part).__name__] += 1
+    assert set(kept) >= {"GroupedRows", "GridRows", "JoinedSide", "TimedRows", "AnnouncedEnds", "OpenLifetimes"}
