@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -127,9 +128,9 @@ def test_no_part_of_a_state_may_stay_where_it_was() -> None:
         for name, table in zip("st", tables, strict=True)
     )
     kept: Counter[Any] = Counter()
-    for query in QUERIES.values():
+    for query, early in product(QUERIES.values(), (False, True)):
         plan = number_sources(query(s, t, SIZES).plan)[0]
-        run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, early=True), static={"sizes": SIZES})
+        run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, early=early), static={"sizes": SIZES})
         run.batch({name: table.slice(0, 30) for name, table in zip("st", tables, strict=True)})
         for stage in run.program.stages:
             for kernel in MovingStage.of(stage).kernels:
