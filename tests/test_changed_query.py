@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -300,11 +301,28 @@ def test_what_does_not_fit_is_named_with_the_reason(now: sq.Stream, wrong: str) 
                                        "where this one stands.")  # fmt: skip
 
 
-def test_other_buckets_do_not_fit() -> None:
-    with pytest.raises(
-        CheckpointError, match="its groups are in 2 buckets, now 4. Give buckets=2; sq.migrate.* any number"
-    ):
-        ChangingRun(counted(S)).changed(counted(S), buckets=4)
+def test_a_changed_query_goes_on_in_other_buckets() -> None:
+    now = [counted(S).where(sq.col("n") > 1)]
+    changing, steady = ChangingRun(counted(S)), ChangingRun(*now)
+    sent: list[list[pa.Table]] = [[], []]
+    for at, number in ((0, 3), (3, 1), (6, 4)):
+        sent[0] += changing.batch({"s": rows(at, at + 3)})
+        sent[1] += steady.batch({"s": rows(at, at + 3)})
+        changing = changing.changed(*now, buckets=number)
+        assert changing.identity.buckets == number
+    parts = [[*some, *run.finish()] for some, run in zip(sent, (changing, steady), strict=True)]
+    before, after = (net([table.filter(pc.greater(table["n"], 1)) for table in some]) for some in parts)
+    assert same_history(before, after) is None
+
+
+def test_state_that_has_not_moved_is_refused() -> None:
+    """A writeStream finds its state as it was."""
+    run = ChangingRun(counted(S))
+    run.batch({"s": rows(0, 3)})
+    _, program, identity = run._fit([counted(S)], "final", False, {"buckets": 4})
+    others = replace(run.run.restart(), program=program, identity=identity)
+    with pytest.raises(CheckpointError, match="its groups are in 2 buckets, now 4. Give buckets=2: only run"):
+        others.batch({"s": rows(3, 6)})
 
 
 def modules(code: Any, **version: Any) -> list[sq.Stream]:

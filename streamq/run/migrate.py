@@ -67,8 +67,8 @@ def migrate(
 ) -> Migration:
     """Compute the state of a changed query anew from its sources, up to where a checkpoint stands; return the :class:`Migration`.
 
-    For a query that does not fit the state of ``checkpoint``, and for another number of ``buckets``. ``to`` is a new folder: the
-    checkpoint on which ``run`` (or :func:`run_all`, if ``query`` is a list of its results) then goes on, with the arguments given
+    For a query that does not fit the state of ``checkpoint``; another number of ``buckets`` alone needs only ``run``. ``to`` is a
+    new folder: the checkpoint on which ``run`` (or :func:`run_all`, if ``query`` is a list of its results) then goes on, with the arguments given
     here. All rows that ``checkpoint`` has read are read again, in one micro-batch, so no row is late; nothing is written. So the
     sources must still have these rows, and the micro-batch must fit into memory. CTIs sent by ``advance`` count as they did.
 

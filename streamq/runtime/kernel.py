@@ -18,7 +18,7 @@ from streamq.time import INFINITY, INTEGER, MINUS_INFINITY, show_ticks
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)

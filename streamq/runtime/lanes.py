@@ -53,25 +53,25 @@ class Lane:
         return {**paces, **own}
 
 
-def lanes_of(baskets: Baskets, kernel: str) -> list[Lane]:
+def lanes_of(baskets: Baskets, name: str) -> list[Lane]:
     """Return the lanes of a kernel in a bucket; none if its state is one."""
-    stored: list[Any] = baskets.values.get(LANES, {}).get(kernel, [])
+    stored: list[Any] = baskets.values.get(LANES, {}).get(name, [])
     return [Lane(tuple((many, number) for many, number in origins), ctis) for origins, ctis in stored]
 
 
-def store_lanes(baskets: Baskets, kernel: str, lanes: Sequence[Lane]) -> None:
+def store_lanes(baskets: Baskets, name: str, lanes: Sequence[Lane]) -> None:
     """Store the lanes of a kernel; without lanes its state is one."""
     stored = baskets.values.setdefault(LANES, {})
-    stored[kernel] = [[lane.origins, lane.ctis] for lane in lanes]
+    stored[name] = [[lane.origins, lane.ctis] for lane in lanes]
     if not lanes:
-        del stored[kernel]
+        del stored[name]
     if not stored:
         del baskets.values[LANES]
 
 
-def lane_states(baskets: Baskets, kernel: str) -> list[KernelBaskets]:
+def lane_states(baskets: Baskets, name: str) -> list[KernelBaskets]:
     """Return the states of a kernel's lanes."""
-    return [baskets.scoped(f"{kernel}{LANE}{number}") for number in range(len(lanes_of(baskets, kernel)))]
+    return [baskets.scoped(f"{name}{LANE}{number}") for number in range(len(lanes_of(baskets, name)))]
 
 
 def joined(outputs: Sequence[Output]) -> Output:

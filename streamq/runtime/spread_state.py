@@ -18,7 +18,8 @@ from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, combine_columns
 from streamq.runtime.spread import Spread
 from streamq.runtime.stage import Stage
-from streamq.runtime.state_parts import SameValue, StatePart, held_rows
+from streamq.runtime.state_layout import StatePart
+from streamq.runtime.state_parts import SameValue, held_rows
 from streamq.time import MINUS_INFINITY
 
 Chunks = dict[str, bytes]
@@ -139,7 +140,7 @@ class MovingStage:
 
     number: int
     buckets: int
-    kernels: tuple[MovingKernel, ...]
+    moving: tuple[MovingKernel, ...]
 
     @staticmethod
     def of(stage: Stage) -> MovingStage:
@@ -148,7 +149,7 @@ class MovingStage:
 
     def uniting(self, stage: Stage) -> Stage:
         """Return the stage such that it unites lanes of its kernels as soon as it can."""
-        return replace(stage, uniting={kernel.name: kernel for kernel in self.kernels if kernel.inner})
+        return replace(stage, uniting={kernel.name: kernel for kernel in self.moving if kernel.inner})
 
     def divide(self, chunks: Chunks, buckets: int, sizes: TimeBinSizes = USUAL) -> list[Chunks]:
         """Return the parts of a bucket's state that go to each of the new buckets; ``chunks`` are used up.
@@ -156,7 +157,7 @@ class MovingStage:
         Counts of rows go to the first one.
         """
         old, new = Baskets(DictStore(chunks), sizes), [Baskets(DictStore(), sizes) for _ in range(buckets)]
-        for kernel in self.kernels:
+        for kernel in self.moving:
             kernel.divide(old, new)
         for baskets in new:
             baskets.values[CLOCKS] = old.values.get(CLOCKS, {})
@@ -168,7 +169,7 @@ class MovingStage:
         """Return the state of a bucket that has the parts of some others; these are used up."""
         new = Baskets(DictStore(), sizes)
         old = {origin: Baskets(DictStore(chunks), sizes) for origin, chunks in parts.items()}
-        for kernel in self.kernels:
+        for kernel in self.moving:
             kernel.unite(old, new)
         values = [baskets.values for baskets in old.values()]
         new.values[CLOCKS] = self._clocks([one.get(CLOCKS, {}) for one in values])
@@ -198,7 +199,7 @@ class MovingStage:
         They are those that are furthest, but of a relation of the same stage that which is least so, or that of the first bucket
         if all its rows are there.
         """
-        by_reader = {relation: any(kernel.hashed) for kernel in self.kernels for relation in kernel.inner}
+        by_reader = {relation: any(kernel.hashed) for kernel in self.moving for relation in kernel.inner}
         clocks: dict[str, Any] = {}
         for relation in dict.fromkeys(name for one in old for name in one):
             own = [one[relation] for one in old if relation in one]

@@ -7,9 +7,9 @@ computes again what groups wait for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -26,33 +26,12 @@ from streamq.runtime.groups import HASH, with_timed_hashes
 from streamq.runtime.leaf import Leaf
 from streamq.runtime.open_starts import LIFETIMES
 from streamq.runtime.spread import Events, Spread
+from streamq.runtime.state_layout import StatePart, States
 from streamq.runtime.time_bins import TimeBins
 from streamq.runtime.timing_wheel import ASLEEP, TimingWheel
 from streamq.runtime.values import Ints
 from streamq.runtime.waiting_rows import SETTLING, STARTING
 from streamq.time import INFINITY, MINUS_INFINITY
-
-States = Sequence[KernelBaskets]
-"""The states of one kernel in several buckets."""
-
-
-class StatePart(Protocol):
-    """A part of a kernel's state."""
-
-    def move(self, old: States, new: States, spread: Spread) -> None:
-        """Take the part out of ``old``, in the order of buckets, and put it into ``new``, by the bucket of each row."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class StateLayout:
-    """All parts of a kernel's state, in the order in which they move: those first that read others.
-
-    sent_by: the events by which rows that the kernel has sent find their bucket, where no column of theirs tells.
-    """
-
-    parts: tuple[StatePart, ...] = ()
-    sent_by: Events | None = None
-
 
 # values
 
@@ -343,8 +322,6 @@ __all__ = [
     "OpenLifetimes",
     "SameValue",
     "SleepingRows",
-    "StateLayout",
-    "StatePart",
     "TimedRows",
     "held_rows",
     "unsettled_rows",

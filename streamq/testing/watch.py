@@ -26,7 +26,7 @@ from streamq.runtime.kernels.ctis import CtisKernel
 from streamq.runtime.kernels.insert_ingress import InsertIngressKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.progress_rule import ProgressRule
-from streamq.runtime.state_parts import StateLayout
+from streamq.runtime.state_layout import StateLayout
 from streamq.testing.python_values import comparable, plain_values
 from streamq.testing.timeline import interval, shown
 from streamq.time import INFINITY, INTEGER, MINUS_INFINITY

@@ -26,7 +26,7 @@ from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class AttemptKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The events that have failed, until they are settled."""
-        from streamq.runtime.state_parts import StateLayout, unsettled_rows
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import unsettled_rows
 
         return StateLayout(parts=unsettled_rows(ROWS, port=0))
 

@@ -29,7 +29,7 @@ from streamq.runtime.user_code.member_changes import CallMemory, latest_calls
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.state_parts import StatePart
+    from streamq.runtime.state_layout import StatePart
 
 CALLS = "calls"
 """The basket of remembered calls."""

@@ -31,7 +31,7 @@ from streamq.runtime.values import Mask
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.state_parts import StatePart
+    from streamq.runtime.state_layout import StatePart
 
 
 @dataclass(frozen=True)

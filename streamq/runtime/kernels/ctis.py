@@ -25,7 +25,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 ROWS, OPEN = 0, 1
 """Ports: rows of the result, and the lifetimes whose ends expressions read."""
@@ -67,7 +67,8 @@ class CtisKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The rows and lifetimes that wait, and the CTI sent."""
-        from streamq.runtime.state_parts import SameValue, StateLayout, held_rows, unsettled_rows
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import SameValue, held_rows, unsettled_rows
 
         waiting = (*held_rows(port=ROWS), *unsettled_rows("open", port=OPEN))
         return StateLayout(parts=(*waiting, SameValue("told")))

@@ -36,7 +36,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 EDGES = "edges"
 """The basket of the edges."""
@@ -67,7 +67,8 @@ class EdgesKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The edges, the policies of their source, and the progress by which they are looked at."""
-        from streamq.runtime.state_parts import GroupedRows, SameValue, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import GroupedRows, SameValue
 
         return StateLayout(parts=(GroupedRows(inputs={EDGES: 0}), SameValue("judge"), SameValue("second")))
 

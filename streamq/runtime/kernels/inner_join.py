@@ -28,7 +28,7 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class InnerJoinKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The events of both sides."""
-        from streamq.runtime.state_parts import JoinedSide, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import JoinedSide
 
         groups = self.evaluator.group_columns
         sides = (

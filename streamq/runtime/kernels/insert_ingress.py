@@ -29,7 +29,7 @@ from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 ROWS = "rows"
 
@@ -56,7 +56,8 @@ class InsertIngressKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The rows that may be delivered again."""
-        from streamq.runtime.state_parts import GroupedRows, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import GroupedRows
 
         return StateLayout(parts=(GroupedRows(inputs={ROWS: 0}, timed_by=(*self.ids, LE)),) if self.ids else ())
 

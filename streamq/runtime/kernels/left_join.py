@@ -33,7 +33,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 LEFT, RIGHT = input_basket(0), input_basket(1)
 
@@ -73,7 +73,8 @@ class LeftJoinKernel(UncombinedKernel):
     def state_layout(self) -> StateLayout:
         """The events of both sides, the lifetimes of the left ones, the rows that wait, and the CTI sent."""
         from streamq.runtime.spread import Events
-        from streamq.runtime.state_parts import GroupedRows, LeastValue, OpenLifetimes, StateLayout, waiting_rows
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import GroupedRows, LeastValue, OpenLifetimes, waiting_rows
 
         columns = dict(zip(self.evaluator.kept, self.evaluator.left, strict=True))
         waiting = waiting_rows(Events(basket=LEFT, columns=columns))

@@ -51,7 +51,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 _TECHNICAL = frozenset((LE, RE, NEW_END, OWN_LE, OWN_RE, FIRST, MOST, BEHIND))
 
@@ -80,7 +80,8 @@ class PhysicalKernel(UncombinedKernel):
         Without ids, a row sent has the start and the payload of its live event.
         """
         from streamq.runtime.spread import Events
-        from streamq.runtime.state_parts import GroupedRows, SameValue, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import GroupedRows, SameValue
 
         rows = {LIVE: 0, WAITING: 0, APPLIED: 0}
         timed_by = (LE, *self.payload) if self.id is None else ()

@@ -36,7 +36,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout, StatePart
+    from streamq.runtime.state_layout import StateLayout, StatePart
 
 E = TypeVar("E", bound=Evaluator)
 
@@ -131,7 +131,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     @property
     def state_layout(self) -> StateLayout:
         """The events and what is kept beside them, the rows sent that may change, and the CTI sent."""
-        from streamq.runtime.state_parts import AnnouncedEnds, DerivedValue, LeastValue, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import AnnouncedEnds, DerivedValue, LeastValue
 
         parts = (*self._moving_rows, AnnouncedEnds(), LeastValue("cti"), DerivedValue("upto"))
         return StateLayout(parts=parts)

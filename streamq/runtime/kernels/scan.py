@@ -27,7 +27,7 @@ from streamq.runtime.release import Release
 from streamq.time import INFINITY
 
 if TYPE_CHECKING:
-    from streamq.runtime.state_parts import StatePart
+    from streamq.runtime.state_layout import StatePart
 
 STATES = "states"
 """The basket of the groups' states, each after all events before the c at which the group was last evaluated."""

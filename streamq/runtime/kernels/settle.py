@@ -15,7 +15,7 @@ from streamq.runtime.unsettled import UnsettledRows
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 ROWS = "rows"
 """The basket of the rows that wait."""
@@ -43,7 +43,8 @@ class SettleKernel(UncombinedKernel):
     @property
     def state_layout(self) -> StateLayout:
         """The rows that wait."""
-        from streamq.runtime.state_parts import StateLayout, unsettled_rows
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import unsettled_rows
 
         return StateLayout(parts=unsettled_rows(ROWS, port=0))
 

@@ -39,7 +39,7 @@ from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
-    from streamq.runtime.state_parts import StateLayout
+    from streamq.runtime.state_layout import StateLayout
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,8 @@ class WindowAggregateKernel:
     @property
     def state_layout(self) -> StateLayout:
         """The partial results, the rows reported, and the bound of endless lifetimes."""
-        from streamq.runtime.state_parts import AnnouncedEnds, GridRows, SameValue, StateLayout
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import AnnouncedEnds, GridRows, SameValue
 
         return StateLayout(parts=(GridRows(self._held, self._reported), AnnouncedEnds(), SameValue("last")))
 
