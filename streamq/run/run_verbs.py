@@ -35,10 +35,10 @@ class RunVerbs(Verbs):
         ``control`` is a folder, created if it does not exist, into which CTIs from outside can be written, as rows ``source
         string, cti bigint, until bigint``; it must exist as long as the checkpoint, which can only be continued with it if it
         was begun with it, and only without it if it was not. ``buckets`` must not change as long as the checkpoint exists, as
-        only :meth:`run` can move state into others; the default depends on ``spark.sql.shuffle.partitions``. The query may be started on its checkpoint again, by this program
-        or another, with a new ``to_stream``. A changed query goes on there if every operator with state is in the stage that
-        has its state; else it fails in its first micro-batch with rows, with a message on which operator lacks its state and
-        why. Late and invalid rows are dropped without being counted; ``run`` counts
+        only :meth:`run` can move state into others; the default depends on ``spark.sql.shuffle.partitions``. The query may be
+        started on its checkpoint again, by this program or another, with a new ``to_stream``. A changed query goes on there if
+        every operator with state is in the stage that has its state; else it fails in its first micro-batch with rows, with a
+        message on which operator lacks its state and why. Late and invalid rows are dropped without being counted; ``run`` counts
         them. Raises PlanError if a source is not a streaming DataFrame, or is literal without ``control``; SessionError if the
         session or its workers lack what a stream needs.
 
