@@ -62,7 +62,13 @@ def move_state(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
         parts = state.mapInArrow(_dividing(moving, numbers, most), PART_DDL)
         united = parts.repartition(most, "bucket").mapInArrow(_uniting(moving, stored.buckets), PART_DDL)
         stages.append(united.select(F.lit(stage.number).alias("stage"), "bucket", "chunk", "body"))
-    rows = [(EVERY_STAGE, buckets + number, None, None) for number in range(len(move.retired))]
+    empty = [(EVERY_STAGE, buckets + number) for number in range(len(move.retired))]
+    for stage in program.stages:
+        # a stage that needs one bucket has others all the same, which the state of another bucket may be in the way of
+        empty += [
+            (stage.number, bucket) for bucket in range(program.buckets(stage.number, len(program.stages)), buckets)
+        ]
+    rows = [(number, bucket, None, None) for number, bucket in empty]
     spark = checkpoint.spark
     stages.append(spark.createDataFrame(rows, "stage int, bucket int, chunk string, body binary").coalesce(1))
     every = reduce(lambda a, b: a.unionAll(b), stages).withColumn("move", F.lit(move.token))

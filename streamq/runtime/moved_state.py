@@ -23,7 +23,7 @@ MOVE_COLUMNS = ("move", "stage", "bucket", "chunk", "body")
 """The columns of the control stream's rows that hold chunks."""
 
 EVERY_STAGE = -1
-"""The stage of a row without a chunk, which empties a bucket that there is no more, in all stages."""
+"""The stage of a row that empties a bucket that there is no more, in all stages."""
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def take_moved(
 ) -> list[Envelope]:
     """Replace a bucket's state by the chunks that have come for it; return the other envelopes.
 
-    A bucket beyond the number of ``buckets`` is emptied.
+    A row without a chunk empties the bucket, as does any row that comes for one beyond the number of ``buckets``.
     """
-    chunks: dict[str, bytes] = {}
+    chunks: dict[str, bytes] | None = {} if bucket >= buckets else None
     others: list[Envelope] = []
     for envelope in envelopes:
         _, channel, body = envelope
@@ -61,10 +61,12 @@ def take_moved(
             continue
         number, length = struct.unpack_from("<ii", body)
         if number == stage:
-            chunks[body[8 : 8 + length].decode()] = body[8 + length :]
+            chunks = {} if chunks is None else chunks
+            if length:
+                chunks[body[8 : 8 + length].decode()] = body[8 + length :]
         else:
             others.append(envelope)
-    if chunks or bucket >= buckets:
+    if chunks is not None:
         store.clear()
         for name, chunk in chunks.items():
             store.put(name, chunk)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from streamq.choices import OutputForm
 from streamq.compiler.rules import RULES
-from streamq.testing.execution import BATCH, LITERAL, SPARK, STARTS, STREAM, Execution
+from streamq.testing.execution import BATCH, LITERAL, RUN, SPARK, STARTS, STREAM, Execution
 
 
 def subsets() -> st.SearchStrategy[tuple[str, ...] | None]:
@@ -86,10 +86,12 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
         )
     return st.tuples(
         st.builds(
-            lambda output, restart, started, zone, silent, early: Execution(
+            lambda output, restart, started, zone, silent, early, numbers: Execution(
                 SPARK,
                 output,
                 buckets=2,
+                # a writeStream cannot move its state
+                rebuckets=numbers if restart and started == RUN else (),
                 restart=restart,
                 started=started,
                 zone=zone,
@@ -102,6 +104,7 @@ def on_spark(backend: str) -> st.SearchStrategy[tuple[Execution, ...]]:
             st.sampled_from(ZONES),
             st.booleans(),
             st.booleans(),
+            st.sampled_from([(), (2, 3), (2, 1)]),
         )
     )
 
