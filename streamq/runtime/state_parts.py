@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.basket import AGENDA, ENDS, KernelBaskets
-from streamq.runtime.bins import hold, without_hashes
+from streamq.runtime.bins import hold
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.consistency import BEGUN, EVENT, HELD, SYNC
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -25,6 +25,7 @@ from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH, with_timed_hashes
 from streamq.runtime.leaf import Leaf
 from streamq.runtime.open_starts import LIFETIMES
+from streamq.runtime.parts import PartedBins
 from streamq.runtime.spread import Events, Spread
 from streamq.runtime.state_layout import StatePart, States
 from streamq.runtime.time_bins import TimeBins
@@ -265,12 +266,10 @@ class JoinedSide:
         """Take out all events, and hold those of each new bucket."""
         _taken(old, "grain")
         for state in old:
-            tables = [rows for bin in state.bins(self.basket) if (rows := state.read(self.basket, bin)) is not None]
-            for bin in state.bins(self.basket):
-                state.drop(self.basket, bin)
-            if not tables:
+            events = _taken_rows(PartedBins(state, self.basket, net_deltas))
+            if events is None:
                 continue
-            events = net_deltas(concat([without_hashes(rows) for rows in tables]))
+            events = net_deltas(events)
             for number, mine in split_by(events, spread.of_input(events, self.port)):
                 hold(new[number], self.basket, mine, net_deltas, self.group_columns, self.sizes)
 
@@ -285,16 +284,23 @@ class GridRows:
     def move(self, old: States, new: States, spread: Spread) -> None:
         """Take out all rows, and add those of each new bucket."""
         for state in old:
-            partials = self.held.read(state)
+            partials = self.held.read(state, MINUS_INFINITY, INFINITY)
             for number, mine in split_by(partials, spread.of_input(partials)) if partials is not None else ():
                 self.held.add(new[number], mine)
-            rows = state.read_all(REPORTED, net_deltas)
+            rows = _taken_rows(PartedBins(state, REPORTED, net_deltas))
             for number, mine in split_by(rows, spread.of_input(rows)) if rows is not None else ():
                 self.reported.add(new[number], [mine], MINUS_INFINITY)
-            for basket in (PARTIALS, REPORTED):
-                for bin in state.bins(basket):
-                    state.drop(basket, bin)
+            for bin in state.bins(PARTIALS):
+                state.drop(PARTIALS, bin)
         _taken(old, "spans")
+
+
+def _taken_rows(bins: PartedBins) -> pa.Table | None:
+    """Take all rows out of bins that may be split by group; None if there are none."""
+    tables = [rows for bin in bins if (rows := bins.read(bin)) is not None]
+    for bin in bins:
+        bins.drop(bin)
+    return concat(tables) if tables else None
 
 
 @dataclass(frozen=True)
