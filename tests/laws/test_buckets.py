@@ -49,7 +49,8 @@ def rows_sent(run: LocalRun) -> dict[str, int]:
     return {relation: (kernel.inserted or 0) - (kernel.retracted or 0) for relation, kernel in readings}
 
 
-@pytest.mark.parametrize("output", [OutputForm.FINAL, pytest.param(OutputForm.CHANGELOG, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
 @pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
 @given(
     query=queries(),
@@ -128,6 +129,7 @@ def stays_behind(stage: MovingStage, chunks: dict[str, bytes]) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_no_part_of_a_state_may_stay_where_it_was() -> None:
     """Every part of every layout has something in some state, and a layout without it is refused."""
     tables = [intervals(seed) for seed in (1, 2)]
