@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import re
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -24,8 +26,10 @@ from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history, same_history
 from tests.algebra import QUERIES, SIZES, intervals
 from tests.laws.test_sharing import STEPS, batches, late_rows, plan_of, queries, source
+from tests.mutation.mutant import Edit, Mutant
 from tests.programs import compiled
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
 NUMBERS = st.lists(st.integers(1, 4), min_size=2, max_size=5)
 
 
@@ -51,7 +55,6 @@ def rows_sent(run: LocalRun) -> dict[str, int]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("output", [OutputForm.FINAL, OutputForm.CHANGELOG])
-@pytest.mark.filterwarnings("ignore:.*overlapping windows:streamq.errors.StreamqWarning")
 @given(
     query=queries(),
     parts=batches(),
@@ -79,16 +82,6 @@ def test_a_run_goes_on_in_other_buckets(
         assert sum(deltas.num_rows for deltas in sent) == sum(deltas.num_rows for deltas in of_one)
 
 
-ROWS = {name: [(at, "abcd"[at % 4], at % 5) for at in range(number, 60, 2)] for number, name in enumerate("st")}
-
-
-def parts_of(size: int) -> list[dict[str, pa.Table]]:
-    """Rows of two sources in micro-batches."""
-    columns = {name: dict(zip(("at", "k", "n"), zip(*rows, strict=True), strict=True)) for name, rows in ROWS.items()}
-    tables = {name: pa.table({n: list(values) for n, values in some.items()}) for name, some in columns.items()}
-    return [{name: table.slice(at, size) for name, table in tables.items()} for at in range(0, 30, size)]
-
-
 def test_buckets_that_stand_at_different_ctis_become_lanes_until_they_have_met() -> None:
     """Sessions over sessions: a bucket whose sessions are over is ahead of one whose session goes on."""
     query = source("s", False)
@@ -111,13 +104,81 @@ def test_buckets_that_stand_at_different_ctis_become_lanes_until_they_have_met()
     assert_same_history(net(sent), net(expected))
 
 
-def test_rows_in_another_bucket_than_theirs_are_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    query = STEPS["tumbling"](source("s", False), source("t", False))
-    one, three = programs(query, [1, 3])
-    _, expected = sent_by(LocalRun(one), parts_of(5))
-    monkeypatch.setattr(Spread, "of_input", lambda self, rows, port=0: np.zeros(rows.num_rows, int))
-    _, sent = sent_by(LocalRun(one), parts_of(5), [three])
-    assert same_history(net(sent), net(expected)) is not None
+def first_bucket(_: Spread, rows: pa.Table, *others: Any) -> Any:
+    return np.zeros(rows.num_rows, np.int64)
+
+
+PARTS, STATE = "streamq/runtime/state_parts.py", "streamq/runtime/spread_state.py"
+
+
+def staying(what: str, move: str) -> Mutant:
+    return Mutant(what, f"{what} stay where they were", "", edits=(Edit(PARTS, move, "pass"),))
+
+
+MUTANTS = [
+    ("tumbling", Mutant("first", "rows of inputs go to the first bucket", "", ((Spread, "of_input", first_bucket),))),
+    ("pairs", Mutant("sent", "rows sent go to the first bucket", "", ((Spread, "of_result", first_bucket),))),
+    ("left", staying("rows in bins of time", "self._bins(new[number]).append(mine)")),
+    ("left", staying("rows in bins by group", "new[number].append(basket, ROOT, mine, live)")),
+    ("tumbling", staying("partial results", "self.held.add(new[number], mine)")),
+    (
+        "itself",
+        staying("sides of a join", "hold(new[number], self.basket, mine, net_deltas, self.group_columns, self.sizes)"),
+    ),
+    (
+        "sessions sessions",
+        Mutant(
+            "no lanes",
+            "buckets at different CTIs become one state",
+            "",
+            edits=(Edit(STATE, "if all(lane.ctis == lanes[0].ctis for lane in lanes)", "if lanes"),),
+        ),
+    ),
+    (
+        "sessions no key",
+        Mutant(
+            "old senders",
+            "the buckets that there were are still heard",
+            "",
+            edits=(Edit(STATE, '{**copy.deepcopy(clock), "by": {}}', "copy.deepcopy(clock)"),),
+        ),
+    ),
+]
+
+
+def random_parts(chance: random.Random) -> list[dict[str, pa.Table]]:
+    """Micro-batches of rows of two sources, a little out of order; keys come and go."""
+    parts = []
+    for now in range(0, 60, 6):
+        rows = {
+            n: [(now + chance.randrange(8), chance.choice("abcdef"), chance.randrange(5)) for _ in range(4)]
+            for n in "st"
+        }
+        columns = {n: dict(zip(("at", "k", "n"), zip(*some, strict=True), strict=True)) for n, some in rows.items()}
+        parts.append({n: pa.table({c: list(values) for c, values in some.items()}) for n, some in columns.items()})
+    return parts
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("names", "mutant"), MUTANTS, ids=lambda part: getattr(part, "name", ""))
+def test_a_mistake_in_a_move_breaks_the_law(names: str, mutant: Mutant) -> None:
+    query, other = source("s", False), source("t", False)
+    for name in re.findall("no key|[a-z]+", names):
+        query = STEPS[name](query, other)
+    one, *others = programs(query, [1, 3, 1, 4], output=OutputForm.CHANGELOG)
+
+    def breaks(seed: int) -> bool:
+        parts = random_parts(random.Random(seed))
+        _, expected = sent_by(LocalRun(one), parts)
+        assert same_history(net(sent_by(LocalRun(one), parts, others)[1]), net(expected)) is None
+        with mutant.in_place():
+            try:
+                history = net(sent_by(LocalRun(one), parts, others)[1])
+            except Exception:
+                return True
+        return same_history(history, net(expected)) is not None
+
+    assert any(map(breaks, range(20)))
 
 
 def stays_behind(stage: MovingStage, chunks: dict[str, bytes]) -> bool:
