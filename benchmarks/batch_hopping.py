@@ -2,7 +2,8 @@
 
     python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--json FILE]
 
-Point events with a timestamp and a double, 1,000 keys; sum, count and max a key and window, written to the noop sink.
+Point events with a timestamp and a double, 1,000 keys; sum, count and max (or other aggregates) a key and window, written to the
+noop sink.
 Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster.
 """
 
@@ -16,31 +17,28 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DoubleType, LongType
 
 import streamq as sq
-from streamq.operators.merging import choose_form
-from streamq.runtime.built_in_partials import PartialCount, PartialMax, PartialSum
+from streamq.compiler.rewriter import rewrite
+from streamq.operators.operator import Operator
+from streamq.plan.node import nodes, number_sources
 
 KEYS = 1_000
 HOP = 60_000_000
 CENTURY = 100 * 365 * 24 * 3_600_000_000
-PARTIALS = (
-    PartialCount("events", "", LongType()),
-    PartialSum("total", "", DoubleType()),
-    PartialMax("top", "", DoubleType()),
-)
-
-
 Query = Callable[[DataFrame], DataFrame]
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used."""
+    """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used.
+
+    ``of`` names the aggregates.
+    """
 
     name: str
     density: float
@@ -49,6 +47,7 @@ class Cell:
     against: str = "native"
     share: float = 1.0
     lone: bool = False
+    of: str = "sum"
 
 
 CELLS = (
@@ -59,21 +58,55 @@ CELLS = (
     Cell("d60-n60-century", 60, 60, 1 / 1.1, against="ours without the event", lone=True),
     Cell("d1-n60", 1, 60, 4, share=0.3),
     Cell("d0.1-n60", 0.1, 60, 1 / 1.1, share=0.05),
+    Cell("d60-n4-median", 60, 4, 1, share=0.1, of="median"),
+    Cell("d60-n60-median", 60, 60, 1, share=0.1, of="median"),
+    Cell("d60-n60-mixed", 60, 60, 1, share=0.1, of="mixed"),
+    Cell("d60-n60-distinct", 60, 60, 1, share=0.1, of="distinct"),
+    Cell("d60-n60-corr", 60, 60, 1, share=0.1, of="corr"),
+    Cell("d60-n60-first", 60, 60, 1, share=0.1, of="first"),
 )
 
+OURS: dict[str, Callable[[], dict[str, Any]]] = {
+    "sum": lambda: {"events": sq.count("v"), "total": sq.sum("v"), "top": sq.max("v")},
+    "median": lambda: {"mid": sq.median("v")},
+    "mixed": lambda: {"mid": sq.median("v"), "total": sq.sum("v"), "top": sq.max("v")},
+    "distinct": lambda: {"values": sq.count_distinct(sq.functions.floor("v"))},
+    "corr": lambda: {"corr": sq.corr("v", "w")},
+    "first": lambda: {"first": sq.first("v")},
+}
+NATIVE: dict[str, Callable[[], list[Column]]] = {
+    "sum": lambda: [F.count("v"), F.sum("v"), F.max("v")],
+    "median": lambda: [F.median("v")],
+    "mixed": lambda: [F.median("v"), F.sum("v"), F.max("v")],
+    "distinct": lambda: [F.count_distinct(F.floor("v"))],
+    "corr": lambda: [F.corr("v", "w")],
+    "first": lambda: [F.min_by("v", F.struct("ts", "key", "v", "w"))],
+}
 
-def ours(df: DataFrame, n: int) -> DataFrame:
-    """Return windows of ``n`` hops by the public API, in the form that streamq chooses."""
-    windows = sq.points(df, time="ts").group_by("key").hopping_window(f"{n} minutes", "1 minute")
-    return windows.select(events=sq.count("v"), total=sq.sum("v"), top=sq.max("v")).to_df()
+
+def windows(df: DataFrame, n: int, of: str) -> sq.Stream:
+    """Return windows of ``n`` hops by the public API."""
+    groups = sq.points(df, time="ts").group_by("key")
+    return groups.hopping_window(f"{n} minutes", "1 minute").select(**OURS[of]())
 
 
-def native(df: DataFrame, n: int) -> DataFrame:
+def ours(df: DataFrame, n: int, of: str) -> DataFrame:
+    """Return windows in the form that streamq chooses."""
+    return windows(df, n, of).to_df()
+
+
+def form_of(df: DataFrame, n: int, of: str) -> str:
+    """Return the form that streamq chooses."""
+    plan = rewrite(number_sources(windows(df, n, of).plan)[0]).plan
+    choices = [node.batch_choice for node in nodes(plan) if isinstance(node, Operator)]
+    return ", ".join(choice.form for choice in choices if choice is not None)
+
+
+def native(df: DataFrame, n: int, of: str) -> DataFrame:
     """Return the same by Spark's own window function."""
     minutes = HOP // 60_000_000
     window = F.window("ts", f"{n * minutes} minutes", f"{minutes} minutes")
-    aggregates = [F.count("v").alias("events"), F.sum("v").alias("total"), F.max("v").alias("top")]
-    return df.groupBy("key", window).agg(*aggregates)
+    return df.groupBy("key", window).agg(*NATIVE[of]())
 
 
 def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool) -> DataFrame:
@@ -89,7 +122,8 @@ def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: b
             ids = spark.range(rows, numPartitions=4)
             ts = F.timestamp_micros((F.col("id") * (span / rows) + F.rand(1) * HOP).cast("bigint"))
             key = (F.rand(2) * KEYS).cast("int")
-            ids.select(key.alias("key"), ts.alias("ts"), (F.rand(3) * 100).alias("v")).write.parquet(str(path))
+            v, w = (F.rand(3) * 100).alias("v"), (F.rand(4) * 100).alias("w")
+            ids.select(key.alias("key"), ts.alias("ts"), v, w).write.parquet(str(path))
     return spark.read.parquet(str(path))
 
 
@@ -119,9 +153,12 @@ def sides(cell: Cell) -> tuple[Query, Query]:
     """Return the query that is measured, and the one it is measured against."""
 
     def merged(df: DataFrame) -> DataFrame:
-        return ours(df, cell.n)
+        return ours(df, cell.n, cell.of)
 
-    others: dict[str, Query] = {"native": lambda df: native(df, cell.n), "ours n=1": lambda df: ours(df, 1)}
+    others: dict[str, Query] = {
+        "native": lambda df: native(df, cell.n, cell.of),
+        "ours n=1": lambda df: ours(df, 1, cell.of),
+    }
     return merged, others.get(cell.against, merged)
 
 
@@ -136,8 +173,7 @@ def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: li
         seconds(mine, few)
         seconds(theirs, few)
         pairs = [(seconds(mine, df), seconds(theirs, plain)) for _ in range(repeat)]
-        form = choose_form("point", cell.n, PARTIALS).form
-        yield Result(cell, count, form, *(list(runs) for runs in zip(*pairs, strict=True)))
+        yield Result(cell, count, form_of(df, cell.n, cell.of), *(list(runs) for runs in zip(*pairs, strict=True)))
 
 
 def main() -> None:
@@ -150,14 +186,8 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="where the events are kept (default: a new temporary folder)")
     parser.add_argument("--json", type=Path, default=Path("batch_hopping.json"))
     options = parser.parse_args()
-    spark = (
-        SparkSession.builder.master("local[2]")
-        .config("spark.ui.enabled", "false")
-        .config("spark.driver.memory", options.memory)
-        .config("spark.sql.shuffle.partitions", options.partitions)
-        .config("spark.sql.session.timeZone", "UTC")
-        .getOrCreate()
-    )
+    config = {"spark.driver.memory": options.memory, "spark.sql.shuffle.partitions": options.partitions}
+    spark = sq.session("hopping", master="local[2]", config=config)
     cells = [cell for cell in CELLS if not options.only or cell.name in options.only]
     results = []
     with tempfile.TemporaryDirectory() as temporary:

@@ -46,6 +46,10 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
+MANY_WINDOWS = 4
+"""The number of windows with an event from which on a batch costs less without copies of it."""
+
+
 @node
 class WindowAggregate(MemberOperator):
     """Reduces the members of each window, per group of ``keys``, to one row of ``aggregates``; empty windows have no row.
@@ -266,7 +270,8 @@ class WindowAggregate(MemberOperator):
         """The batch form, one for all aggregates: snapshots are swept if all are exact, merged if Spark has all partial results.
 
         Else they are evaluated, unless one aggregate does not merge and one copies its members. Those, and other windows, copy
-        their members, or are evaluated if Spark lacks one of the aggregates.
+        their members, or are evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows each,
+        of which no aggregate needs copies.
         """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:
@@ -283,6 +288,12 @@ class WindowAggregate(MemberOperator):
         other = next((function for function in functions if not function.has_spark_form), None)
         if other is not None:
             return BatchChoice(form=BatchForm.EVALUATED, reason=f"Spark has no aggregate for {other.name}")
+        grid, copies = self.window.grid, any(function.copies_members for function in functions)
+        # without keys one task would have to evaluate all events
+        if grid is not None and grid.n >= MANY_WINDOWS and self.keys and not copies:
+            return BatchChoice(
+                form=BatchForm.EVALUATED, reason=f"each event is in {grid.n} windows, and is copied into none"
+            )
         return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -35,14 +35,28 @@ OF_ALL_MEMBERS = {"count_distinct", "percentile"}
 """A median is a percentile."""
 
 
+def form_of(stream: sq.Stream) -> BatchForm:
+    (choice,) = {n.batch_choice.form for n in nodes(stream.plan) if isinstance(n, WindowAggregate)}
+    return choice
+
+
 def test_python_computes_those_that_need_all_members_of_a_snapshot() -> None:
     """A sliding window is a snapshot of longer lifetimes."""
     stream = sq.events([(1, 3, {"k": "a", "v": 1, "w": 2.0})], name="s")
     evaluated = set()
     for window, over in WINDOWS.items():
         for aggregate in AGGREGATES:
-            plan = over(stream.group_by("k")).select(x=aggregate).plan
-            (choice,) = {n.batch_choice.form for n in nodes(plan) if isinstance(n, WindowAggregate)}
-            if choice is BatchForm.EVALUATED:
+            if form_of(over(stream.group_by("k")).select(x=aggregate)) is BatchForm.EVALUATED:
                 evaluated.add((window, aggregate.function.name))
     assert evaluated == {(window, name) for window in ("snapshot", "sliding") for name in OF_ALL_MEMBERS}
+
+
+def test_groups_whose_events_are_in_many_windows_are_evaluated_unless_an_aggregate_copies_them() -> None:
+    stream = sq.events([(1, 3, {"k": "a", "v": 1})], name="s")
+    many, few, by_k = stream.hopping_window(40, 10), stream.hopping_window(30, 10), stream.group_by("k")
+    medians = {"m": sq.median("v"), "s": sq.sum("v")}
+    assert form_of(by_k.hopping_window(40, 10).select(**medians)) is BatchForm.EVALUATED
+    assert form_of(by_k.hopping_window(30, 10).select(**medians)) is BatchForm.COPIES
+    assert form_of(by_k.hopping_window(40, 10).select(**medians, c=sq.collect("v"))) is BatchForm.COPIES
+    # one task would have all events
+    assert {form_of(windows.select(**medians)) for windows in (many, few)} == {BatchForm.COPIES}
