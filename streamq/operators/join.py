@@ -29,7 +29,7 @@ from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_equality
-from streamq.plan.passes import calls_python
+from streamq.plan.passes import calls_python, substitute
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
@@ -81,7 +81,7 @@ class Join(Pairing):
 
     def _mixes_windows(self) -> bool:
         """True if results of overlapping windows live at one instant in the left side or, if its columns are kept, the right."""
-        return self.left.mixes_windows or (self.how in (JoinKind.INNER, JoinKind.LEFT) and self.right.mixes_windows)
+        return self.left.mixes_windows or (self._has_right_columns and self.right.mixes_windows)
 
     def _schema(self) -> Schema:
         """Return the columns of both sides or, of a semi or anti join, of the left one.
@@ -97,10 +97,12 @@ class Join(Pairing):
             kind = infer(self.where, self.both, "join")
             if not isinstance(kind, t.BooleanType | t.NullType):
                 raise TypeMismatch(
-                    sentence("join", "the condition is not boolean", f"found {kind.simpleString()}: {show(self.where)}")
+                    sentence(
+                        "join", "the condition is not boolean", f"found {kind.simpleString()}: {self._show(self.where)}"
+                    )
                 )
         point = left.shape == POINT or (self.how == JoinKind.INNER and right.shape == POINT)
-        schema = self.both if self.how in (JoinKind.INNER, JoinKind.LEFT) else left
+        schema = self.both if self._has_right_columns else left
         return schema.with_shape(POINT if point else INTERVAL)
 
     @property
@@ -114,15 +116,25 @@ class Join(Pairing):
         keys = ", ".join(show_equality(a, b) for a, b in self.on)
         parts = [f"on {keys}"] if keys else ["on no key"]
         if self.where is not None:
-            parts.append(f"where {show(self.where)}")
+            parts.append(f"where {self._show(self.where)}")
         return ", ".join(parts)
+
+    def _show(self, condition: Expr) -> str:
+        """Return a condition as text; a semi or anti join has no right columns, so their names are streamq's own there."""
+        own = {} if self._has_right_columns else {to: Col(f"right.{n}") for n, to in self.right_names if n != to}
+        return show(substitute(condition, own))
+
+    @property
+    def _has_right_columns(self) -> bool:
+        """True if results have the columns of the right side."""
+        return self.how in (JoinKind.INNER, JoinKind.LEFT)
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator of the join; an inner join also has a kernel of its own."""
         keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
-        whole = self.how in (JoinKind.INNER, JoinKind.LEFT)
+        whole = self._has_right_columns
         evaluator = JoinEvaluator(
             self.how,
             keys.on,
