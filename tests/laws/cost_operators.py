@@ -42,7 +42,6 @@ def spread(v: pd.Series) -> int:
     return int(v.max() - v.min())
 
 
-@sq.uda("bigint", name="total")
 class Total:
     """A sum whose states merge."""
 
@@ -59,7 +58,6 @@ class Total:
         return state
 
 
-@sq.uda("bigint", name="balance")
 class Balance:
     """A sum from which events are taken off again."""
 
@@ -74,6 +72,10 @@ class Balance:
 
     def result(self, state: int) -> int:
         return state
+
+
+TOTAL = sq.uda("bigint", name="total")(Total)
+BALANCE = sq.uda("bigint", name="balance")(Balance)
 
 
 @sq.udo("top bigint", name="greatest")
@@ -94,8 +96,8 @@ OPERATORS: dict[str, Query] = {
     "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),
     "uda": lambda a, b: a.group_by("k").session_window(5).select(x=spread("v")),
     "uda of counted": lambda a, b: a.group_by("k").count_window(2).select(x=spread("v")),
-    "uda that merges": lambda a, b: a.group_by("k").session_window(5).select(x=Total("v")),
-    "uda that removes": lambda a, b: a.group_by("k").snapshot_window().select(x=Balance("v")),
+    "uda that merges": lambda a, b: a.group_by("k").session_window(5).select(x=TOTAL("v")),
+    "uda that removes": lambda a, b: a.group_by("k").snapshot_window().select(x=BALANCE("v")),
     "first": lambda a, b: a.group_by("k").session_window(5).select(x=sq.first("v")),
     "count_distinct": lambda a, b: a.group_by("k").session_window(5).select(x=sq.count_distinct("v")),
     "collect": lambda a, b: a.group_by("k").snapshot_window().select(x=sq.collect("v")),

@@ -16,7 +16,7 @@ from streamq.plan.node import number_sources
 from streamq.runtime.basket import Baskets
 from streamq.runtime.group_bins import BinSizes
 from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW
-from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, Total, Work
+from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, TOTAL, Work
 from tests.programs import compiled, with_sizes
 
 FEW, MANY = 100, 500
@@ -43,7 +43,7 @@ Query = Callable[[sq.Stream], sq.Stream]
 QUERIES: dict[str, Query] = {
     "hopping": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v")),
     "tumbling": lambda a: a.group_by("k").tumbling_window(4).select(n=sq.count(), m=sq.max("v")),
-    "uda": lambda a: a.group_by("k").hopping_window(8, 2).select(x=Total("v")),
+    "uda": lambda a: a.group_by("k").hopping_window(8, 2).select(x=TOTAL("v")),
     "taken back": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), m=sq.max("v")),
 }
 TAKEN_BACK = "taken back"
