@@ -87,7 +87,10 @@ class Source(Operator):
 
     def good_items(self, run: BatchRun) -> DataFrame:
         """Return the items of a batch without the refused ones."""
-        return keep_good(self.on_spark(run.tables[self.table], False))
+        items = self.on_spark(run.tables[self.table], False)
+        # under "fail" a batch raises the reason
+        raises = self.policy.invalid_in(False) == Invalid.FAIL
+        return items.drop(BAD) if raises else keep_good(items)
 
     @property
     def items(self) -> Items:

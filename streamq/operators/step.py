@@ -192,9 +192,11 @@ class BatchRows(SparkRows):
         return BatchRows(frame, schema, self.tables)
 
     def with_lifetimes(self, start: Column, end: Column, is_alive: Column, schema: Schema) -> BatchRows:
-        frame = self.frame.withColumns({"__start": start, "__end": end, "__is_alive": is_alive}).where("__is_alive")
-        frame = frame.drop(LE, RE, "__is_alive").withColumnsRenamed({"__start": LE, "__end": RE})
-        return BatchRows(frame.select(LE, RE, *(quote(name) for name in schema.names)), schema, self.tables)
+        # each step of a DataFrame is analyzed by Spark, which takes longer than a small job
+        names = [quote(name) for name in schema.names]
+        frame = self.frame.select(start.alias("__start"), end.alias("__end"), is_alive.alias("__is_alive"), *names)
+        frame = frame.where("__is_alive").selectExpr(f"__start AS {LE}", f"__end AS {RE}", *names)
+        return BatchRows(frame, schema, self.tables)
 
     def join(self, table: DataFrame, on: Sequence[tuple[str, str]], inner: bool, schema: Schema) -> BatchRows:
         from pyspark.sql import functions as F

@@ -52,7 +52,7 @@ def move_state(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
     ship_runtime()
     buckets = program.options.buckets
     keys, before = bucket_keys(buckets), bucket_keys(stored.buckets)
-    move = BucketMove(str(uuid.uuid4()), tuple(key for key in before if key not in keys))
+    move = BucketMove(str(uuid.uuid4()), buckets, tuple(key for key in before if key not in keys))
     operators = _operators(checkpoint, program, stored)
     numbers = {key: bucket for bucket, key in enumerate(before)}
     stages: list[DataFrame] = []

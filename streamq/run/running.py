@@ -63,7 +63,7 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
     """Prepare queries and claim the checkpoint for them; return what starts them, and the claim.
 
     If their number of buckets is another one than that of the checkpoint, its state begins to move. A micro-batch that has been
-    planned is processed before that, in the old buckets.
+    planned is processed before that, in the buckets for which it was planned.
     """
     request = StreamRequest(
         verb=arguments.verb,
@@ -78,14 +78,14 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
     prepared = prepare(request)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
-    if (
-        isinstance(stored, Identity)
-        and prepared.changes_buckets
-        and checkpoint.last_planned() > checkpoint.last_commit()
-    ):
-        launch, _ = _claimed(replace(arguments, buckets=stored.buckets), path, Trigger(once=True))
-        launch.start().awaitTermination()
-        return _claimed(arguments, path, trigger)
+    move = checkpoint.planned_move()
+    is_planned = move is not None or (prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit())
+    if is_planned and isinstance(stored, Identity):
+        planned_in = stored.buckets if move is None else move.buckets
+        if planned_in != prepared.identity.buckets:
+            launch, _ = _claimed(replace(arguments, buckets=planned_in), path, Trigger(once=True))
+            launch.start().awaitTermination()
+            return _claimed(arguments, path, trigger)
     forms = arguments.folder_forms(stored.folders if isinstance(stored, Identity) else (), checkpoint)
     claim = checkpoint.claim(replace(prepared.identity, folders=forms), stored)
     _warn_of_new_results(claim)
@@ -102,7 +102,9 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
         checkpoint.control.send(prepared.spark, END_OF_INPUT)
         claim = replace(claim, is_ending=True)
     if isinstance(stored, Identity) and prepared.changes_buckets and prepared.program.stages and claim.has_begun:
-        prepared = replace(prepared, move=move_state(checkpoint, prepared.program, stored))
+        move = move or move_state(checkpoint, prepared.program, stored)
+        checkpoint.mark_moving(move)
+        prepared = replace(prepared, move=move)
     launch = Launch(
         prepared=prepared,
         checkpoint=checkpoint,

@@ -28,12 +28,13 @@ EVERY_STAGE = -1
 
 @dataclass(frozen=True)
 class BucketMove:
-    """A move of the state into other buckets: ``token`` distinguishes its rows from those of moves that were given up.
+    """A move of the state into other ``buckets``: ``token`` distinguishes its rows from those of moves that were given up.
 
     retired: the keys of the buckets that there are no more; their numbers follow those of the others.
     """
 
     token: str
+    buckets: int
     retired: tuple[int, ...]
 
 

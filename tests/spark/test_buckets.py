@@ -1,4 +1,4 @@
-"""The number of buckets changes on Spark: the state moves in the next micro-batch, or not at all if that is killed."""
+"""The number of buckets changes on Spark: the state moves in the next micro-batch, or again if that fails or is killed."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import streamq as sq
+from streamq.errors import QueryFailed
 from streamq.runtime.processor import STATE
-from tests.spark.test_changed_query import FILES, answer, arrive, bag_of, run, stays, written
+from tests.spark.replay import land
+from tests.spark.test_changed_query import FILES, SOAK, answer, arrive, bag_of, run, stays, table, written
 from tests.spark.test_kill import started
 
 
@@ -46,13 +49,20 @@ def folded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
 
 
 def test_a_run_goes_on_in_other_buckets(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """The last stage, which adds CTIs, needs one bucket; the key of its first one of three is that of a second one of two."""
-    for first, end, buckets in ((0, 2, 3), (2, 3, 2), (3, 4, None), (4, FILES, 1)):
-        arrive(tmp_path, first, end)
-        how: dict[str, Any] = {"output": "changelog", "ctis": True, "finish": end == FILES}
-        run(chain(stays(spark, tmp_path)), tmp_path, buckets=buckets, **how)
-        # a bucket that there is no more leaves nothing
-        assert buckets_with_state(spark, tmp_path / "checkpoint", 3) == {buckets or 2}
+    """The last stage, which adds CTIs, needs one bucket; the key of its first one of three is that of a second one of two.
+
+    In a soak into one bucket, too.
+    """
+    numbers = (3, 2, None, 1) if SOAK else (3, 2, None)
+    for part, buckets in enumerate(numbers):
+        first, end = part, FILES if part == len(numbers) - 1 else part + 1
+        land(tmp_path / "in", [table(first, end)], part)
+        run(
+            chain(stays(spark, tmp_path)), tmp_path, buckets=buckets, finish=end == FILES, output="changelog", ctis=True
+        )
+        if part:
+            # a bucket that there is no more leaves nothing
+            assert buckets_with_state(spark, tmp_path / "checkpoint", 3) == {buckets or 2}
     rows = spark.read.parquet(str(tmp_path / "out")).toArrow().to_pylist()
     assert folded(rows) == bag_of(answer(chain))
 
@@ -73,21 +83,41 @@ print("done", flush=True)
 """
 
 
-def test_a_move_that_is_killed_begins_anew(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """Killed once Spark has planned the micro-batch that brings the state, which is then done in the old buckets."""
+@pytest.mark.parametrize("way", ["fails", "is killed"] if SOAK else ["fails"])
+def test_a_move_that_is_not_committed_is_repeated(spark: SparkSession, plain: None, tmp_path: Path, way: str) -> None:
+    """Spark has planned the micro-batch that brings the state, and perhaps written it in the new buckets, in which it is done."""
     arrive(tmp_path, 0, 3)
     run(chain(stays(spark, tmp_path)), tmp_path, buckets=2)
     arrive(tmp_path, 3, FILES)
     number = max(int(path.name) for path in (tmp_path / "checkpoint" / "commits").glob("[0-9]*")) + 1
-    script, log = tmp_path / "job.py", tmp_path / "log"
+    {"fails": fail, "is killed": kill}[way](spark, tmp_path, tmp_path / "checkpoint" / "offsets" / str(number))
+    assert not (tmp_path / "checkpoint" / "commits" / str(number)).exists()
+    # into the same number again; or into another one, once the micro-batch is done in those for which it was planned
+    then = 3 if way == "fails" else 1
+    run(chain(stays(spark, tmp_path)), tmp_path, buckets=then, finish=True)
+    assert buckets_with_state(spark, tmp_path / "checkpoint", 2) == {then}
+    assert written(spark, tmp_path / "out") == bag_of(answer(chain))
+
+
+def fail(spark: SparkSession, folder: Path, planned: Path) -> None:
+    """Run into a sink that fails as it gets the micro-batch."""
+
+    def sink(rows: DataFrame, number: int) -> None:
+        raise OSError("the disk is full")
+
+    query, checkpoint = chain(stays(spark, folder)), str(folder / "checkpoint")
+    with pytest.raises(QueryFailed, match="the disk is full"):
+        query.run(sink=sink, checkpoint=checkpoint, trigger="available_now", buckets=3)
+    assert planned.exists()
+
+
+def kill(spark: SparkSession, folder: Path, planned: Path) -> None:
+    """Run in a process that is killed as soon as the micro-batch is planned."""
+    script, log = folder / "job.py", folder / "log"
     script.write_text(MOVING)
-    job = started(script, log, str(tmp_path))
-    while job.poll() is None and not (tmp_path / "checkpoint" / "offsets" / str(number)).exists():
+    job = started(script, log, str(folder))
+    while job.poll() is None and not planned.exists():
         time.sleep(0.02)
     assert job.poll() is None, log.read_text()
     os.killpg(job.pid, signal.SIGKILL)
     job.wait()
-    assert not (tmp_path / "checkpoint" / "commits" / str(number)).exists()
-    run(chain(stays(spark, tmp_path)), tmp_path, buckets=3, finish=True)
-    assert buckets_with_state(spark, tmp_path / "checkpoint", 2) == {3}
-    assert written(spark, tmp_path / "out") == bag_of(answer(chain))
