@@ -292,7 +292,7 @@ class WindowAggregate(MemberOperator):
         # without keys one task would have to evaluate all events
         if grid is not None and grid.n >= MANY_WINDOWS and self.keys and not copies:
             return BatchChoice(
-                form=BatchForm.EVALUATED, reason=f"each event is in {grid.n} windows, and is copied into none"
+                form=BatchForm.EVALUATED, reason=f"each event is in {grid.n} windows, which costs less without copies"
             )
         return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
 

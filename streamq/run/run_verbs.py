@@ -113,8 +113,8 @@ class RunVerbs(Verbs):
         late rows are then in folders ``streamq_batch=N``, each written once; Spark reads a column of that name, which every
         source of streamq leaves out.
 
-        buckets: the number of parts into which groups are spread; each part is one task's work, and costs some milliseconds a
-        micro-batch. On a checkpoint with another number the state moves into the new buckets in the first micro-batch. The
+        buckets: the number of parts into which groups are spread, over as many tasks as Spark had shuffle partitions when the
+        checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves into the new buckets in the first micro-batch. The
         default is that of the checkpoint; for a new one ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
