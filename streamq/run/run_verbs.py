@@ -114,8 +114,9 @@ class RunVerbs(Verbs):
         source of streamq leaves out.
 
         buckets: the number of parts into which groups are spread, over as many tasks as Spark had shuffle partitions when the
-        checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves into the new buckets in the first micro-batch. The
-        default is that of the checkpoint; for a new one ``spark.sql.shuffle.partitions``, at most 32.
+        checkpoint began; each part costs some milliseconds a micro-batch. On a checkpoint with another number the state moves
+        into the new buckets in the first micro-batch. The default is that of the checkpoint; for a new one
+        ``spark.sql.shuffle.partitions``, at most 32.
 
         progress_log: write a line for each micro-batch to the logger "streamq" (:meth:`Run.metrics` has more). Raises PlanError,
         also for an output that the query cannot have, CheckpointError, and QueryFailed or the query's own error once it runs.
