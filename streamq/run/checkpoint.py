@@ -17,7 +17,7 @@ from streamq.runtime.readings import LATE_COUNTS, LATEST, NO_READINGS, Reading, 
 from streamq.runtime.state_fit import fit_to_state
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from streamq.compiler.staged_plan import StagedPlan
 
@@ -203,27 +203,37 @@ class Checkpoint:
 
         They are empty if no micro-batch has been committed.
         """
-        from pyspark.sql import functions as F
-
-        from streamq.runtime.basket import Baskets
-        from streamq.runtime.processor import STATE
-
         if not path_exists(self.spark, f"{self.path}/commits/*"):
             return EarlierRuns()
         late: dict[str, int] = {}
         columns: list[dict[str, Reading]] = []
-        reader = self.spark.read.format("statestore").option("stateVarName", STATE)
         for stage in program.stages:
-            state = reader.option("operatorId", stage.number).load(self.path)
-            manifests = state.where(F.col("user_map_key.key") == Baskets.MANIFEST).select("user_map_value.chunk")
-            for (manifest,) in manifests.collect():
+            for manifest in self.manifests(stage.number):
                 # Spark may number operators in another order, so look at the names in every state
-                for name, values in json.loads(bytes(manifest))["values"].items():
+                for name, values in manifest["values"].items():
                     if name == LATEST:
                         columns.append(values)
                     for reason, count in values.items() if name == LATE_COUNTS else ():
                         late[reason] = late.get(reason, 0) + count
         return EarlierRuns(late=late, readings=combine_readings(columns))
+
+    def chunks(self, operator: int) -> DataFrame:
+        """Return the state of one of Spark's stateful operators: the ``key`` of the bucket, a ``chunk``'s name, its ``body``."""
+        from pyspark.sql import functions as F
+
+        from streamq.runtime.processor import STATE
+
+        reader = self.spark.read.format("statestore").option("stateVarName", STATE)
+        state = reader.option("operatorId", operator).load(self.path)
+        key, name, body = F.col("key")["__to"], F.col("user_map_key.key"), F.col("user_map_value.chunk")
+        return state.select(key.alias("key"), name.alias("chunk"), body.alias("body"))
+
+    def manifests(self, operator: int) -> list[dict[str, Any]]:
+        """Return the manifest of each bucket in the state of one of Spark's stateful operators."""
+        from streamq.runtime.basket import Baskets
+
+        rows = self.chunks(operator).where(f"chunk = '{Baskets.MANIFEST}'").select("body").collect()
+        return [json.loads(bytes(body)) for (body,) in rows]
 
     @property
     def _identity(self) -> str:

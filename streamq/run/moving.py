@@ -6,7 +6,6 @@ control stream. The next micro-batch brings them to the new buckets: what is not
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Callable, Iterable, Iterator
 from functools import reduce
@@ -18,11 +17,9 @@ from streamq.compiler.bucket_keys import bucket_keys
 from streamq.plan.lowering import ship_runtime
 from streamq.run.checkpoint import Checkpoint
 from streamq.run.control import MOVE_DDL
-from streamq.runtime.basket import Baskets
 from streamq.runtime.hosted_kernel import scope_owner
 from streamq.runtime.identity import Identity
 from streamq.runtime.moved_state import EVERY_STAGE, BucketMove
-from streamq.runtime.processor import STATE
 from streamq.runtime.shipping import packed
 from streamq.runtime.spread_state import Chunks, MovingStage
 
@@ -58,13 +55,13 @@ def move_state(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
     stages: list[DataFrame] = []
     for stage in program.stages:
         moving, most = MovingStage.of(stage), program.buckets(stage.number, len(program.stages))
-        state = _state(checkpoint, operators[stage.number])
+        state = checkpoint.chunks(operators[stage.number])
         parts = state.mapInArrow(_dividing(moving, numbers, most), PART_DDL)
         united = parts.repartition(most, "bucket").mapInArrow(_uniting(moving, stored.buckets), PART_DDL)
         stages.append(united.select(F.lit(stage.number).alias("stage"), "bucket", "chunk", "body"))
     empty = [(EVERY_STAGE, buckets + number) for number in range(len(move.retired))]
     for stage in program.stages:
-        # a stage that needs one bucket has others all the same, which the state of another bucket may be in the way of
+        # a stage that needs one bucket has the keys of the others, too, under which an old bucket may have left its state
         empty += [
             (stage.number, bucket) for bucket in range(program.buckets(stage.number, len(program.stages)), buckets)
         ]
@@ -77,16 +74,6 @@ def move_state(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
     return move
 
 
-def _state(checkpoint: Checkpoint, operator: int) -> DataFrame:
-    """Return the chunks in the state of one of Spark's stateful operators: the key of the bucket, the chunk's name, the chunk."""
-    from pyspark.sql import functions as F
-
-    reader = checkpoint.spark.read.format("statestore").option("stateVarName", STATE)
-    state = reader.option("operatorId", operator).load(checkpoint.path)
-    key, name, body = F.col("key")["__to"], F.col("user_map_key.key"), F.col("user_map_value.chunk")
-    return state.select(key.alias("key"), name.alias("chunk"), body.alias("body"))
-
-
 def _operators(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) -> dict[int, int]:
     """Return the number of Spark's operator that has the state of each stage, by the kernels whose state is there.
 
@@ -97,8 +84,7 @@ def _operators(checkpoint: Checkpoint, program: StagedPlan, stored: Identity) ->
     operators: dict[int, int] = {}
     others: list[int] = []
     for operator in numbers:
-        manifests = _state(checkpoint, operator).where(f"chunk = '{Baskets.MANIFEST}'").select("body").collect()
-        scopes = {scope_owner(scope) for (body,) in manifests for scope in json.loads(bytes(body))["scopes"]}
+        scopes = {scope_owner(scope) for manifest in checkpoint.manifests(operator) for scope in manifest["scopes"]}
         stages = {stage_of[scope] for scope in scopes if scope in stage_of}
         if stages:
             operators[min(stages)] = operator

@@ -78,7 +78,7 @@ def _claimed(arguments: RunArguments, path: str, trigger: Trigger) -> tuple[Laun
     prepared = prepare(request)
     checkpoint = Checkpoint(prepared.spark, path)
     stored = prepared.stored
-    move = checkpoint.planned_move()
+    move = None if stored is None else checkpoint.planned_move()
     is_planned = move is not None or (prepared.changes_buckets and checkpoint.last_planned() > checkpoint.last_commit())
     if is_planned and isinstance(stored, Identity):
         planned_in = stored.buckets if move is None else move.buckets

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -52,13 +53,8 @@ class PartialsBasket:
 
     def merged(self, table: pa.Table) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
-        by = [
-            *self.keys,
-            LO,
-            HI,
-            *((LE, RE) if self.reads_end else ()),
-            *((HASH,) if HASH in table.column_names else ()),
-        ]
+        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
+        by += [HASH] if HASH in table.column_names else []
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 
     def add(self, state: KernelBaskets, new: pa.Table) -> None:
@@ -95,8 +91,7 @@ class PartialsBasket:
             if max(first, low) <= min(last, high):
                 tables.append(bins.read(bin))
             elif touched is not None and touched.are_among(low, high):
-                is_split = bins.is_split(bin)
-                tables.append(bins.read_groups(bin, touched.hashes(low, high)) if is_split else bins.read(bin))
+                tables.append(bins.read_touched(bin, partial(touched.hashes, low, high)))
         some = [table for table in tables if table is not None]
         if not some:
             return None
@@ -171,8 +166,7 @@ class ReportedBasket:
         for bin in bins:
             first, end = bin_starts(bin)
             if touched.are_among(first, end - 1):
-                is_split = bins.is_split(bin)
-                tables.append(bins.read_groups(bin, touched.hashes(first, end - 1)) if is_split else bins.read(bin))
+                tables.append(bins.read_touched(bin, partial(touched.hashes, first, end - 1)))
         return [table for table in tables if table is not None]
 
     def behind(self, state: KernelBaskets, last: int) -> TouchedWindows | None:

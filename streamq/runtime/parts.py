@@ -96,6 +96,10 @@ class PartedBins:
         some = [without_hashes(table) for table in tables if table is not None and table.num_rows]
         return concat(some) if some else None
 
+    def read_touched(self, bin: str, hashes: Callable[[], GroupHashes]) -> pa.Table | None:
+        """Return the rows of a bin; of one that has been split those of the groups with ``hashes``, which others do not need."""
+        return self.read_groups(bin, hashes()) if self.is_split(bin) else self.read(bin)
+
     def drop(self, bin: str) -> None:
         """Remove a bin with all its parts, if it exists."""
         for name in self.parts.pop(bin, ()):

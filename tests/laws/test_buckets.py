@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -37,7 +38,7 @@ def programs(query: sq.Stream, numbers: list[int], **options: Any) -> list[Any]:
     return [compiled(plan_of(query), buckets=number, **options) for number in numbers]
 
 
-def sent_by(run: LocalRun, parts: list[Any], others: list[Any] = []) -> tuple[LocalRun, list[pa.Table]]:  # noqa: B006
+def sent_by(run: LocalRun, parts: list[Any], others: Sequence[Any] = ()) -> tuple[LocalRun, list[pa.Table]]:
     """Run micro-batches to the end, and go on with another program after each; give what is sent."""
     sent = []
     for number, rows in enumerate(parts):
@@ -198,7 +199,7 @@ def test_no_part_of_a_state_may_stay_where_it_was() -> None:
         sq.intervals(table.slice(0, 0), "from", "to", name=name, progress=sq.generate(4))
         for name, table in zip("st", tables, strict=True)
     )
-    found: set[str] = set()
+    needed: set[str] = set()
     for query, early in product(QUERIES.values(), (False, True)):
         plan = number_sources(query(s, t, SIZES).plan)[0]
         run = LocalRun(compiled(plan, OutputForm.CHANGELOG, buckets=2, early=early), static={"sizes": SIZES})
@@ -210,8 +211,8 @@ def test_no_part_of_a_state_may_stay_where_it_was() -> None:
                 for part in whole.parts:
                     without = replace(whole, parts=tuple(other for other in whole.parts if other is not part))
                     if stays_behind(MovingStage(stage.number, 2, (without,)), chunks):
-                        found.add(type(part).__name__)
-    assert found >= {
+                        needed.add(type(part).__name__)
+    assert needed >= {
         "GroupedRows",
         "GridRows",
         "JoinedSide",

@@ -274,8 +274,8 @@ def test_state_stays_flat(name: str, output: str) -> None:
     for i in range(MANY):
         # with a pause now and then, for a session without an end keeps all of its events
         at = 10 * i + 100 * (i // 4)
-        made = [("insert", at + n, at + n + 3 + 7 * n, None, "xy"[(i + n) % 2], (i + n) % 4) for n in range(0, 10, 3)]
-        table = t.table(COLUMNS, made)
+        rows = [("insert", at + n, at + n + 3 + 7 * n, None, "xy"[(i + n) % 2], (i + n) % 4) for n in range(0, 10, 3)]
+        table = t.table(COLUMNS, rows)
         run.batch({"a": table, "b": table}, [(None, at)])
         sizes.append(sum(len(v) for store in run.stores.values() for v in store.values()))
     check_flat(sizes)

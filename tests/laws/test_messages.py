@@ -108,7 +108,7 @@ ALWAYS = ("a function", "a module in a group")
 
 
 def in_turn(name: str) -> dict[str, Callable[[sq.Stream, str], Any]]:
-    """What fails over each query, and of the rest two one after the other, in a soak all."""
+    """The faults to try over a query: those for every query, and two of the others in turn, in a soak all."""
     first, others = list(EVERY).index(name), [fault for fault in RUNNING if fault not in ALWAYS]
     some = others if SOAK else [others[(2 * first + n) % len(others)] for n in (0, 1)]
     return {fault: RUNNING[fault] for fault in (*ALWAYS, *some)}
@@ -177,10 +177,10 @@ def test_what_fails_over_a_query_names_what_it_read(name: str) -> None:
     column = key_of(query.schema)
     if column is None or not query.to_arrow().num_rows:
         return
-    said = {fault: message(lambda make=make: make(query, column).to_arrow()) for fault, make in in_turn(name).items()}
-    assert not {fault: text for fault, text in said.items() if OWN.search(text)}
-    assert "fails_on_one: it failed" in said["a function"]
-    assert f", {column} = " in said["a module in a group"]
+    texts = {fault: message(lambda make=make: make(query, column).to_arrow()) for fault, make in in_turn(name).items()}
+    assert not {fault: text for fault, text in texts.items() if OWN.search(text)}
+    assert "fails_on_one: it failed" in texts["a function"]
+    assert f", {column} = " in texts["a module in a group"]
 
 
 @pytest.mark.parametrize("name", EVERY)

@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.errors import QueryFailed
-from streamq.runtime.processor import STATE
+from streamq.run.checkpoint import Checkpoint
 from tests.spark.replay import land
 from tests.spark.test_changed_query import FILES, SOAK, answer, arrive, bag_of, run, stays, table, written
 from tests.spark.test_kill import started
@@ -30,9 +29,8 @@ def chain(s: sq.Stream) -> sq.Stream:
 
 def buckets_with_state(spark: SparkSession, checkpoint: Path, stages: int) -> set[int]:
     """The numbers of buckets that have state in the stages."""
-    state = spark.read.format("statestore").option("stateVarName", STATE)
-    tables = [state.option("operatorId", number).load(str(checkpoint)) for number in range(stages)]
-    return {table.select(F.col("key")["__to"]).distinct().count() for table in tables}
+    tables = (Checkpoint(spark, str(checkpoint)).chunks(number) for number in range(stages))
+    return {table.select("key").distinct().count() for table in tables}
 
 
 def folded(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:

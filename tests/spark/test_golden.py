@@ -33,7 +33,7 @@ def parts(query: sq.Stream) -> set[str]:
 
 
 def with_all_parts(cases: Sequence[Golden], seen: Iterable[str] = ()) -> list[Golden]:
-    """Of the cases those that have a part which none before them has, and which is not among ``seen``."""
+    """The cases with a part that neither those before them have nor ``seen``."""
     some, seen = [], set(seen)
     for case in sorted(cases, key=lambda c: -len(parts(c.query()))):
         if new := parts(case.query()) - seen:
@@ -75,7 +75,7 @@ def untagged(df: DataFrame, queries: Mapping[str, sq.Stream]) -> dict[str, list[
 
 
 def test_stream(spark: SparkSession, plain: None, tmp_path: Path) -> None:
-    """As one query, in two micro-batches, after which what is final is there already, and at the end the rest."""
+    """All cases as one query: what is final comes in two micro-batches, the rest at the end."""
     cases = STREAMED
     queries = {case.name: case.query() for case in cases}
     streams = map(tagged, cases, replayed(spark, queries.values(), tmp_path / "in"))
