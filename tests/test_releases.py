@@ -45,7 +45,6 @@ RELEASED: dict[str, Callable[[], sq.Stream]] = {
     "a median of few": lambda: events("a", 4, 800, delay=5).tumbling_window(4).select(m=sq.median("v")),
     "a median on the grid": lambda: events("a", 4, 8).tumbling_window(4).select(m=sq.median("v")),
     "top_k": lambda: spans().hopping_window(10, 5).top_k(1, by="v"),
-    "a window of pairs": lambda: spans().windowed_join(others(), on="k", size=4, hop=4, suffixes=("", "_b")),
     "sessions": lambda: spans().group_by("k").session_window(5).select(n=sq.count()),
     "sessions, of one row a tick": lambda: events("a", *range(40)).session_window(5).select(n=sq.count()),
     "snapshots": lambda: spans().snapshot_window().select(n=sq.count()),
@@ -79,6 +78,11 @@ def leap(last: int | None, v: int) -> tuple[int, list[int]]:
     return v, [v - last] if last is not None and v - last > 9 else []
 
 
+def in_pairs() -> sq.Stream:
+    every = events("a", 1, 28, 44, 61).select("v")
+    return every.windowed_join(every.rename(v="w"), size=5, where=lambda l, r: l.v + r.w != 56)
+
+
 def chosen(selection: str) -> sq.Stream:
     every = events("a", 1, 9, 10, 17).to_points()
     small, great = every.where(sq.col("v") < 9), every.where(sq.col("v") >= 9)
@@ -87,6 +91,7 @@ def chosen(selection: str) -> sq.Stream:
 
 MAY_BE_NONE: dict[str, Callable[[], sq.Stream]] = {
     "an operator's rows": lambda: events("a", 1, 28, 44, 61).tumbling_window(5).select(great("v")),
+    "pairs": in_pairs,
     "a scan": lambda: events("a", 1, 8, 19, 31).to_points().group_by("k").scan(leap("v")),
     "a pattern that consumes": lambda: chosen("FIRST CONSUME"),
     "a pattern that selects": lambda: chosen("LAST"),

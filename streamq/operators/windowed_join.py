@@ -12,6 +12,7 @@ from streamq.errors import PlanError, TypeMismatch, sentence
 from streamq.operators.evaluation import EndMoves, Evaluation, KeyColumns, PortColumns, condition_of
 from streamq.operators.interval_join import OTHER_LE, OTHER_RE
 from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
+from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.lifetime_bound import add_bound
 from streamq.operators.operator import BatchRun
 from streamq.operators.pairing import Pairing
@@ -25,8 +26,10 @@ from streamq.plan.schema import INTERVAL, Field, Schema, quote
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
 from streamq.runtime.endpoints import Bound
-from streamq.runtime.evaluators.joins import WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import JoinEvaluator
+from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.windowed_join import WindowedJoinKernel
 from streamq.time import INFINITY, Duration
 from streamq.windows import Hopping
 from streamq.windows.batch_events import UNTIL
@@ -42,9 +45,10 @@ class WindowedJoin(Pairing):
 
     CTI: start of the earliest window not final, the least over the inputs
     Final: windows that end at or before c
-    State: members of windows not final
-    Opens: whole groups that rows touch or with a window due
-    Cost: the pairs of open windows; a member is copied into each of its windows
+    State: members of windows not final, in bins by their first window until that is due; pairs with windows to come
+    Opens: parts, members whose first window is due, those of the other side that they may meet, and the pairs in a window that is
+        due; of late rows, and with early=True of all, those of the other side in their groups
+    Cost: the pairs that members make whose first window is due, and a row for each pair in a window that is due
     """
 
     left: Node
@@ -97,18 +101,33 @@ class WindowedJoin(Pairing):
         return shown + (f", where {show(self.where)}" if self.where is not None else "")
 
     def _evaluation(self) -> Evaluation:
-        """Return the evaluator of pairs by window; both inputs are hashed by the keys."""
+        """Return the evaluator of pairs by window, and the kernel that runs it; both inputs are hashed by the keys."""
         keys = KeyColumns.from_pairs(self.left.schema, self.right.schema, self.on)
         left = tuple((to, Col(n)) for n, to in self.left_names)
         right = tuple((to, Col(n)) for n, to in self.right_names)
-        names = tuple(to for to, _ in left), tuple(to for to, _ in right)
+        # pairs that wait have the keys, too, which tell their bucket
+        pairing = JoinEvaluator(
+            how=JoinKind.INNER,
+            on=keys.on,
+            where=condition_of(self.where, self.schema),
+            left=(*(to for to, _ in left), *keys.hashed),
+            right=tuple(to for to, _ in right),
+            kept=(),
+        )
+        evaluator = WindowedJoinEvaluator(self.window.grid, pairing)
+        infinite = any(child.traits.infinite for child in self.children)
         return Evaluation(
-            evaluator=WindowedJoinEvaluator(self.window.grid, keys.on, condition_of(self.where, self.schema), *names),
+            evaluator=evaluator,
             inputs=(PortColumns((*left, *keys.left), keys.hashed), PortColumns((*right, *keys.right), keys.hashed)),
             schema=self.schema,
             bound=Bound.ENDLESS,
             moves=EndMoves.NEVER,
             group_columns=keys.left_columns(dict(self.left_names)),
+            factory=CorrectingKernelFactory(
+                lambda site: WindowedJoinKernel(
+                    evaluator, site.inputs, site.result, final=site.final, early=site.early, infinite=infinite
+                )
+            ),
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

@@ -43,6 +43,11 @@ def cancelling_deltas(deltas: pa.Table) -> pa.Table:
     return with_column(deltas, WEIGHT, pc.negate(deltas.column(WEIGHT)))
 
 
+def net_retractions(deltas: pa.Table) -> pa.Table:
+    """Return deltas summed up if one of them is a retraction; else as they are, because nothing cancels out."""
+    return net_deltas(deltas) if (ints(deltas, WEIGHT) < 0).any() else deltas
+
+
 def unit_weights(deltas: pa.Table) -> pa.Table:
     """Return the same deltas, each of weight +1 or -1: a delta of weight n becomes n rows; inserts without ``__w`` stay so."""
     weight = ints(with_weights(deltas), WEIGHT)
@@ -73,6 +78,7 @@ __all__ = [
     "cancelling_deltas",
     "history_of",
     "live_rows",
+    "net_retractions",
     "unit_weights",
     "weighted",
     "with_ends",

@@ -11,11 +11,14 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import ENDS
-from streamq.runtime.event import LE, WEIGHT
-from streamq.runtime.tick_arithmetic import INTEGERS, Arithmetic, Number
+from streamq.runtime.columnar import group, ints
+from streamq.runtime.deltas import with_ends, with_weights
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic, Number
 from streamq.runtime.time_bins import TimeBins
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -55,6 +58,26 @@ class Bound(StrEnum):
 def endpoint(le: Number, re: Number, arithmetic: Arithmetic) -> Number:
     """Return a lifetime's finite endpoint that counts: its end, or its start if it has no end."""
     return arithmetic.choose(re == INFINITY, le, re)
+
+
+def announced_endpoints(deltas: pa.Table) -> list[Endpoint] | None:
+    """Return the endpoints of deltas, each with the sum of its weights, those of sum 0 left out; None if there are no deltas.
+
+    Endless lifetimes have endpoints of their own, their starts. Of inserts that are never retracted only the greatest endpoint is
+    returned, and that of the endless ones.
+    """
+    if deltas.num_rows == 0:
+        return None
+    is_fixed = WEIGHT not in deltas.column_names
+    deltas = with_weights(with_ends(deltas))
+    le, re = ints(deltas, LE), ints(deltas, RE)
+    endless = re == INFINITY
+    rows = pa.table({"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": deltas.column(WEIGHT)})
+    if is_fixed:
+        weights = group(rows, ["endless"], {"end": ("end", "max"), "w": ("w", "sum")})
+    else:
+        weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
+    return [Endpoint(r["end"], bool(r["endless"]), r["w"], is_fixed) for r in weights.to_pylist() if r["w"]]
 
 
 def limit(bound: Bound, last: Number, is_endless: Any, arithmetic: Arithmetic) -> Number:

@@ -51,6 +51,7 @@ class NoRowReason(StrEnum):
     """The reason why no row may come though progress would let one go; the value is its text in ``run.why()``."""
 
     OF_MODULE = "rows come only if the module gives some"
+    OF_PAIRS = "rows come only if events of both inputs match"
     OF_MATCH = "rows come only if the events until then complete a match"
 
 
@@ -122,13 +123,14 @@ class ProgressRule:
         ended = f"windows that end {'before' if self.final.past else 'at or before'} c"
         return f"{ended}, once their members are settled" if self.waits_for_members else ended
 
-    def when_final(self) -> ProgressRule:
-        """Return the rule with every row waiting until it is final, whatever the level of consistency."""
-        return replace(self, early=None)
+    def released(self, *, final: bool, early: bool) -> ProgressRule:
+        """Return the rule of a kernel that sends rows only once they are final, or else, if ``early``, at once.
 
-    def at_once(self) -> ProgressRule:
-        """Return the rule with no row waiting: each is sent at once, and corrected until it is final."""
-        return replace(self, early=Release.AT_ONCE) if self.holds else self
+        At once, rows are corrected until they are final; if ``final``, they wait whatever the level of consistency.
+        """
+        if final:
+            return replace(self, early=None)
+        return replace(self, early=Release.AT_ONCE) if early and self.holds else self
 
 
 AT_ONCE = ProgressRule()

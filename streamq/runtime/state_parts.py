@@ -7,7 +7,7 @@ computes again what groups wait for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.grid_baskets import PARTIALS, REPORTED, PartialsBasket, ReportedBasket
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH, with_timed_hashes
+from streamq.runtime.joined_events import side_basket
 from streamq.runtime.leaf import Leaf
 from streamq.runtime.open_starts import LIFETIMES
 from streamq.runtime.parts import PartedBins
@@ -274,6 +275,14 @@ class JoinedSide:
                 hold(new[number], self.basket, mine, net_deltas, self.group_columns, self.sizes)
 
 
+def joined_sides(group_columns: Sequence[Sequence[str]], sizes: BinSizes) -> tuple[StatePart, ...]:
+    """Return the parts of the events of both sides of an inner join: see :class:`JoinedEvents`."""
+    return tuple(
+        JoinedSide(basket=side_basket(port), port=port, group_columns=tuple(group_columns[port]), sizes=sizes)
+        for port in (0, 1)
+    )
+
+
 @dataclass(frozen=True)
 class GridRows:
     """Partial results by range of windows, and reported rows: see :mod:`streamq.runtime.grid_baskets`."""
@@ -330,6 +339,7 @@ __all__ = [
     "SleepingRows",
     "TimedRows",
     "held_rows",
+    "joined_sides",
     "unsettled_rows",
     "waiting_rows",
 ]

@@ -8,10 +8,12 @@ import pyarrow as pa
 
 from streamq.runtime.agenda import Agenda
 from streamq.runtime.group_bins import GroupBins
+from streamq.runtime.joined_events import JoinedEvents, Sides
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.leaf import Leaf
 from streamq.runtime.parts import PartedBins
 from streamq.runtime.time_bins import TimeBins
+from streamq.time import MINUS_INFINITY
 from tests.mutation.mutant import Edit, Mutant, wrapped
 
 KERNELS = "streamq/runtime/kernels"
@@ -36,6 +38,11 @@ def _after_reading_all(right: Any, bins: TimeBins, *args: Any) -> pa.Table | Non
     for bin in bins.bins:
         bins._read(bin)
     return right(bins, *args)
+
+
+def _after_all_pairs(right: Any, events: JoinedEvents, fresh: Sides) -> list[pa.Table]:
+    events.pairs_beyond(MINUS_INFINITY)
+    return right(events, fresh)
 
 
 EVERY_BIN = Mutant(
@@ -83,6 +90,12 @@ EVERY_TIME = Mutant(
     "",
     tuple(wrapped(TimeBins, name, _after_reading_all) for name in ("take", "append", "open")),
 )
+EVERY_PAIR = Mutant(
+    "every pair",
+    "all pairs of a windowed join are evaluated in each micro-batch",
+    "",
+    (wrapped(JoinedEvents, "new_pairs", _after_all_pairs),),
+)
 DEAD_ROWS = Mutant(
     "dead rows",
     "a bin keeps rows that others have taken back, until it has many chunks",
@@ -94,6 +107,7 @@ NO_SLEEP = Mutant("no sleep", "events of snapshots stay awake", "", ((Condensing
 EVERY_ROW = {
     "hopping": EVERY_WINDOW,
     "inner join": EVERY_PART,
+    "windowed_join": EVERY_TIME,
     "scan": EVERY_STATE,
     "first consume": EVERY_STATE,
 }

@@ -118,8 +118,8 @@ def staying(what: str, move: str) -> Mutant:
 
 MUTANTS = [
     ("tumbling", Mutant("first", "rows of inputs go to the first bucket", "", ((Spread, "of_input", first_bucket),))),
-    ("pairs", Mutant("sent", "rows sent go to the first bucket", "", ((Spread, "of_result", first_bucket),))),
-    ("left", staying("rows in bins of time", "self._bins(new[number]).append(mine)")),
+    ("except", Mutant("sent", "rows sent go to the first bucket", "", ((Spread, "of_result", first_bucket),))),
+    ("pairs", staying("rows in bins of time", "self._bins(new[number]).append(mine)")),
     ("left", staying("rows in bins by group", "new[number].append(basket, ROOT, mine, live)")),
     ("tumbling", staying("partial results", "self.held.add(new[number], mine)")),
     (

@@ -45,7 +45,7 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 IN_SMALL_BINS = 120
 """The groups of which a small bin holds at most ten."""
-EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "chop")
+EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "windowed_join", "chop")
 """The operators that the fast part tries, too, and whose mutants are always tried: one for each kernel, and one of BY_START."""
 
 
@@ -81,8 +81,8 @@ def test_a_bin_that_nobody_touched_is_not_read(operator: str) -> None:
 
 
 READS: dict[str, Mutant] = {**dict.fromkeys(OPERATORS, EVERY_BIN), "inner join": EVERY_PART}
-"""A mutant that reads bins of others; of hopping windows no bin at all need be read, those of no window due."""
-del READS["hopping"]
+"""A mutant that reads bins of others; of windows on a grid no bin at all need be read, those of no window due."""
+del READS["hopping"], READS["windowed_join"]
 
 
 @pytest.mark.parametrize("operator", one_a_kernel(READS))

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 
 from streamq.compiler.stages import _Compiler
-from streamq.runtime import bins, packer, range_partials
+from streamq.runtime import bins, joined_events, packer, range_partials
 from streamq.runtime.basket import Baskets
 from streamq.runtime.columnar import concat, ints
-from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator
+from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.groups import Holds, no_holds
-from streamq.runtime.kernels import inner_join
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.open_starts import OpenStarts
 from streamq.runtime.progress import LevelProgress, Message, RelationClock
@@ -155,6 +155,24 @@ MUTANTS = (
         BREACHED,
     ),
     Mutant(
+        "a pair in one window",
+        "a pair has no row in the windows that end after those that are due with its first",
+        "windowed_join",
+        edits=(Edit("streamq/runtime/coming_windows.py", "ints(pairs, RE) > past(last)", "ints(pairs, RE) < 0"),),
+    ),
+    Mutant(
+        "sent windows of pairs stand",
+        "pairs that come or go late do not change the windows that have been sent",
+        "windowed_join",
+        edits=(
+            Edit(
+                "streamq/runtime/coming_windows.py",
+                "[self.evaluator.windows(table, self.first, self.sent) for table in pairs]",
+                "[]",
+            ),
+        ),
+    ),
+    Mutant(
         "progress goes back",
         "a source's CTI is what it said last, not the greatest it has said",
         "physical",
@@ -268,7 +286,7 @@ MUTANTS = (
         "reach of a bin without length",
         "a bin of a join is passed over where events that began in it still live",
         "join",
-        ((inner_join, "bin_reach", reach_without_length),),
+        ((joined_events, "bin_reach", reach_without_length),),
     ),
     Mutant(
         "no correction",

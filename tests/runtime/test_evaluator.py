@@ -12,10 +12,11 @@ import pytest
 from streamq.choices import JoinKind, Stamp
 from streamq.runtime.columnar import codes, concat, ints
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator, WindowedJoinEvaluator
+from streamq.runtime.evaluators.joins import ClipEvaluator, ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.spans import ChopEvaluator, DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
+from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import number_groups
 from streamq.time import INFINITY, MINUS_INFINITY
@@ -32,7 +33,7 @@ EVALUATORS: list[Evaluator] = [
         JoinEvaluator(how, ON, None, ("k", "v"), ("w",), ("k", "v"))
         for how in (JoinKind.INNER, JoinKind.LEFT, JoinKind.SEMI, JoinKind.ANTI)
     ),
-    WindowedJoinEvaluator(GRID.grid, ON, None, ("k", "v"), ("w",)),
+    WindowedJoinEvaluator(GRID.grid, JoinEvaluator(JoinKind.INNER, ON, None, ("k", "v"), ("w",), ())),
     ExceptEvaluator(("k",)),
     ClipEvaluator(("k", "v"), ON),
     SignalEvaluator(("k",)),

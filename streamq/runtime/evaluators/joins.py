@@ -10,20 +10,17 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import JoinKind
-from streamq.grid import Grid
 from streamq.runtime.columnar import concat, expand_ranges, ints, with_column
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
-from streamq.runtime.grid_ranges import grid_lifetimes, grid_range
-from streamq.runtime.groups import GROUP_NUMBER, Holds, ToCome, least_by_group, matching_groups, no_holds
+from streamq.runtime.groups import GROUP_NUMBER, least_by_group, matching_groups
 from streamq.runtime.overlap import (
     next_after,
     overlapping_pairs,
     remaining_pieces,
     union_of_pieces,
 )
-from streamq.runtime.release import Release
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 
@@ -150,86 +147,6 @@ def pair_rows(
     pairs = pa.table({**{n: one.column(n) for n in ours}, **{n: other.column(n) for n in theirs}})
     # a table without columns has no rows: a technical one keeps their number
     return pairs if pairs.num_columns else pa.table({"__rows": pa.array(at)})
-
-
-@dataclass(frozen=True)
-class WindowedJoinEvaluator:
-    """Every pair of members of one window of a grid, with the window as lifetime; ``on``, ``where`` and names as in a join."""
-
-    window: Grid
-    on: tuple[tuple[str, str], ...]
-    where: PairCondition | None
-    left: tuple[str, ...]
-    right: tuple[str, ...]
-
-    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int) -> pa.Table:
-        """Return the pairs of the windows that end after ``since`` and start before ``upto``, each with its window as lifetime.
-
-        Members are copied into their windows, then paired by window and keys; those with a NULL key have no pair. Endless ones
-        have none if ``upto`` is INFINITY.
-        """
-        codes = [matching_groups(table, keys) for table, keys in zip(inputs, self.group_columns, strict=True)]
-        sides: list[tuple[Ints, Ints, Ints]] = []
-        for table, code in zip(inputs, codes, strict=True):
-            low, high = grid_range(self.window, table, since, upto)
-            which, index = expand_ranges(low, np.where(code >= 0, high, low - 1))
-            sides.append((which, index, code[which]))
-        (mine, i, a), (theirs, j, b) = sides
-        if not len(i) or not len(j):
-            at = of = index = np.zeros(0, np.int64)
-        else:
-            # one code for window and key
-            base, groups = min(int(i.min()), int(j.min())), 1 + max(int(a.max()), int(b.max()))
-            one, other = (i - base) * groups + a, (j - base) * groups + b
-            order = np.argsort(other, kind="stable")
-            low, high = np.searchsorted(other[order], one, "left"), np.searchsorted(other[order], one, "right") - 1
-            which, place = expand_ranges(low, high)
-            at, of, index = mine[which], theirs[order[place]], i[which]
-            if self.where is not None:
-                agree = self.where.holds(pair_rows(inputs[0], inputs[1], self.left, self.right, at, of))
-                at, of, index = at[agree], of[agree], index[agree]
-        pairs = pair_rows(inputs[0], inputs[1], self.left, self.right, at, of)
-        pairs = with_column(pairs, GROUP_NUMBER, ints(inputs[0], GROUP_NUMBER)[at])
-        start, end = grid_lifetimes(self.window, index)
-        return with_column(with_column(pairs, LE, start), RE, end)
-
-    @property
-    def group_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The columns that must be equal."""
-        return tuple(a for a, _ in self.on), tuple(b for _, b in self.on)
-
-    @property
-    def progress_rule(self) -> ProgressRule:
-        """Windows of a grid are final once they have ended."""
-        from streamq.runtime.progress_rule import Cti, ProgressRule
-
-        return ProgressRule(
-            Cti.EARLIEST_WINDOW, final=Release.AT_END, early=Release.AT_END, windows=True, grid=self.window
-        )
-
-    def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Mark the members of windows that end at or after c, and the events that end at or after c."""
-        least = self.window.start(self.window.first_ending_after(c - 1))
-        return [ints(table, RE) > min(c - 1, least) for table in inputs]
-
-    def holds(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> Holds:
-        """Return no holds: the CTI depends on the grid alone."""
-        return no_holds()
-
-    def to_come(self, inputs: Sequence[pa.Table], upto: int) -> ToCome:
-        """Return the events that live beyond ``upto``, with the start of the first window from there on."""
-        later = np.concatenate([ints(table, GROUP_NUMBER)[ints(table, RE) > upto] for table in inputs])
-        return ToCome(later, np.full(len(later), self.window.next_start(upto)))
-
-    @property
-    def leaves_out_rows_to_come(self) -> bool:
-        """False: only a bound leaves out windows."""
-        return False
-
-    def cti(self, progress: Sequence[int], held: int) -> int:
-        """Return the start of the earliest window that is not final, with members or not; at the end of the input INFINITY."""
-        c = min(progress)
-        return c if c == INFINITY else self.window.start(self.window.first_ending_after(c))
 
 
 @dataclass(frozen=True)

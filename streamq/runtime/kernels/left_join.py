@@ -64,10 +64,7 @@ class LeftJoinKernel(UncombinedKernel):
     @property
     def progress_rule(self) -> ProgressRule:
         """The evaluator's rule, with rows that go by the kernel's release."""
-        rule = self.evaluator.progress_rule
-        if self.final:
-            return rule.when_final()
-        return rule.at_once() if self.early else rule
+        return self.evaluator.progress_rule.released(final=self.final, early=self.early)
 
     @property
     def state_layout(self) -> StateLayout:

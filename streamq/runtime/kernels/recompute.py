@@ -18,9 +18,9 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
-from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted, with_ends, with_weights
-from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
+from streamq.runtime.columnar import concat, ints, net_deltas, with_column
+from streamq.runtime.deltas import as_points, cancelling_deltas, history_of, weighted
+from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
 from streamq.runtime.evaluator import Evaluator
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes, GroupBins
@@ -30,7 +30,6 @@ from streamq.runtime.lateness import weighted_events
 from streamq.runtime.lifetimes import saturating
 from streamq.runtime.open_windows import LAST_END, waits_for_members
 from streamq.runtime.release import Release
-from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
@@ -123,10 +122,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
 
         If the kernel sends only final rows, no row goes early; if it sends rows early, every row goes at once.
         """
-        rule = self.evaluator.progress_rule
-        if self.final:
-            return rule.when_final()
-        return rule.at_once() if self.early else rule
+        return self.evaluator.progress_rule.released(final=self.final, early=self.early)
 
     @property
     def state_layout(self) -> StateLayout:
@@ -157,26 +153,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return GroupedRows(inputs=rows, result=REPORTED, events=events, by_hash=by_hash)
 
     def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
-        """Return the endpoints of these deltas, each with the sum of its weights, those of sum 0 left out.
-
-        Endless lifetimes have endpoints of their own, their starts. Of inserts that are never retracted only the greatest
-        endpoint is returned, and that of the endless ones. None if there are no deltas, or if no windows need a bound at the end
-        of the stream.
-        """
-        if self.bound is Bound.NONE or table.num_rows == 0:
-            return None
-        is_fixed = WEIGHT not in table.column_names
-        table = with_weights(with_ends(table))
-        le, re = ints(table, LE), ints(table, RE)
-        endless = re == INFINITY
-        rows = pa.table(
-            {"end": endpoint(le, re, ARRAYS), "endless": endless.astype(np.int64), "w": table.column(WEIGHT)}
-        )
-        if is_fixed:
-            weights = group(rows, ["endless"], {"end": ("end", "max"), "w": ("w", "sum")})
-        else:
-            weights = group(rows, ["end", "endless"], {"w": ("w", "sum")})
-        return [Endpoint(r["end"], bool(r["endless"]), r["w"], is_fixed) for r in weights.to_pylist() if r["w"]]
+        """Return the endpoints of these deltas; None if there are no deltas, or no windows need a bound at the end."""
+        return None if self.bound is Bound.NONE else announced_endpoints(table)
 
     def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
         """Add deltas to the state and evaluate it.

@@ -81,9 +81,7 @@ class WindowAggregateKernel:
             waits_for_members=self.reads_end,
             may_be_empty=True,
         )
-        if self.final:
-            return rule.when_final()
-        return rule.at_once() if self.early else rule
+        return rule.released(final=self.final, early=self.early)
 
     @property
     def state_layout(self) -> StateLayout:

@@ -1,0 +1,159 @@
+"""Kernel of the windowed join: it pairs a member once, when its first window is sent, with all members before it.
+
+A member's windows are a range of numbers. Two members share those in which their ranges overlap, so the kernel is an inner join
+of ranges, which are read, paired and forgotten as lifetimes are. A pair gives a row for each of its windows when that is due.
+
+State: members whose first window is to come, by it; the others, until their windows are final (:mod:`joined_events`); pairs with
+windows to come. Cost: the pairs of members whose first window is due, of late ones and of those taken back; the members of their
+groups in the bins that they are read from; a row for each pair in a window that is due.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from streamq.runtime.basket import ENDS, KernelBaskets
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.coming_windows import PAIRS, ComingWindows, past
+from streamq.runtime.deltas import net_retractions
+from streamq.runtime.endpoints import Bound, Endpoint, announced_endpoints, bound_at_end
+from streamq.runtime.evaluators.windowed_join import WindowedJoinEvaluator
+from streamq.runtime.event import LE, RE, WEIGHT
+from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.joined_events import JoinedEvents, side_basket
+from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
+from streamq.runtime.kernels.inner_join import new_side
+from streamq.runtime.parts import SIZES
+from streamq.runtime.time_bins import TimeBins
+from streamq.time import INFINITY, MINUS_INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.progress_rule import ProgressRule
+    from streamq.runtime.state_layout import StateLayout
+
+WAITING = ("waiting0", "waiting1")
+"""The baskets, one a side, of the members whose first window is to come."""
+
+
+@dataclass(frozen=True)
+class WindowedJoinKernel(UncombinedKernel):
+    """A kernel of a windowed join.
+
+    evaluator: the grid and the pair condition; inputs: each side's columns beside lifetimes; result: the columns of a row. A
+    window is sent once the watermark has reached its end; ``final``: once it is final; ``early``: at once. infinite: lifetimes
+    may never end.
+    """
+
+    evaluator: WindowedJoinEvaluator
+    inputs: tuple[pa.Schema, pa.Schema]
+    result: tuple[str, ...]
+    final: bool = False
+    early: bool = False
+    infinite: bool = False
+    sizes: BinSizes = SIZES
+    """The sizes at which bins are split by group."""
+
+    @property
+    def progress_rule(self) -> ProgressRule:
+        """The evaluator's rule, with rows that go by the kernel's release."""
+        return self.evaluator.progress_rule.released(final=self.final, early=self.early)
+
+    @property
+    def _sends_at_once(self) -> bool:
+        """True if rows are sent before the watermark reaches them."""
+        return self.early and not self.final
+
+    @property
+    def state_layout(self) -> StateLayout:
+        """The members of both sides, the pairs with windows to come, the last window sent, and the bound of endless lifetimes."""
+        from streamq.runtime.state_layout import StateLayout
+        from streamq.runtime.state_parts import AnnouncedEnds, SameValue, TimedRows, joined_sides
+
+        waiting = (TimedRows(basket=basket, then=RE, port=port) for port, basket in enumerate(WAITING))
+        # pairs have the columns that choose the bucket of their left member
+        pairs = TimedRows(basket=PAIRS, then=RE, port=0)
+        sides = joined_sides(self.evaluator.group_columns, self.sizes)
+        return StateLayout(parts=(*waiting, *sides, pairs, AnnouncedEnds(), SameValue("sent")))
+
+    def announce(self, port: int, table: pa.Table) -> list[Endpoint] | None:
+        """Return the endpoints of these deltas; None if there are no deltas, or no lifetime is endless."""
+        return announced_endpoints(table) if self.infinite else None
+
+    def advance(self, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
+        """Send the windows that are due, and what changes in those sent before that are not final.
+
+        Late events are counted; at the end of the stream the state is emptied.
+        """
+        totals, grid, pairing = Totals(), self.evaluator.window, self.evaluator.pairing
+        first, least = grid.first_ending_after(clock.c_before), grid.first_ending_after(clock.c)
+        sent, last = int(state.values.get("sent", MINUS_INFINITY)), self._last_due(state, clock)
+        coming = ComingWindows(state, self.evaluator, first, sent)
+        members = JoinedEvents(state, pairing, (*pairing.left, *pairing.right), self.sizes)
+        out = coming.take_back(members.pairs_beyond(past(last)), last) if last < sent else []
+        arrived = [new_side(arrivals, port, schema.names, totals) for port, schema in enumerate(self.inputs)]
+        begun = [self._begun(state, basket, new, first, last) for basket, new in zip(WAITING, arrived, strict=True)]
+        out += coming.send(members.new_pairs(begun), last)
+        state.values["sent"] = last
+        if clock.c != INFINITY:
+            members.hold([table if table is None else _with_windows_from(table, least) for table in begun])
+        members.forget(least)
+        due = self._due(state, coming)
+        if clock.c == INFINITY:
+            for basket in (*WAITING, PAIRS, ENDS):
+                TimeBins(state, basket).take(INFINITY)
+        table = net_retractions(concat([rows.select([*self.result, LE, RE, WEIGHT]) for rows in out])) if out else None
+        cti = self.evaluator.cti(clock.by_port or (clock.c,), INFINITY)
+        return Output(table if table is not None and table.num_rows else None, cti, totals, due)
+
+    def _last_due(self, state: KernelBaskets, clock: Clock) -> int:
+        """Return the number of the last window to be sent, also of endless lifetimes; INFINITY: all are.
+
+        Announced endpoints are added to the state.
+        """
+        grid = self.evaluator.window
+        bound = bound_at_end(state, clock, Bound.ENDLESS if self.infinite else Bound.NONE)
+        progress = clock.c if self.final else clock.m
+        if clock.c == INFINITY or progress == INFINITY or self._sends_at_once:
+            return grid.last_starting_before(bound)
+        return MINUS_INFINITY if progress == MINUS_INFINITY else grid.first_ending_after(progress) - 1
+
+    def _begun(
+        self, state: KernelBaskets, basket: str, arrived: pa.Table | None, first: int, last: int
+    ) -> pa.Table | None:
+        """Return the deltas of a side's members whose first window is due, with their ranges; None if there are none.
+
+        Those that have arrived and begin later wait. Those without a window from ``first`` on are left out.
+        """
+        waiting = TimeBins(state, basket, LE, then=RE)
+        parts = [waiting.take(past(last))] if waiting else []
+        if arrived is not None:
+            ranges = _with_windows_from(self.evaluator.ranges(arrived), first)
+            is_due = ints(ranges, LE) <= last
+            parts.append(ranges.filter(pa.array(is_due)))
+            waiting.append(ranges.filter(pa.array(~is_due)))
+        begun = [table for table in parts if table is not None and table.num_rows]
+        return concat(begun) if begun else None
+
+    def _due(self, state: KernelBaskets, coming: ComingWindows) -> int | None:
+        """Return the least end of a window that may send a row; None if no pair or member waits for one.
+
+        A member whose first window is to come has a pair from then on at the earliest, and only with a member of the other side.
+        """
+        if self._sends_at_once:
+            return None
+        begins = [TimeBins(state, basket, LE, then=RE).least for basket in WAITING]
+        of_sides = [coming.sent if state.bins(side_basket(port)) else least for port, least in enumerate(begins)]
+        number = min(coming.next, max(min(begins), *of_sides))
+        return None if number == INFINITY else self.evaluator.window.end(number)
+
+
+def _with_windows_from(ranges: pa.Table, first: int) -> pa.Table:
+    """Return the ranges that have a window from number ``first`` on."""
+    return ranges.filter(pa.array(ints(ranges, RE) > first))
+
+
+__all__ = ["WindowedJoinKernel"]

@@ -1,0 +1,220 @@
+"""The kernel of the windowed join: the pairs that it evaluates, what it holds, and its rows by any cut into micro-batches."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.grid import Grid
+from streamq.plan.node import number_sources
+from streamq.policies import Level
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.event import LE
+from streamq.runtime.group_bins import BinSizes
+from streamq.testing.deltas import net
+from streamq.time import INFINITY
+from tests.laws.cost_mutants import EVERY_PAIR
+from tests.programs import compiled, with_sizes
+
+COLUMNS = "kind string, start bigint, end bigint, new_end bigint, k bigint, v bigint"
+SIZE, HOP = 10, 2
+SEEDS = range(24 if os.environ.get("STREAMQ_SOAK") else 4)
+
+
+def source(name: str) -> sq.Stream:
+    return sq.physical(t.table(COLUMNS, []), name=name)
+
+
+def program(*, size: int = SIZE, hop: int = HOP, **options: Any) -> StagedPlan:
+    """Pairs of unequal values in windows."""
+    left, right = source("a"), source("b").rename(v="w")
+    query = left.windowed_join(right, on="k", size=size, hop=hop, where=lambda a, b: a.v != b.w)
+    options = {"output": OutputForm.CHANGELOG, "buckets": 1, **options}
+    return with_sizes(compiled(number_sources(query.plan)[0], **options), BinSizes(split_above=8, whole_upto=4))
+
+
+def run(**options: Any) -> LocalRun:
+    return LocalRun(program(**options))
+
+
+def insert(start: int, end: int | None, k: int = 0, v: int = 0) -> tuple[Any, ...]:
+    return "insert", start, end, None, k, v
+
+
+def retract(start: int, end: int | None, new_end: int, k: int = 0, v: int = 0) -> tuple[Any, ...]:
+    return "retract", start, end, new_end, k, v
+
+
+def send(live: LocalRun, left: Sequence[Any], right: Sequence[Any], c: int) -> pa.Table:
+    return live.batch({"a": t.table(COLUMNS, list(left)), "b": t.table(COLUMNS, list(right))}, [(None, c)])
+
+
+def held(live: LocalRun) -> Counter[str]:
+    """The rows in the join's baskets, by name."""
+    rows: Counter[str] = Counter()
+    for store in live.stores.values():
+        baskets = Baskets(DictStore(store))
+        for name in baskets.names("windowed_join"):
+            rows[name.rpartition(".")[2]] += baskets.size(name)[0]
+    return rows
+
+
+# each pair once
+
+
+def pairs_evaluated(monkeypatch: pytest.MonkeyPatch, batches: int) -> int:
+    """The pairs that the condition sees in micro-batches of a point on both sides, with windows of 20 of them."""
+    live, seen = run(size=20, hop=1), 0
+    holds = PairCondition.holds
+
+    def watched(condition: PairCondition, pairs: pa.Table) -> Any:
+        nonlocal seen
+        seen += pairs.num_rows
+        return holds(condition, pairs)
+
+    monkeypatch.setattr(PairCondition, "holds", watched)
+    for n in range(batches):
+        send(live, [insert(n, n + 1)], [insert(n, n + 1, v=n)], n)
+    return seen
+
+
+def test_a_pair_is_evaluated_once_in_however_many_windows_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert 0.5 * 12 * 12 < pairs_evaluated(monkeypatch, 12) <= 12 * 12
+
+
+def test_a_kernel_that_evaluates_pairs_again_breaks_the_law(monkeypatch: pytest.MonkeyPatch) -> None:
+    with EVERY_PAIR.in_place():
+        assert pairs_evaluated(monkeypatch, 12) > 3 * 12 * 12
+
+
+# state
+
+
+def test_members_wait_unpaired_until_their_first_window_is_due() -> None:
+    live = run(output=OutputForm.FINAL, size=100, hop=100)
+    send(live, [insert(n, n + 1, v=n) for n in range(30)], [insert(n, n + 1, v=40) for n in range(30)], 50)
+    assert held(live) == {"waiting0": 30, "waiting1": 30}
+    assert send(live, [], [], 100).num_rows == 900
+    assert held(live) == {}, "of a final window nothing is left"
+
+
+def test_a_pair_is_held_as_one_row_until_its_last_window() -> None:
+    live = run(output=OutputForm.FINAL)
+    send(live, [insert(1, 400, v=1)], [insert(5, None, v=2), insert(2, 300, v=2)], 20)
+    assert held(live)["pairs"] == 2
+    assert send(live, [], [], 30).num_rows == 10, "of both pairs five more windows"
+    assert held(live)["pairs"] == 2
+    send(live, [], [], 350)
+    assert held(live)["pairs"] == 1
+    send(live, [], [], 450)
+    assert held(live)["pairs"] == 0
+
+
+def test_a_late_row_reads_the_other_side_of_its_group() -> None:
+    live = run(output=OutputForm.CHANGELOG)
+    some = [insert(1, 60, k, v) for k in range(30) for v in range(3)]
+    send(live, some, some, 0)
+    send(live, [insert(50, 51, 40)], [], 0)
+    before = sum(k.evaluated or 0 for k in live.readings.of_kernels.values())
+    sent = send(live, [insert(2, 3, 7, 9)], [], 0)
+    evaluated = sum(k.evaluated or 0 for k in live.readings.of_kernels.values()) - before
+    assert sent.num_rows == 3 * 5, "its windows, which have been sent, have three pairs each"
+    assert evaluated <= 20
+
+
+# rows, by plain rules
+
+
+Event = tuple[int, int, int, int]
+"""Start, end, key, value."""
+
+
+def windows_of(event: Event, grid: Grid, until: int) -> set[int]:
+    """The starts of the windows that an event is in, those before ``until`` if it has no end."""
+    start, end, *_ = event
+    starts = range(-20 * grid.hop, (until if end == INFINITY else end) + grid.hop, grid.hop)
+    return {at for at in starts if at < end and at + grid.size > start and (end < INFINITY or at < until)}
+
+
+def rows_of(left: Sequence[Event], right: Sequence[Event], grid: Grid, until: int) -> Counter[Any]:
+    return Counter(
+        (at, a[3], b[3])
+        for a in left
+        for b in right
+        if a[2] == b[2] and a[3] != b[3]
+        for at in windows_of(a, grid, until) & windows_of(b, grid, until)
+    )
+
+
+def as_rows(table: pa.Table) -> Counter[Any]:
+    start = LE if LE in table.column_names else "start"
+    return Counter((row[start], row["v"], row["w"]) for row in table.to_pylist())
+
+
+def history(random: np.random.Generator) -> tuple[list[list[Any]], list[Event]]:
+    """The rows of a side in eight micro-batches, n of instants from 10 n on, and the events left: ends move, or go."""
+    batches, events = [], []
+    for n in range(8):
+        rows = []
+        for i in range(4):
+            start, k = 10 * n + int(random.integers(0, 10)), int(random.integers(0, 2))
+            end = INFINITY if random.random() < 0.3 else start + int(random.integers(1, 40))
+            events.append((start, end, k, 10 * n + i))
+            rows.append(insert(start, None if end == INFINITY else end, k, 10 * n + i))
+        for place, (start, end, k, v) in enumerate(events):
+            if random.random() < 0.25 and start < 10 * n and end >= 10 * n + 10:
+                new_end = 10 * n + 10 + int(random.integers(0, 30))
+                rows.append(retract(start, None if end == INFINITY else end, new_end, k, v))
+                events[place] = (start, new_end, k, v)
+        batches.append(rows)
+    return batches, events
+
+
+GRIDS = (Grid(10, 2), Grid(3, 7), Grid(10, 10), Grid(7, 3))
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"early": True}, {"output": OutputForm.FINAL}, {"level": Level(None)}], ids=str
+)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_ends_that_move_and_go_leave_the_rows_of_the_events_left(options: Any, seed: int) -> None:
+    """Also in other buckets after each micro-batch, and bounded before windows that have been sent; final ones stay."""
+    random, grid = np.random.default_rng(seed), GRIDS[seed % len(GRIDS)]
+    until = 60 if seed % 3 == 1 else None
+    (left, ours), (right, theirs) = history(random), history(random)
+    one, *others = (program(size=grid.size, hop=grid.hop, buckets=buckets, **options) for buckets in (1, 3, 2))
+    live, sent = LocalRun(one), []
+    for n, (a, b) in enumerate(zip(left, right, strict=True)):
+        sent.append(send(live, a, b, 10 * n + 10))
+        live = live.go_on(others[n % 2]) if seed % 2 else live
+    sent.append(live.finish(until))
+    last = max(80, *(end for _, end, *_ in [*ours, *theirs] if end < INFINITY))
+    expected = rows_of(ours, theirs, grid, last)
+    if until is not None:
+        expected = Counter({row: n for row, n in expected.items() if row[0] < until or row[0] + grid.size <= 80})
+    final = options.get("output") == OutputForm.FINAL
+    assert as_rows(pa.concat_tables(sent) if final else net(sent)) == expected
+    assert all(set(store) == {"manifest"} for store in live.stores.values())
+
+
+def test_the_bound_of_endless_pairs_may_go_back_while_rows_are_sent_at_once() -> None:
+    live = run(early=True, size=10, hop=10)
+    first = send(live, [insert(1, None), insert(2, 95, 1)], [insert(1, None, v=1)], 0)
+    assert as_rows(first) == Counter({(at, 0, 1): 1 for at in range(0, 90 + 1, 10)})
+    sent = [first, send(live, [retract(2, 95, 31, 1)], [], 5)]
+    assert as_rows(net(sent)) == Counter({(at, 0, 1): 1 for at in (0, 10, 20, 30)})
+    for n, end in enumerate([52, 121]):
+        sent.append(send(live, [insert(9, end, 1)], [], 6 + n))
+        assert as_rows(net(sent)) == Counter({(at, 0, 1): 1 for at in range(0, end, 10)})
