@@ -68,7 +68,7 @@ class GroupBins:
         self.added: dict[str, Leaf] = {}
         self.active = np.zeros(0, np.uint32)
         self.since = INFINITY
-        self._finite_ends: dict[tuple[str, str], Ints] = {}
+        self._new_ends: dict[tuple[str, str], list[tuple[Ints, Ints]]] = {}
         self._evaluated_whole: set[str] = set()
         self._read: dict[tuple[str, str], pa.Table | None] = {}
         self._chunks: dict[tuple[str, str], list[bytes]] = {}
@@ -229,8 +229,9 @@ class GroupBins:
                 self._plan_cleaning(leaf, inputs, c)
         for leaf in added:
             # it has not been read, so only the ends of its new events are known
-            if len(ends := self._new_ends(leaf, inputs)):
-                leaf.clean = min(leaf.clean, int(ends.max()) + 1)
+            ends, weight = self._appended_ends(leaf, inputs)
+            if (is_finite := (weight > 0) & (ends < INFINITY)).any():
+                leaf.clean = min(leaf.clean, int(ends[is_finite].max()) + 1)
         for leaf in [*self.opened, *added]:
             if leaf.agenda == Agenda():
                 leaf.whole = self._rows_in(leaf, inputs) <= self.sizes.whole_upto
@@ -265,8 +266,7 @@ class GroupBins:
         """
         key, live = (basket, leaf.name), live_rows(rows) if live is None else live
         if RE in rows.column_names:
-            re = ints(rows, RE)[ints(rows, WEIGHT) > 0]
-            self._finite_ends[key] = np.concatenate([self._finite_ends.get(key, re[:0]), re[re < INFINITY]])
+            self._new_ends.setdefault(key, []).append((ints(rows, RE), ints(rows, WEIGHT)))
         small = SMALL_AGENDA if basket == AGENDA else SMALL
         # the more rows it has, the less often it is rewritten
         most = self.sizes.compact_at + self.state.filled(*key).stored // FULL
@@ -346,24 +346,22 @@ class GroupBins:
         for leaf in self.opened:
             yield leaf, parts.get(numbers[id(leaf)], rows.slice(0, 0))
 
-    def _new_ends(self, leaf: Leaf, inputs: Sequence[str]) -> Ints:
-        """Return the finite ends of the events that a bin has got in this micro-batch."""
-        ends = (self._finite_ends.get((basket, leaf.name)) for basket in inputs)
-        return np.concatenate([np.zeros(0, np.int64), *(some for some in ends if some is not None)])
+    def _appended_ends(self, leaf: Leaf, inputs: Sequence[str]) -> tuple[Ints, Ints]:
+        """Return the ends of the events that a bin has got and lost in this micro-batch, and their weights."""
+        parts = [part for basket in inputs for part in self._new_ends.get((basket, leaf.name), ())]
+        nothing = np.zeros(0, np.int64)
+        ends, weights = ([nothing, *(part[i] for part in parts)] for i in (0, 1))
+        return np.concatenate(ends), np.concatenate(weights)
 
     def _plan_cleaning(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
         """Set the CTI at which more than half of a bin's events will be settled, beside those that are known to be needed.
 
-        That is known if all of the bin has been read. If not, it keeps the CTI that was set before; if there was none, and enough
-        events have come since, it gets the last end of a new one.
+        That is known if all of the bin has been read. If not, it keeps the CTI that was set before, until enough events with
+        earlier ends have come since: then it gets the last end of a new one.
         """
         filled = [(basket, leaf.name) for basket in inputs if self.state.chunks(basket, leaf.name)]
         if not all(key in self._read for key in filled):
-            ends = self._new_ends(leaf, inputs)
-            if leaf.clean == INFINITY and len(ends):
-                # each of them makes the half greater
-                leaf.lacks -= (len(ends) + 1) // 2
-                leaf.clean = INFINITY if leaf.lacks > 0 else int(ends.max()) + 1
+            self._bring_cleaning_forward(leaf, inputs, c)
             return
         tables = [t for basket in inputs if (t := self._whole(basket, leaf)) is not None]
         re = np.concatenate([np.zeros(0, np.int64), *(ints(t, RE) for t in tables)])
@@ -374,7 +372,20 @@ class GroupBins:
         to_come = re[(re >= c) & (re < INFINITY) & (weight > 0)]
         more = max(1, leaf.needed + int(weight.sum()) // 2 + self.sizes.slack - settled)
         leaf.clean = int(np.partition(to_come, more - 1)[more - 1]) + 1 if more <= len(to_come) else INFINITY
-        leaf.lacks = max(0, more - len(to_come))
+        leaf.lacks = more if more <= len(to_come) else more - len(to_come)
+
+    def _bring_cleaning_forward(self, leaf: Leaf, inputs: Sequence[str], c: int) -> None:
+        """Set an earlier CTI at which a bin is cleaned if enough events have come that will be settled before the one set.
+
+        Settled events that have been taken out count against it, and each event makes the half greater that must be exceeded.
+        """
+        ends, weight = self._appended_ends(leaf, inputs)
+        is_earlier = (weight > 0) & (ends < leaf.clean)
+        settles = int(weight[is_earlier | (ends < c)].sum())
+        leaf.lacks -= (2 * settles - int(weight.sum()) + 1) // 2
+        if leaf.lacks <= 0 and is_earlier.any():
+            leaf.clean = int(ends[is_earlier].max()) + 1
+            leaf.lacks = self._rows_in(leaf, inputs) // 2 + self.sizes.slack
 
     def _join_empty(self) -> None:
         """Join two bins that one was split into, once both are empty."""
@@ -404,7 +415,10 @@ class GroupBins:
             leaf.split_above = 2 * rows
             return
         depth, agenda = leaf.depth + 1, self._latest_agenda(leaf)
-        halves = [Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean, whole=False) for i in (0, 1)]
+        halves = [
+            Leaf(leaf.start + (i << (BITS - depth)), depth, Agenda(), leaf.clean, whole=False, lacks=leaf.lacks // 2)
+            for i in (0, 1)
+        ]
         for basket in self.state.names():
             whole = self._whole(basket, leaf)
             if whole is None:

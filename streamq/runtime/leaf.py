@@ -16,8 +16,8 @@ class Leaf:
     """A bin: the hashes from ``start`` on that agree in the first ``depth`` bits, and what its groups wait for.
 
     ``clean`` is the least CTI at which many of its events are settled, so that all its groups are evaluated to forget them;
-    ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of finite
-    events that must come before there can be such a CTI, where there is none. A bin that is evaluated as a ``whole`` has no
+    ``needed`` is the number of settled events that were still needed when that last happened; ``lacks`` is the number of events
+    with earlier ends that must come before there can be an earlier such CTI. A bin that is evaluated as a ``whole`` has no
     agendas of single groups. ``split_above`` is the number of live events above which it is split, if that is more than for all
     bins.
     """
