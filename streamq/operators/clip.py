@@ -9,6 +9,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.evaluated_operator import EvaluatedOperator
 from streamq.operators.evaluation import Evaluation, KeyColumns, PortColumns, all_columns
 from streamq.operators.join_arguments import On, check_pairs, equality_pairs
+from streamq.operators.kernel_factory import CorrectingKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, node
@@ -17,6 +18,7 @@ from streamq.plan.schema import Schema, key_types, quote
 from streamq.plan.verbs import Verbs, not_a_stream
 from streamq.runtime.evaluators.joins import ClipEvaluator
 from streamq.runtime.event import LE, RE
+from streamq.runtime.kernels.clip import ClipKernel
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,9 +32,11 @@ class Clip(EvaluatedOperator):
 
     CTI: c, the least over the inputs
     Final: settled rows
-    State: events not settled, starts inside them; where ends never move, events not settled once they are clipped
-    Opens: whole groups that rows touch or with a row due
-    Cost: a search in the sorted starts for each event kept
+    State: events not settled, starts inside them; where ends never move, events not settled once they are clipped, and starts
+        from c on; rows that wait
+    Opens: parts of groups: where starts have come, the events whose clipped lifetimes are not settled; where events have, the
+        starts; rows that go
+    Cost: a search in the sorted starts for each new event, and each whose lifetime a new start may change
     """
 
     input: Node
@@ -57,16 +61,20 @@ class Clip(EvaluatedOperator):
         return "on " + (", ".join(show_equality(a, b) for a, b in self.on) or "no key")
 
     def _evaluation(self) -> Evaluation:
-        """Return the evaluator that clips; both inputs are hashed by the keys, and of ``by`` only starts are read."""
+        """Return the evaluator that clips, and a kernel of its own; both inputs are hashed by the keys."""
         keys = KeyColumns.from_pairs(self.input.schema, self.by.schema, self.on)
+        evaluator = ClipEvaluator(self.schema.names, keys.on)
         ours = PortColumns((*all_columns(self.schema), *keys.left), keys.hashed)
         return Evaluation(
-            evaluator=ClipEvaluator(self.schema.names, keys.on),
+            evaluator=evaluator,
             inputs=(ours, PortColumns(keys.right, keys.hashed)),
             schema=self.schema,
-            pointwise=(1,),
             group_columns=keys.left_columns({name: name for name in self.schema.names}),
-            unmoved=ClipEvaluator(self.schema.names, keys.on, ends_move=False),
+            factory=CorrectingKernelFactory(
+                lambda site: ClipKernel(
+                    evaluator, site.inputs, site.result, final=site.final, early=site.early, ends_move=site.ends_move
+                )
+            ),
         )
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:

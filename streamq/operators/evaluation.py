@@ -82,9 +82,6 @@ class Evaluation:
     moves: EndMoves = EndMoves.ALWAYS
     """The cases in which ends in the result move."""
 
-    unmoved: Evaluator | None = None
-    """A cheaper evaluator, used if no end of the first input ever moves."""
-
     sets_aside: bool = False
     """True if a module of the user's quarantines its failures; the evaluator's ``rows`` then takes a ``SetAside``, too."""
 

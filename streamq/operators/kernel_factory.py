@@ -96,13 +96,9 @@ class RecomputeFactory(KernelFactory):
         return RecomputeKernel(**self.parameters(evaluation, site))
 
     def parameters(self, evaluation: Evaluation, site: KernelSite) -> dict[str, Any]:
-        """Return the keyword arguments that every kernel over an evaluator takes.
-
-        Its evaluator is the cheaper one for ends that never move, if there is one and no end moves.
-        """
-        unmoved = None if site.ends_move else evaluation.unmoved
+        """Return the keyword arguments that every kernel over an evaluator takes."""
         return {
-            "evaluator": evaluation.evaluator if unmoved is None else unmoved,
+            "evaluator": evaluation.evaluator,
             "inputs": site.inputs,
             "result": site.result,
             "final": site.final,

@@ -60,6 +60,12 @@ EVERY_STATE = Mutant(
     "",
     edits=(Edit(f"{KERNELS}/scan.py", "bins.read(STATES)", "bins.state.read_all(STATES)"),),
 )
+EVERY_LEFT_EVENT = Mutant(
+    "every left event",
+    "a new start of clip reads the left events of all groups",
+    "",
+    edits=(Edit(f"{KERNELS}/clip.py", "bins.read(LEFT, distinct_hashes([right]))", "bins.state.read_all(LEFT)"),),
+)
 EVERY_WINDOW = Mutant(
     "every window",
     "the partial results of all windows are read, though none is due",
@@ -108,7 +114,8 @@ EVERY_ROW = {
     "hopping": EVERY_WINDOW,
     "inner join": EVERY_PART,
     "windowed_join": EVERY_TIME,
+    "clip": EVERY_LEFT_EVENT,
     "scan": EVERY_STATE,
     "first consume": EVERY_STATE,
 }
-"""The mutant that evaluates, or reads, the rows of all groups, for operators that do not read events by their groups' bins."""
+"""The mutant that evaluates, or reads, the rows of all groups, for operators of which EVERY_GROUP shows too little."""

@@ -178,12 +178,15 @@ def work_of_trickle(
 
 
 def work_of_hot_groups(query: Query, each: int, **options: Any) -> Work:
-    """The work of all operators in micro-batches that touch all groups; each of these has so many events open."""
+    """The work of all operators in micro-batches that touch all groups; each of these has so many events open.
+
+    It is measured once each group has had a right row, which clips what is open, and that has been forgotten.
+    """
     live = LocalRun(with_sizes(program(query, **options), BinSizes(whole_upto=0, awake_upto=16)))
     bulk = [(i, FAR + k + i * 13, k, i) for k in range(HOT) for i in range(each)]
     live.batch({"a": rows(*bulk), "b": rows(*((i, FAR, k, v + 1) for i, _, k, v in bulk[:1]))})
-    for n in range(BATCHES):
-        if n == WARM:
+    for n in range(HOT + BATCHES):
+        if n == HOT + WARM:
             before = work(live)
         new = [(each + n, FAR, (n + i) % HOT, n) for i in range(NEW)]
         live.batch({"a": rows(*new), "b": rows(*new[:1])})

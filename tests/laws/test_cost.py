@@ -45,7 +45,7 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 IN_SMALL_BINS = 120
 """The groups of which a small bin holds at most ten."""
-EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "windowed_join", "chop")
+EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "windowed_join", "clip", "chop")
 """The operators that the fast part tries, too, and whose mutants are always tried: one for each kernel, and one of BY_START."""
 
 

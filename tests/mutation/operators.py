@@ -14,7 +14,9 @@ from streamq.runtime.evaluators.joins import ExceptEvaluator, JoinEvaluator
 from streamq.runtime.evaluators.spans import DistinctIdsEvaluator, SignalEvaluator
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
-from tests.mutation.mutant import Mutant, wrapped
+from tests.mutation.mutant import Edit, Mutant, wrapped
+
+CLIP = "streamq/runtime/kernels/clip.py"
 
 
 def not_at_one_instant(right: Any, one: Any, one_le: Any, one_re: Any, other: Any, other_le: Any, other_re: Any) -> Any:
@@ -103,6 +105,18 @@ MUTANTS = (
         "a start at an event's own start clips it to nothing",
         "clip",
         (wrapped(joins, "next_after", cut_where_it_starts),),
+    ),
+    Mutant(
+        "clipped by a start taken back",
+        "an event stays clipped by a start that has been taken back",
+        "clip",
+        edits=(Edit(CLIP, "(lost <= end)", "(lost < end)"),),
+    ),
+    Mutant(
+        "start forgotten before the end",
+        "a start is forgotten once c has passed it, though the end of an event that it clips may still move",
+        "clip",
+        edits=(Edit(CLIP, "past = starts.slice(0, 0) if self.ends_move else", "past ="),),
     ),
     Mutant(
         "one sample an instant",

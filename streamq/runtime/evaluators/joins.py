@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.choices import JoinKind
-from streamq.runtime.columnar import concat, expand_ranges, ints, with_column
+from streamq.runtime.columnar import concat, expand_ranges, ints, is_matching, with_column
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
@@ -22,7 +22,6 @@ from streamq.runtime.overlap import (
     union_of_pieces,
 )
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.progress_rule import ProgressRule
@@ -207,15 +206,10 @@ class ExceptEvaluator(SettledProgress):
 
 @dataclass(frozen=True)
 class ClipEvaluator(SettledProgress):
-    """Events end at the first start, after their own, of an event of the other stream with equal ``on``.
-
-    ends_move: ends of events may still move. If not, an event is forgotten once it is cut, even without an end; else it stays,
-    with the start that cuts it, until its own end is settled.
-    """
+    """Events end at the first start, after their own, of an event of the other stream with equal ``on``."""
 
     names: tuple[str, ...]
     on: tuple[tuple[str, str], ...]
-    ends_move: bool = True
 
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -235,22 +229,19 @@ class ClipEvaluator(SettledProgress):
         An event that ends before that, or has no such start, or a NULL key, is unchanged. Ends of the other side do not count.
         """
         left, by = inputs
-        ours, theirs = (matching_groups(t, keys) for t, keys in zip(inputs, self.group_columns, strict=True))
+        return with_column(left, RE, np.minimum(ints(left, RE), self.cuts(left, by)))
+
+    def cuts(self, left: pa.Table, by: pa.Table) -> Ints:
+        """Return, for each left event, the first later start with equal keys on the other side; INFINITY if there is none."""
+        ours, theirs = (matching_groups(t, keys) for t, keys in zip((left, by), self.group_columns, strict=True))
         has_key = theirs >= 0
-        cut = next_after(ours, ints(left, LE), theirs[has_key], ints(by, LE)[has_key])
-        return with_column(left, RE, np.minimum(ints(left, RE), cut))
+        return next_after(ours, ints(left, LE), theirs[has_key], ints(by, LE)[has_key])
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Mark left events that end at or after c, by their cut end if ends never move; of the other side, the starts from c on.
-
-        Also those starts that lie after the earliest start of such a left event with equal keys. ``rows`` are in the order of the
-        left events.
-        """
+        """Mark left events that end at or after c; of the other side, the starts from c on, and those that cut such an event."""
         left, by = inputs
         ours, theirs = (matching_groups(t, keys) for t, keys in zip(inputs, self.group_columns, strict=True))
-        open_now = ints(left if self.ends_move else rows, RE) >= c
-        at = ints(by, LE)
-        least = np.full(max(int(ours.max(initial=0)), int(theirs.max(initial=0))) + 1, INFINITY)
-        mine = open_now & (ours >= 0)
-        np.minimum.at(least, ours[mine], ints(left, LE)[mine])
-        return [open_now, (at >= c) | ((theirs >= 0) & (at > least[np.maximum(theirs, 0)]))]
+        open_now = ints(left, RE) >= c
+        cuts = pa.table({GROUP_NUMBER: ours, LE: self.cuts(left, by)}).filter(pa.array(open_now))
+        starts = pa.table({GROUP_NUMBER: theirs, LE: ints(by, LE)})
+        return [open_now, (ints(by, LE) >= c) | is_matching(starts, cuts, [GROUP_NUMBER, LE])]

@@ -108,12 +108,8 @@ def test_large_state_does_not_grow_by_what_is_settled() -> None:
     assert max(sizes) < 1.1 * max(sizes[:2])
 
 
-def until_the_next(s: Stream) -> Stream:
-    return s.set_duration(sq.lit(None).cast("bigint")).clip(s, "k")
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("query", [signal, sessions, until_the_next])
+@pytest.mark.parametrize("query", [signal, sessions])
 def test_state_is_what_can_still_matter(query: Any) -> None:
     live = run(query)
     sizes = []
