@@ -55,7 +55,10 @@ def some(examples: int) -> settings:
 
 
 MANY = 40
-"""Cases among which the one with the most matches of a text is looked for."""
+"""Cases among which one with matches of a text is looked for."""
+
+ENOUGH = 8
+"""Matches of a text with which a case is not passed over for one that has more."""
 
 
 program = functools.cache(parse)
@@ -147,9 +150,13 @@ def ways(turn: int) -> Sequence[Execution]:
     return WAYS if SOAK > 1 else [WAYS[turn % len(WAYS)]]
 
 
-def most_matches(text: str) -> Sampled:
-    """Return, of a few cases, the one that has the most matches."""
-    numbers = [sampled.matches_by_rules(text).total() for sampled in sample(MANY)]
+def with_matches(text: str) -> Sampled:
+    """Return the first of a few cases that has enough matches, or the one that has most."""
+    numbers = []
+    for sampled in sample(MANY):
+        numbers.append(sampled.matches_by_rules(text).total())
+        if numbers[-1] >= ENOUGH:
+            return sampled
     assert any(numbers)
     return sample(MANY)[numbers.index(max(numbers))]
 
@@ -157,17 +164,17 @@ def most_matches(text: str) -> Sampled:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", FAST)
 def test_the_matches_are_those_of_the_set_definitions(name: str) -> None:
-    check(SETS[name], most_matches(SETS[name]), ways(list(SETS).index(name)))
+    check(SETS[name], with_matches(SETS[name]), ways(list(SETS).index(name)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", SETS)
 def test_every_operator_in_every_other(name: str) -> None:
-    """The case with most matches, in one way or another; of every third text another case as well, in the next way."""
+    """A case with matches, in one way or another; of every sixth text another case as well, in the next way."""
     turn = list(SETS).index(name)
-    sampled = most_matches(SETS[name])
+    sampled = with_matches(SETS[name])
     expected = check(SETS[name], sampled, ways(turn + (name in FAST)))
     check_apart(SETS[name], sampled, WAYS[turn % len(WAYS)], expected)
-    if SOAK > 1 or turn % 3 == 0:
+    if SOAK > 1 or turn % 6 == 0:
         for other in sample(MANY)[turn % MANY :: MANY]:
             check(SETS[name], other, ways(turn + 2))

@@ -37,7 +37,7 @@ def test_profile():
 def test_wrong():
     with mock.patch.object(SettleKernel, "advance", lambda *_: 1 / 0):
         # to the end, however slow the machine
-        t.verify(EDGES, profile=replace(loaded_profile(), shrinking=300))
+        t.verify(EDGES, t.Intent(events=1), profile=replace(loaded_profile(), shrinking=300))
 """
 
 
