@@ -49,6 +49,7 @@ class CountDistinct(AggregateFunction):
     """The number of an argument's different values."""
 
     name = "count_distinct"
+    of_values = True
     drawing = Drawing(
         any_type=True,
         exact_arguments=True,

@@ -63,6 +63,7 @@ class Avg(AggregateFunction):
     """The mean of an argument's values: their sum divided by their number, if that quotient has all digits of the mean."""
 
     name = "avg"
+    of_values = True
     drawing = Drawing(weight=3, lifetimes=("duration",))
 
     def result(self, of: Application) -> DataType:

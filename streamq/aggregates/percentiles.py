@@ -73,6 +73,7 @@ class Percentile(AggregateFunction):
     """The exact percentile, linearly interpolated; its option is the fraction."""
 
     name = "percentile"
+    of_values = True
     drawing = Drawing(options=((0.0,), (0.25,), HALF, (0.9,), (1.0,)))
 
     def result(self, of: Application) -> DataType:

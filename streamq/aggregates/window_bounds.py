@@ -32,6 +32,7 @@ class WindowEdge(AggregateFunction):
     name: str
     is_start: bool
 
+    of_values = True
     drawing = Drawing(weight=0, arguments=0)
 
     @property

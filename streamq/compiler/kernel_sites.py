@@ -14,7 +14,6 @@ from streamq.operators.kernel_factory import KernelSite
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, Traits
-from streamq.plan.partial import Partial
 from streamq.plan.passes import reads_end
 from streamq.plan.schema import Field, Schema
 from streamq.runtime.arrow_types import arrow_type
@@ -65,9 +64,9 @@ def reads_moving_end(windows: GridAggregation, paths: list[Path]) -> bool:
     return any(step.reads_open_end for step in steps) or any(reads_end(expr) for _, expr in windows.arguments)
 
 
-def merged_fields(partials: tuple[Partial, ...]) -> list[Field]:
-    """Return the columns of partial results, after the column that counts a window's events."""
-    return [Field("__n", t.LongType()), *partial_fields(partials)]
+def merged_fields(windows: GridAggregation) -> list[Field]:
+    """Return the columns of partial results and reductions, after the column that counts a window's events."""
+    return [Field("__n", t.LongType()), *partial_fields(windows.partials), *windows.reduced]
 
 
 __all__ = ["SchemaLeaf", "kernel_site", "moves_members", "reads_moving_end", "merged_fields"]

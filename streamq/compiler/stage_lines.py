@@ -11,6 +11,8 @@ from streamq.operators.partial_aggregate import show_partials
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
 from streamq.plan.statements import Statements, read_statements
+from streamq.plan.tree import show
+from streamq.runtime.counted_values import value_columns
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 
 
@@ -19,10 +21,14 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
 
     Of ``node`` only the time axis counts.
     """
-    grid, shown = windows.window.shown(node.schema.axis), show_partials(windows.arguments, windows.partials)
+    grid = windows.window.shown(node.schema.axis)
+    shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     statements = replace(read_statements(MergePartials), final=kernel.progress_rule.final_rows)
     statements = statements.keeping(bound + ("" if kernel.final else "; rows reported and not final"))
+    if windows.reductions:
+        cost = f"{statements.state.cost}; a sort of the values in it"
+        statements = replace(statements, state=replace(statements.state, cost=cost))
     return (
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
@@ -30,6 +36,12 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
         + (", combined before the shuffle" if windows.combined else ""),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
+
+
+def _show_values(windows: GridAggregation) -> str:
+    """Return the expressions whose values are counted, to be added to the partial results; "" if there are none."""
+    arguments = dict(windows.arguments)
+    return "".join(f", values of {show(arguments[name])}" for name in value_columns(windows.reductions))
 
 
 def kernel_lines(statements: Statements, cti: str) -> tuple[str, ...]:

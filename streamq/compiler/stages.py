@@ -303,10 +303,11 @@ class _Compiler:
         schema = node.schema
         if not windows.combined:
             keys = [f for f in node.schema.fields if f.name in windows.keys]
-            schema = node.schema.with_fields([*keys, *merged_fields(windows.partials)])
+            schema = node.schema.with_fields([*keys, *merged_fields(windows)])
         lines = window_lines(node, windows, kernel)
         events = PortInput(paths, port, lifetimes)
-        own = [windows.window, windows.keys, windows.partials, kernel.merges, kernel.infinite, kernel.reads_end]
+        held = (*windows.partials, *windows.reductions)
+        own = [windows.window, windows.keys, held, kernel.merges, kernel.infinite, kernel.reads_end]
         state = state_name(self.program, own, lines[0], [events], [node], windows.partials)
         hosted = Port(
             name=self._name("window", state),

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
+from streamq.plan.reduction import Reduction
+from streamq.plan.schema import Field
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.windows import Window
 
@@ -16,7 +18,7 @@ class GridAggregation:
     """An aggregation of the events of ``input``, by ``keys`` and windows on a grid, to ``partials`` of the columns ``arguments``.
 
     ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
-    empty: the partial results are the result.
+    empty: the partial results are the result. ``reductions`` are computed from values of the members, as columns ``reduced``.
     """
 
     input: Node
@@ -26,6 +28,8 @@ class GridAggregation:
     partials: tuple[Partial, ...]
     combined: bool
     outputs: tuple[tuple[str, Expr], ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    reduced: tuple[Field, ...] = ()
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool
@@ -47,6 +51,7 @@ class GridAggregation:
             reads_end=ends_move,
             final=final,
             early=early and not final,
+            reductions=self.reductions,
         )
 
 

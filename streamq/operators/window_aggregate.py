@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
 from streamq.choices import ClipInput, Stamp
 from streamq.operators.batch_form import BatchChoice, BatchForm
-from streamq.operators.evaluation import Evaluation, PortColumns
+from streamq.operators.evaluation import Columns, Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import KernelSite, RecomputeFactory
 from streamq.operators.lifetime_bound import batch_events
@@ -26,7 +26,7 @@ from streamq.plan.expr import Col, Expr, Lit
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
-from streamq.plan.partial import COUNT, SummablePartial, spark_partials
+from streamq.plan.partial import COUNT, Partial, SummablePartial, spark_partials
 from streamq.plan.passes import columns, reads_end
 from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
@@ -60,16 +60,16 @@ class WindowAggregate(MemberOperator):
         settled
     State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; asleep: of a
         group with many of them a row for those that end about as late as one another, read instead of them until then;
-        mergeable: as partial results
+        mergeable: as partial results; counted: values by range of windows, with their numbers and partial results
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
         the others of a window; asleep: parts of a group that rows touch or with a window due: new events, those that end soon,
         and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
-        early=True all its events, of which none are condensed; mergeable: parts, the partial results in a window that is
-        due, and those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that may
-        still move)
+        early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that is due, and
+        those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that may still
+        move)
     Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
-        that is reported
+        that is reported; counted: that, and a sort of the values in it
     """
 
     input: Node
@@ -79,18 +79,21 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "members", "condensed", "asleep")
+    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "asleep")
 
     @property
     def case(self) -> tuple[str, ...]:
         """The cases that hold.
 
-        All aggregates merge on a grid, or else results are computed from the members, whose settled ones are condensed, or
-        sleep, if they may; one of the aggregates reads ends of members that the window does not cut.
+        On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members,
+        whose settled ones are condensed, or sleep, if they may. One of the aggregates may read ends that the window does not cut.
         """
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
-        form = "mergeable" if self.is_grid else self._form_of_members
+        if self.is_grid:
+            form = "mergeable" if self.merges else "counted"
+        else:
+            form = self._form_of_members
         return ("time-sensitive", form) if sensitive else (form,)
 
     @property
@@ -188,8 +191,13 @@ class WindowAggregate(MemberOperator):
 
     @property
     def is_grid(self) -> bool:
-        """True if the windows are merged from partial results of basic windows."""
-        return self.window.grid is not None and self.stamp == Stamp.ALIGN and self.merges
+        """True if a stream keeps, instead of members, partial results of ranges of windows, or their values with numbers.
+
+        The windows are a grid, rows live on them, and each aggregate merges or reads values alone.
+        """
+        if self.window.grid is None or self.stamp != Stamp.ALIGN:
+            return False
+        return all(a.function.of_values or is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator of windows: mergeable aggregates use partial results, the others reductions over members.
@@ -197,30 +205,13 @@ class WindowAggregate(MemberOperator):
         Equal argument expressions share a column, also the payload columns that quarantine needs.
         """
         source = self.input.schema
-        split = expand(tuple((n, a) for n, a in self.aggregates if is_mergeable(a, source)), source)
-        outputs = dict(split.outputs)
-        reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in outputs]
-        columns: dict[str, Expr] = {k: Col(k) for k in self.keys} | dict(split.arguments)
-        shared = {expr.digest: name for name, expr in split.arguments}
         payload = source.names if self.set_aside else ()
-        for name in payload:
-            columns[name] = Col(name)
-            shared.setdefault(Col(name).digest, name)
-
-        def column(expr: Expr) -> str:
-            name = shared.setdefault(expr.digest, f"__arg{len(shared)}")
-            columns[name] = expr
-            return name
-
-        reductions = tuple(_reduction(name, a, source, column) for name, a in reducing)
-        order = tuple(column(Col(n)) for n in source.names) if self.reads_all else ()
+        split = self._split(payload)
+        order = tuple(split.column(Col(n)) for n in source.names) if self.reads_all else ()
         by_places = self.window.order(source.names)
-        for name in by_places:
-            columns[name] = Col(name)
+        columns = {k: Col(k) for k in self.keys} | split.arguments | {n: Col(n) for n in by_places}
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
-        fields += partial_fields(split.partials)
-        fields += [Field(name, self.schema.type_of(name)) for name, _ in reducing]
-        outputs |= {name: Col(name) for name, _ in reducing}
+        fields += [*partial_fields(split.partials), *split.reduced]
         # among rows equal in all columns, the one that ends first comes first
         by_ends = self.window.by_places and any(reads_end(e) for e in columns.values())
         by_ends |= bool(payload) and not self.input.traits.moves_ends
@@ -231,38 +222,52 @@ class WindowAggregate(MemberOperator):
             stamp=self.stamp,
             sensitive=self.is_time_sensitive,
             partials=split.partials,
-            reductions=reductions,
+            reductions=split.reductions,
             order=order,
             payload=payload,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
-        calls_module = any(reduction.calls_module for reduction in reductions)
+        calls_module = any(reduction.calls_module for reduction in split.reductions)
         return self._member_evaluation(
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
             self.schema.with_fields(fields),
-            outputs=(*((k, Col(k)) for k in self.keys), *((n, outputs[n]) for n, _ in self.aggregates)),
+            outputs=split.outputs,
             takes_ends=by_ends,
             sets_aside=bool(payload),
             factory=_CallModulesFactory(time_bound_by) if calls_module else None,
         )
 
-    def grid_windows(self) -> GridAggregation | None:
-        """Return the windows as a grid of partial results, which the kernel merges.
+    def _split(self, payload: Iterable[str] = ()) -> _Split:
+        """Return the aggregates as partial results, where they merge, and as reductions; ``payload`` are columns read beside."""
+        source = self.input.schema
+        merging = tuple((n, a) for n, a in self.aggregates if is_mergeable(a, source))
+        names = {name for name, _ in merging}
+        reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in names]
+        expansion = expand(merging, source)
+        split = _Split(dict(expansion.arguments), expansion.partials)
+        split.arguments |= {name: Col(name) for name in payload}
+        split.reductions = tuple(_reduction(name, a, source, split.column) for name, a in reducing)
+        split.reduced = tuple(Field(name, self.schema.type_of(name)) for name, _ in reducing)
+        values = dict(expansion.outputs) | {name: Col(name) for name, _ in reducing}
+        split.outputs = (*((k, Col(k)) for k in self.keys), *((n, values[n]) for n, _ in self.aggregates))
+        return split
 
-        None unless the windows are a grid, rows have their windows' lifetimes, and all aggregates merge.
-        """
+    def grid_windows(self) -> GridAggregation | None:
+        """Return the windows as a grid, of which the kernel merges partial results and counts values; None if it cannot."""
         if not self.is_grid:
             return None
-        split = expand(self.aggregates, self.input.schema)
+        split = self._split()
         return GridAggregation(
             input=self.input,
             keys=self.keys,
             window=self.window,
-            arguments=split.arguments,
+            arguments=tuple(split.arguments.items()),
             partials=split.partials,
             combined=False,
-            outputs=(*((k, Col(k)) for k in self.keys), *split.outputs),
+            outputs=split.outputs,
+            reductions=split.reductions,
+            reduced=split.reduced,
         )
 
     @property
@@ -315,6 +320,30 @@ class WindowAggregate(MemberOperator):
             start, end = window_lifetime(self.window.grid)
             rows = rows.withColumns({STARTS: start, ENDS: end})
         return stamped(rows, self.stamp, self.schema)
+
+
+@dataclass
+class _Split:
+    """The aggregates of a window: columns of events (``arguments``), ``partials`` and ``reductions`` of these, and ``outputs``.
+
+    ``reduced`` are the result columns of the reductions.
+    """
+
+    arguments: dict[str, Expr]
+    partials: tuple[Partial, ...]
+    reductions: tuple[Reduction, ...] = ()
+    reduced: tuple[Field, ...] = ()
+    outputs: Columns = ()
+    names: dict[str, str] = field(default_factory=dict)
+    """The columns' names by the digests of their expressions."""
+
+    def column(self, expr: Expr) -> str:
+        """Return the name of the column that holds an expression; it is added if there is none yet."""
+        for name, held in self.arguments.items():
+            self.names.setdefault(held.digest, name)
+        name = self.names.setdefault(expr.digest, f"__arg{len(self.names)}")
+        self.arguments[name] = expr
+        return name
 
 
 @dataclass(frozen=True)

@@ -172,6 +172,9 @@ class AggregateFunction(NamedObject, ABC):
     copies_members: bool = False
     """True if its reduction copies each member into each of its windows; a batch then lets Spark copy them."""
 
+    of_values: bool = False
+    """True if its reduction reads nothing of a member but the values of its arguments: no lifetime, and no order."""
+
     filters_arguments: bool = True
     """True if a filter may become part of the arguments, as NULL where the filter is not true; otherwise ``where`` stays."""
 

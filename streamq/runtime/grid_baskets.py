@@ -39,7 +39,7 @@ class PartialsBasket:
 
     merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
     may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
-    grid gives. parted: bins that exceed ``sizes`` are split by group.
+    grid gives. parted: bins that exceed ``sizes`` are split by group. values: columns of values that are not merged either.
     """
 
     keys: tuple[str, ...]
@@ -50,10 +50,11 @@ class PartialsBasket:
     reads_end: bool
     parted: bool
     sizes: BinSizes
+    values: tuple[str, ...]
 
     def merged(self, table: pa.Table) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
-        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ())]
+        by = [*self.keys, LO, HI, *((LE, RE) if self.reads_end else ()), *self.values]
         by += [HASH] if HASH in table.column_names else []
         return (merge_partial_rows if self.merges else net_partial_rows)(table, by, self.partials)
 

@@ -105,6 +105,9 @@ OPERATORS: dict[str, Query] = {
     "median": lambda a, b: a.group_by("k").session_window(5).select(x=sq.median("v")),
     "udo": lambda a, b: a.group_by("k").session_window(5).select(greatest("v")),
     "hopping": lambda a, b: a.group_by("k").hopping_window(FAR, FAR // 4).select(n=sq.count(), m=sq.max("v")),
+    "hopping median": lambda a, b: (
+        a.group_by("k").hopping_window(FAR, FAR // 4).select(s=sq.sum("v"), x=sq.median("v"))
+    ),
     "hopping uda": lambda a, b: a.group_by("k").tumbling_window(FAR).select(x=spread("v")),
     "scan": lambda a, b: a.to_points().group_by("k").scan(RESETTING_SUM("v")),
     "inner join": lambda a, b: a.join(b, on="k", suffixes=("", "_b")),

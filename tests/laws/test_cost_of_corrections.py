@@ -44,6 +44,7 @@ QUERIES: dict[str, Query] = {
     "hopping": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), s=sq.sum("v"), m=sq.max("v")),
     "tumbling": lambda a: a.group_by("k").tumbling_window(4).select(n=sq.count(), m=sq.max("v")),
     "uda": lambda a: a.group_by("k").hopping_window(8, 2).select(x=TOTAL("v")),
+    "counted": lambda a: a.group_by("k").hopping_window(8, 2).select(s=sq.sum("v"), m=sq.median("v")),
     "taken back": lambda a: a.group_by("k").hopping_window(8, 2).select(n=sq.count(), m=sq.max("v")),
 }
 TAKEN_BACK = "taken back"

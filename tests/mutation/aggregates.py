@@ -18,6 +18,7 @@ from streamq.runtime.deviation_partials import PartialMoments
 from streamq.runtime.event import LE, RE
 from streamq.runtime.grid_baskets import PartialsBasket
 from streamq.runtime.groups import HASH
+from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.open_windows import HI, LO
 from streamq.runtime.range_partials import merge_aggregations, merge_partial_rows
 from streamq.runtime.values import sortable
@@ -28,6 +29,14 @@ NAN_LEAST = -(2**63) + 1
 
 def floats_are_exact(_: PartialSum) -> bool:
     return True
+
+
+def values_once(right: Any, windows: Any, values: pa.Table, *rest: Any) -> Any:
+    return right(windows, with_column(values, COUNT, np.sign(ints(values, COUNT))), *rest)
+
+
+def values_of_all_windows(right: Any, windows: Any, values: pa.Table, first: Any, last: Any, *rest: Any) -> Any:
+    return right(windows, values, first, np.maximum(first, last), *rest)
 
 
 def retracted_values_stay(basket: PartialsBasket, table: pa.Table) -> pa.Table:
@@ -136,5 +145,17 @@ MUTANTS = (
         "a value that two members of a window share counts twice",
         "count_distinct",
         ((distinct, "union_of_pieces", each_stretch_counted),),
+    ),
+    Mutant(
+        "counted values once each",
+        "of equal values in the same windows one counts in a median",
+        "median",
+        (wrapped(window_aggregate, "reduced_windows", values_once),),
+    ),
+    Mutant(
+        "values of windows that are not asked for",
+        "a median has the values of its group in all windows that are reported with it",
+        "median",
+        (wrapped(window_aggregate, "reduced_windows", values_of_all_windows),),
     ),
 )

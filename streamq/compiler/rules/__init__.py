@@ -63,7 +63,7 @@ RULES: tuple[Rule, ...] = (
     Rule(prune_columns.prune_columns, prune_columns.why_not),
     Rule(prune_aggregates.prune_aggregates, recomputes=True),
     Rule(restate_aggregates.restate_aggregates, phase=1),
-    Rule(split_basic_windows.split_basic_windows, phase=1),
+    Rule(split_basic_windows.split_basic_windows, split_basic_windows.why_not, phase=1),
 )
 """All laws. Any subset, in any order, produces a legal plan of the same meaning."""
 

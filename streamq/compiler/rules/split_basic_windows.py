@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from streamq.choices import Stamp
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
-from streamq.plan.aggregation import expand
+from streamq.plan.aggregation import expand, is_mergeable
 from streamq.plan.expr import Col
 from streamq.plan.node import Node
 
@@ -14,11 +15,28 @@ def split_basic_windows(node: Node) -> Node | None:
     Each aggregate becomes partial results that can be merged: counts, sums, least and greatest values as they are, a mean as sum
     and count, a variance as count, mean and sum of squared differences (DataCell's compensating and expanding replication). The
     law holds for windows on a grid whose aggregates all merge. In a batch the merging operator may still aggregate the events
-    directly if that is cheaper (``choose_form``).
+    directly if that is cheaper (``choose_form``). Where some aggregates do not merge but read values alone, a stream keeps
+    these with their numbers, and the others as partial results (``WindowAggregate.grid_windows``).
     """
     match node:
-        case WindowAggregate(source, keys, window, aggregates) if node.is_grid:
+        case WindowAggregate(source, keys, window, aggregates) if node.is_grid and node.merges:
             split = expand(aggregates, source.schema)
             merged = MergePartials(PartialAggregate(source, keys, window, split.arguments, split.partials))
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """Return, for ``explain()``, the reason that forbids the rule at windows on a grid; None if there is none."""
+    match node:
+        case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
+            node.is_grid and node.merges
+        ):
+            if node.stamp != Stamp.ALIGN:
+                return "rows do not live on their windows"
+            names = dict.fromkeys(
+                a.function.builder(a.options)[0] for _, a in aggregates if not is_mergeable(a, source.schema)
+            )
+            kept = "a stream keeps values with their numbers" if node.is_grid else "all members are kept"
+            return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} not merge: {kept}"
     return None

@@ -19,8 +19,10 @@ import pyarrow.compute as pc
 from streamq.choices import CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow
+from streamq.plan.reduction import Reduction
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column
+from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
+from streamq.runtime.counted_values import reduced_windows, value_columns
 from streamq.runtime.deltas import cancelling_deltas, unit_weights, weighted, with_weights
 from streamq.runtime.endpoints import Bound, Endpoint, bound_at_end, endpoint
 from streamq.runtime.event import LE, RE, WEIGHT
@@ -50,7 +52,8 @@ class WindowAggregateKernel:
     combines: partial results are merged on the map side; infinite: lifetimes may never end; reads_end: an argument reads an end
     that may still move, so a window waits until its members are settled; final: windows are reported once they are final, else
     at the watermark; early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials
-    beyond which ranges are cut into dyadic nodes; sizes: the sizes at which bins are split by group.
+    beyond which ranges are cut into dyadic nodes; sizes: the sizes at which bins are split by group; reductions: aggregates of
+    values, which are held with numbers of events (not with ``merges``).
     """
 
     keys: tuple[str, ...]
@@ -65,6 +68,7 @@ class WindowAggregateKernel:
     early: bool = False
     explode_rows: int = EXPLODE_ROWS
     sizes: BinSizes = SIZES
+    reductions: tuple[Reduction, ...] = ()
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -202,6 +206,7 @@ class WindowAggregateKernel:
         weighed = with_column(table, COUNT, columns[COUNT])
         for partial in self.partials:
             columns |= partial.of_events(weighed) if self.merges else partial.of_weighted(weighed)
+        columns |= {name: table.column(name) for name in value_columns(self.reductions)}
         partials = pa.table(columns)
         if self.window.hop > self.window.size:
             partials = partials.filter(pc.less_equal(partials.column(LO), partials.column(HI)))
@@ -263,6 +268,7 @@ class WindowAggregateKernel:
             points=self.points,
             merges=self.merges,
             reads_end=self.reads_end,
+            values=value_columns(self.reductions),
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
@@ -270,7 +276,8 @@ class WindowAggregateKernel:
 
     @property
     def _reported(self) -> ReportedBasket:
-        values = (name for partial in self.partials for name in partial.columns)
+        values = [name for partial in self.partials for name in partial.columns]
+        values += [reduction.column.name for reduction in self.reductions]
         return ReportedBasket(self.keys, (*self.keys, INDEX, COUNT, *values, WEIGHT), self.sizes)
 
     # windows
@@ -287,7 +294,8 @@ class WindowAggregateKernel:
             return []
         if (high[low <= high] == INFINITY).any():
             raise RuntimeError("window: a lifetime without an end reached the end of the stream without a bound")
-        return [weighted(self._merged(partials, low, high, self.keys).finished(place=self.place), 1)]
+        rows = self._merged(partials, low, high, self.keys).finished(place=self.place)
+        return [weighted(self._with_reductions(rows, partials, low, high), 1)]
 
     def _touched_rows(self, partials: pa.Table, touched: TouchedWindows) -> list[pa.Table]:
         """Return the touched windows that have members as :meth:`_rows` does."""
@@ -298,12 +306,24 @@ class WindowAggregateKernel:
         names = windows.rows.select([*self.keys, INDEX]).take(merged.rows.column(INDEX))
         values = merged.rows.drop_columns([INDEX])
         rows = pa.table([*names.columns, *values.columns], names=[*names.column_names, *values.column_names])
-        return [weighted(replace(merged, rows=rows).finished(place=self.place), 1)]
+        rows = replace(merged, rows=rows).finished(place=self.place)
+        return [weighted(self._with_reductions(rows, partials, ints(partials, LO), ints(partials, HI)), 1)]
+
+    def _with_reductions(self, rows: pa.Table, values: pa.Table, low: Ints, high: Ints) -> pa.Table:
+        """Return the rows of windows with members, in some order, with the results of the reductions.
+
+        ``low..high`` are the windows in which each row of ``values`` lies.
+        """
+        if not self.reductions:
+            return rows
+        windows, first, last = TouchedWindows(rows, self.keys).places(values, low, high)
+        return with_columns(windows.rows, reduced_windows(windows, values, first, last, self.reductions, self.window))
 
     def _merged(self, partials: pa.Table, low: Ints, high: Ints, keys: Sequence[str]) -> MergedWindows:
         """Return partial results merged per key and window; ``low..high`` are their windows, of which some have any."""
         inside = low <= high
-        rest = partials.drop_columns([n for n in (LO, HI, LE, RE) if n in partials.column_names])
+        beside = (LO, HI, LE, RE, *value_columns(self.reductions))
+        rest = partials.drop_columns([n for n in beside if n in partials.column_names])
         rest = rest.filter(pa.array(inside))
         if not self.merges:
             for partial in self.partials:

@@ -175,7 +175,7 @@ def test_what_two_read_is_not_computed_twice() -> None:
     both = Where(rows, K == "a"), Where(rows, K == "b")
     done = rewrite(Union(both))
     assert not [f for f in done.firings if f.rule.name == "push_where_below_udo"]
-    assert {s.rule.name for s in done.skipped} == {"push_where_below_udo"}
+    assert "push_where_below_udo" in {s.rule.name for s in done.skipped}
 
 
 def drawn_rows(rng: random.Random) -> sq.Stream:

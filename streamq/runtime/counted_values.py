@@ -1,0 +1,53 @@
+"""Aggregates of windows on a grid that are reduced from the values of members, which are held with the numbers of events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.choices import ClipInput
+from streamq.grid import Grid
+from streamq.plan.partial import COUNT
+from streamq.plan.reduction import RangedMembers, Reduction
+from streamq.runtime.columnar import ints
+from streamq.runtime.evaluators.member_reductions import reduced
+from streamq.runtime.grid_ranges import grid_lifetimes
+from streamq.runtime.touched_windows import TouchedWindows
+from streamq.runtime.values import Ints
+
+
+def value_columns(reductions: Sequence[Reduction]) -> tuple[str, ...]:
+    """Return the columns that reductions read, each once."""
+    names = (name for r in reductions for name in (*r.column.args, *filter(None, [r.column.where])))
+    return tuple(dict.fromkeys(names))
+
+
+def reduced_windows(
+    windows: TouchedWindows, values: pa.Table, first: Ints, last: Ints, reductions: Sequence[Reduction], grid: Grid
+) -> dict[str, Any]:
+    """Return the result columns of ``reductions``, a value for each of ``windows``.
+
+    ``first..last`` are the places of the windows of each row of ``values``, which is empty for some; rows have numbers of events.
+    """
+    number = np.where(first <= last, np.maximum(ints(values, COUNT), 0), 0)
+    row = np.repeat(np.arange(values.num_rows), number)
+    nothing = np.zeros(len(row), np.int64)
+    members = RangedMembers(
+        rows=values.select(list(value_columns(reductions))).take(pa.array(row)),
+        first=first[row],
+        last=last[row],
+        n=len(windows.index),
+        place=None,
+        # no reduction of values reads lifetimes
+        lifetime=(nothing, nothing),
+        clip=ClipInput.FULL,
+        window=grid_lifetimes(grid, windows.index),
+        groups=windows.rows.select(windows.keys),
+    )
+    return reduced(members, reductions)
+
+
+__all__ = ["reduced_windows", "value_columns"]
