@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from streamq.choices import ClipInput
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.kernel_factory import ExecutionMethod
 from streamq.operators.merge_partials import MergePartials
@@ -21,7 +22,7 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
 
     Of ``node`` only the time axis counts.
     """
-    grid = windows.window.shown(node.schema.axis)
+    grid = windows.window.shown_with(ClipInput.FULL, windows.stamp, node.schema.axis)
     shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
     statements = replace(read_statements(MergePartials), final=kernel.progress_rule.final_rows)
@@ -32,16 +33,22 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     return (
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
-        ("partial results" if kernel.merges else "values with weights")
-        + (", combined before the shuffle" if windows.combined else ""),
+        _kept(kernel) + (", combined before the shuffle" if windows.combined else ""),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
+
+
+def _kept(kernel: WindowAggregateKernel) -> str:
+    """Return the form in which a kernel keeps members, as explain shows it."""
+    if kernel.reductions:
+        return "values, each with the number of its events, and partial results"
+    return "partial results" if kernel.merges else "values with weights"
 
 
 def _show_values(windows: GridAggregation) -> str:
     """Return the expressions whose values are counted, to be added to the partial results; "" if there are none."""
     arguments = dict(windows.arguments)
-    return "".join(f", values of {show(arguments[name])}" for name in value_columns(windows.reductions))
+    return "".join(f", the values of {show(arguments[name])}" for name in value_columns(windows.reductions))
 
 
 def kernel_lines(statements: Statements, cti: str) -> tuple[str, ...]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from streamq.choices import Stamp
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
@@ -19,6 +20,7 @@ class GridAggregation:
 
     ``combined``: partial results are made before the shuffle. ``outputs``: the result columns computed from the partial results;
     empty: the partial results are the result. ``reductions`` are computed from values of the members, as columns ``reduced``.
+    Rows live on their windows, or are points at their ends, as the ``stamp`` says.
     """
 
     input: Node
@@ -30,6 +32,7 @@ class GridAggregation:
     outputs: tuple[tuple[str, Expr], ...] = ()
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
+    stamp: Stamp = Stamp.ALIGN
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool
@@ -52,6 +55,7 @@ class GridAggregation:
             final=final,
             early=early and not final,
             reductions=self.reductions,
+            at_ends=self.stamp == Stamp.POINT_AT_END,
         )
 
 

@@ -23,6 +23,7 @@ from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
 from streamq.windows import Window
+from streamq.windows.batch_events import ENDS, STARTS, stamped
 from streamq.windows.grid_columns import COUNT, INDEX, in_windows, window_lifetime
 
 if TYPE_CHECKING:
@@ -31,9 +32,9 @@ if TYPE_CHECKING:
 
 @node
 class MergePartials(Operator):
-    """Merges the partial results of ``input`` into one row on the interval of each window with members.
+    """Merges the partial results of ``input`` into one row for each window with members, on its interval or at its end.
 
-    CTI: start of the earliest window not final
+    CTI: start of the earliest window not final; at point_at_end c
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
     State: partial results of windows not final; where events may be taken back, values with weights
     Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
@@ -42,15 +43,16 @@ class MergePartials(Operator):
     """
 
     input: PartialAggregate
+    stamp: Stamp = Stamp.ALIGN
 
     title = "merge"
     only_rewritten = True
-    progress = Cti.EARLIEST_WINDOW.shown()
 
     def _schema(self) -> Schema:
-        """Return the columns of the partial results without their ranges of windows; the lifetimes are intervals."""
+        """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""
         fields = [f for f in self.input.schema.fields if f.name not in ("__lo", "__hi")]
-        return self.input.schema.with_fields(fields).with_shape(INTERVAL)
+        shape = POINT if self.stamp == Stamp.POINT_AT_END else INTERVAL
+        return self.input.schema.with_fields(fields).with_shape(shape)
 
     def _traits(self) -> Traits:
         return Traits()
@@ -58,7 +60,12 @@ class MergePartials(Operator):
     def detail(self) -> str:
         part = self.input
         shown = show_partials(part.arguments, part.partials)
-        return f"{part.window.shown(self.schema.axis)}{show_keys(part.keys)}: {shown}"
+        window = part.window.shown_with(ClipInput.FULL, self.stamp, self.schema.axis)
+        return f"{window}{show_keys(part.keys)}: {shown}"
+
+    @property
+    def progress(self) -> str:
+        return (Cti.INPUT if self.stamp == Stamp.POINT_AT_END else Cti.EARLIEST_WINDOW).shown()
 
     @property
     def keeps_state(self) -> bool:
@@ -78,6 +85,7 @@ class MergePartials(Operator):
             arguments=part.arguments,
             partials=part.partials,
             combined=True,
+            stamp=self.stamp,
         )
 
     @property
@@ -100,8 +108,12 @@ class MergePartials(Operator):
         if form == BatchForm.DIRECT:
             return self._direct(partials, run)
         grid = part.window.basic_grid()
-        rows = merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides)
-        return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
+        return self._stamped(merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides))
+
+    def _stamped(self, rows: DataFrame) -> DataFrame:
+        """Return rows of windows, which have the windows' numbers, with the stamp's lifetimes."""
+        start, end = window_lifetime(self.input.window.basic_grid())
+        return stamped(rows.withColumns({STARTS: start, ENDS: end}), self.stamp, self.schema)
 
     def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
         """Aggregate the events themselves, copied into their windows, without partial results."""
@@ -111,7 +123,7 @@ class MergePartials(Operator):
         events = in_windows(batch_events(part.input, run.lowered[part.input.digest], run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
         rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
-        return rows.select(*window_lifetime(grid), *(quote(f.name) for f in self.schema.fields))
+        return self._stamped(rows)
 
     def _evaluation(self) -> Evaluation:
         """Return the evaluator of windows over the events themselves, for partial results that only Arrow makes and merges."""
@@ -119,7 +131,7 @@ class MergePartials(Operator):
         columns = (*((k, Col(k)) for k in part.keys), *part.arguments)
         return Evaluation(
             evaluator=WindowEvaluator(
-                part.window.assigner(()), part.keys, ClipInput.FULL, Stamp.ALIGN, False, part.partials
+                part.window.assigner(()), part.keys, ClipInput.FULL, self.stamp, False, part.partials
             ),
             inputs=(PortColumns(columns, part.keys),),
             schema=self.schema,

@@ -193,9 +193,9 @@ class WindowAggregate(MemberOperator):
     def is_grid(self) -> bool:
         """True if a stream keeps, instead of members, partial results of ranges of windows, or their values with numbers.
 
-        The windows are a grid, rows live on them, and each aggregate merges or reads values alone.
+        The windows are a grid, rows live on them or at their ends, and each aggregate merges or reads values alone.
         """
-        if self.window.grid is None or self.stamp != Stamp.ALIGN:
+        if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
         return all(a.function.of_values or is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
@@ -268,6 +268,7 @@ class WindowAggregate(MemberOperator):
             outputs=split.outputs,
             reductions=split.reductions,
             reduced=split.reduced,
+            stamp=self.stamp,
         )
 
     @property

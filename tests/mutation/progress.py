@@ -41,8 +41,8 @@ def nothing_held(assigner: Any, g: Any, table: Any, rows: Any, c: int) -> Holds:
     return no_holds()
 
 
-def end_of_the_last_closed(right: Any, kernel: WindowAggregateKernel, index: int) -> int:
-    return index if index in (INFINITY, MINUS_INFINITY) else right(kernel, index - 1) + kernel.window.size
+def end_of_the_last_closed(kernel: WindowAggregateKernel, least: int, c: int) -> int:
+    return least if least in (INFINITY, MINUS_INFINITY) else kernel.window.end(least - 1)
 
 
 def c_for_pairs(evaluator: WindowedJoinEvaluator, progress: Any, held: int) -> int:
@@ -144,7 +144,7 @@ MUTANTS = (
         "CTI at the last closed end",
         "a hopping window sends the end of the last closed window, behind the start of an open one",
         "hopping",
-        (wrapped(WindowAggregateKernel, "_start", end_of_the_last_closed),),
+        ((WindowAggregateKernel, "_cti", end_of_the_last_closed),),
         BREACHED,
     ),
     Mutant(

@@ -21,7 +21,8 @@ def split_basic_windows(node: Node) -> Node | None:
     match node:
         case WindowAggregate(source, keys, window, aggregates) if node.is_grid and node.merges:
             split = expand(aggregates, source.schema)
-            merged = MergePartials(PartialAggregate(source, keys, window, split.arguments, split.partials))
+            partial = PartialAggregate(source, keys, window, split.arguments, split.partials)
+            merged = MergePartials(partial, node.stamp)
             return Select(merged, (*((k, Col(k)) for k in keys), *split.outputs))
     return None
 
@@ -32,11 +33,14 @@ def why_not(node: Node) -> str | None:
         case WindowAggregate(source, _, window, aggregates) if window.grid is not None and not (
             node.is_grid and node.merges
         ):
-            if node.stamp != Stamp.ALIGN:
-                return "rows do not live on their windows"
+            if node.stamp == Stamp.TIME_BOUND:
+                return "the operator says how long rows live"
             names = dict.fromkeys(
                 a.function.builder(a.options)[0] for _, a in aggregates if not is_mergeable(a, source.schema)
             )
-            kept = "a stream keeps values with their numbers" if node.is_grid else "all members are kept"
+            counted = (
+                f"a stream counts values for {'them' if len(names) > 1 else 'it'}, beside partial results of the others"
+            )
+            kept = counted if node.is_grid else "all members are kept"
             return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} not merge: {kept}"
     return None

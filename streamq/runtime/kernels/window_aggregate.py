@@ -53,7 +53,7 @@ class WindowAggregateKernel:
     that may still move, so a window waits until its members are settled; final: windows are reported once they are final, else
     at the watermark; early: windows are reported as soon as they have a member; explode_rows: the number of copies of partials
     beyond which ranges are cut into dyadic nodes; sizes: the sizes at which bins are split by group; reductions: aggregates of
-    values, which are held with numbers of events (not with ``merges``).
+    values, which are held with numbers of events (not with ``merges``); at_ends: rows are points at their windows' ends.
     """
 
     keys: tuple[str, ...]
@@ -69,6 +69,7 @@ class WindowAggregateKernel:
     explode_rows: int = EXPLODE_ROWS
     sizes: BinSizes = SIZES
     reductions: tuple[Reduction, ...] = ()
+    at_ends: bool = False
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -76,10 +77,13 @@ class WindowAggregateKernel:
         from streamq.runtime.progress_rule import Cti, ProgressRule
         from streamq.runtime.release import Release
 
+        release, cti = Release.AT_END, Cti.EARLIEST_WINDOW
+        if self.at_ends:
+            release, cti = Release.AT_WINDOW_END, Cti.WINDOW_END if self.reads_end else Cti.INPUT
         rule = ProgressRule(
-            Cti.EARLIEST_WINDOW,
-            final=Release.AT_END,
-            early=Release.AT_END,
+            cti,
+            final=release,
+            early=release,
             windows=True,
             grid=self.window,
             waits_for_members=self.reads_end,
@@ -134,7 +138,7 @@ class WindowAggregateKernel:
         """Add partials, and report the windows that the watermark (or, in final mode, the CTI) has reached.
 
         Windows reported before that are not final are corrected; in early mode, all windows are sent as corrections. Partials of
-        final windows are forgotten. Late events are counted. The CTI sent is the start of the first window that may still change.
+        final windows are forgotten. Late events are counted. The CTI sent is that of the progress rule.
         """
         totals = Totals()
         grid = self.window
@@ -186,7 +190,7 @@ class WindowAggregateKernel:
         due = None
         if not self.early:
             due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
-        return Output(self._deltas(out), self._start(least), totals, due)
+        return Output(self._deltas(out), self._cti(least, clock.c), totals, due)
 
     # partial results
 
@@ -415,15 +419,26 @@ class WindowAggregateKernel:
 
     # results
 
-    def _start(self, index: int) -> int:
-        """Return the start of a window by its number; infinite numbers stay as they are."""
-        return index if index in (INFINITY, MINUS_INFINITY) else self.window.start(index)
+    def _cti(self, least: int, c: int) -> int:
+        """Return the CTI to send: the start of the window ``least``, the first that may change, or of points its end, at most c.
+
+        Infinite numbers of windows stay as they are.
+        """
+        if least in (INFINITY, MINUS_INFINITY):
+            return c if self.at_ends else least
+        return min(c, self.window.end(least)) if self.at_ends else self.window.start(least)
 
     def _deltas(self, out: list[pa.Table]) -> pa.Table | None:
-        """Return rows of windows as deltas, with the lifetimes of their windows; None if there are none."""
+        """Return rows of windows as deltas, with the lifetimes of their windows, or their ends; None if there are none.
+
+        Of a window without an end there is no point at its end.
+        """
         if not out:
             return None
         table = self._reported.rows(out)
         start, end = grid_lifetimes(self.window, ints(table, INDEX))
+        if self.at_ends:
+            table = table.filter(pa.array(end < INFINITY))
+            start, end = end[end < INFINITY], end[end < INFINITY] + 1
         table = with_column(with_column(table, LE, start), RE, end)
-        return table.drop_columns([INDEX])
+        return table.drop_columns([INDEX]) if table.num_rows else None

@@ -36,7 +36,6 @@ Windows = Callable[[sq.Stream], Any]
 KINDS: dict[str, Windows] = {
     "session": lambda s: s.group_by("k").session_window(50),
     "landmark": lambda s: s.group_by("k").landmark_window(FAR, start=0),
-    "hopping": lambda s: s.group_by("k").hopping_window(2 * FAR, FAR, stamp="point_at_end"),
     "calendar": lambda s: s.group_by("k").calendar_window("day", zone="UTC"),
 }
 all_kinds = pytest.mark.parametrize("kind", KINDS)
