@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
@@ -19,19 +19,17 @@ from streamq.operators.operator import BatchRun, QuarantineEvents
 from streamq.operators.partial_aggregate import partial_fields
 from streamq.operators.row_key import RowKey
 from streamq.operators.snapshot_sweep import snapshots
+from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
-from streamq.plan.aggregation import aggregate_type, application, expand, filter_in_argument, is_mergeable
-from streamq.plan.case import Case
-from streamq.plan.expr import Col, Expr, Lit
+from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
+from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import show_keys, shown_name
-from streamq.plan.partial import COUNT, Partial, SummablePartial, spark_partials
+from streamq.plan.partial import COUNT, SummablePartial, spark_partials
 from streamq.plan.passes import columns, reads_end
-from streamq.plan.reduction import ReducedColumn, Reduction
 from streamq.plan.schema import INTERVAL, POINT, Field, Schema, quote
 from streamq.plan.tree import show
-from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
@@ -207,9 +205,9 @@ class WindowAggregate(MemberOperator):
         source = self.input.schema
         payload = source.names if self.set_aside else ()
         split = self._split(payload)
-        order = tuple(split.column(Col(n)) for n in source.names) if self.reads_all else ()
+        order = tuple(split.events.column(Col(n)) for n in source.names) if self.reads_all else ()
         by_places = self.window.order(source.names)
-        columns = {k: Col(k) for k in self.keys} | split.arguments | {n: Col(n) for n in by_places}
+        columns = dict(self._with_group((*split.events.columns.items(), *((n, Col(n)) for n in by_places))))
         fields = [Field(k, source.type_of(k)) for k in self.keys] + [Field(COUNT, t.LongType())]
         fields += [*partial_fields(split.partials), *split.reduced]
         # among rows equal in all columns, the one that ends first comes first
@@ -232,26 +230,19 @@ class WindowAggregate(MemberOperator):
             evaluator,
             PortColumns(tuple(columns.items()), self.keys, by_places),
             self.schema.with_fields(fields),
-            outputs=split.outputs,
+            outputs=self._with_group(split.outputs),
             takes_ends=by_ends,
             sets_aside=bool(payload),
             factory=_CallModulesFactory(time_bound_by) if calls_module else None,
         )
 
-    def _split(self, payload: Iterable[str] = ()) -> _Split:
+    def _split(self, payload: Iterable[str] = ()) -> SplitAggregates:
         """Return the aggregates as partial results, where they merge, and as reductions; ``payload`` are columns read beside."""
-        source = self.input.schema
-        merging = tuple((n, a) for n, a in self.aggregates if is_mergeable(a, source))
-        names = {name for name, _ in merging}
-        reducing = [(n, filter_in_argument(a)) for n, a in self.aggregates if n not in names]
-        expansion = expand(merging, source)
-        split = _Split(dict(expansion.arguments), expansion.partials)
-        split.arguments |= {name: Col(name) for name in payload}
-        split.reductions = tuple(_reduction(name, a, source, split.column) for name, a in reducing)
-        split.reduced = tuple(Field(name, self.schema.type_of(name)) for name, _ in reducing)
-        values = dict(expansion.outputs) | {name: Col(name) for name, _ in reducing}
-        split.outputs = (*((k, Col(k)) for k in self.keys), *((n, values[n]) for n, _ in self.aggregates))
-        return split
+        return split_aggregates(self.aggregates, self.input.schema, self.schema, payload)
+
+    def _with_group(self, columns: Columns) -> Columns:
+        """Return columns after those of the group."""
+        return (*((key, Col(key)) for key in self.keys), *columns)
 
     def grid_windows(self) -> GridAggregation | None:
         """Return the windows as a grid, of which the kernel merges partial results and counts values; None if it cannot."""
@@ -262,10 +253,10 @@ class WindowAggregate(MemberOperator):
             input=self.input,
             keys=self.keys,
             window=self.window,
-            arguments=tuple(split.arguments.items()),
+            arguments=tuple(split.events.columns.items()),
             partials=split.partials,
             combined=False,
-            outputs=split.outputs,
+            outputs=self._with_group(split.outputs),
             reductions=split.reductions,
             reduced=split.reduced,
             stamp=self.stamp,
@@ -323,30 +314,6 @@ class WindowAggregate(MemberOperator):
         return stamped(rows, self.stamp, self.schema)
 
 
-@dataclass
-class _Split:
-    """The aggregates of a window: columns of events (``arguments``), ``partials`` and ``reductions`` of these, and ``outputs``.
-
-    ``reduced`` are the result columns of the reductions.
-    """
-
-    arguments: dict[str, Expr]
-    partials: tuple[Partial, ...]
-    reductions: tuple[Reduction, ...] = ()
-    reduced: tuple[Field, ...] = ()
-    outputs: Columns = ()
-    names: dict[str, str] = field(default_factory=dict)
-    """The columns' names by the digests of their expressions."""
-
-    def column(self, expr: Expr) -> str:
-        """Return the name of the column that holds an expression; it is added if there is none yet."""
-        for name, held in self.arguments.items():
-            self.names.setdefault(held.digest, name)
-        name = self.names.setdefault(expr.digest, f"__arg{len(self.names)}")
-        self.arguments[name] = expr
-        return name
-
-
 @dataclass(frozen=True)
 class _CallModulesFactory(RecomputeFactory):
     """Makes the kernel ``call_modules``, which remembers module calls so as not to repeat them.
@@ -364,24 +331,6 @@ class _CallModulesFactory(RecomputeFactory):
     @property
     def can_hold(self) -> bool:
         return not self.time_bound_by
-
-
-def _reduction(name: str, aggregate: Aggregate, source: Schema, column: Callable[[Expr], str]) -> Reduction:
-    """Return the reduction of all members to the result column ``name``.
-
-    ``column`` returns the name of the column that holds an expression, and adds the column if there is none yet.
-    """
-    of = application(aggregate, source)
-    args, where = aggregate.function.operands(of), None
-    if aggregate.where is not None:
-        # an argument is evaluated only where the filter is true
-        where, args = column(aggregate.where), tuple(Case((aggregate.where, e, Lit(None))) for e in args)
-    kind = arrow_type(aggregate.function.result(of))
-    axis = arrow_type(source.axis_type)
-    reduced = ReducedColumn(name, tuple(column(e) for e in args), kind, where, aggregate.options, axis)
-    reduction = aggregate.function.reduction(reduced)
-    assert reduction is not None, f"{aggregate} has neither partial results nor a reduction"
-    return reduction
 
 
 def spark_aggregate(aggregate: Aggregate, schema: Schema, clip: ClipInput = ClipInput.FULL) -> Column:
