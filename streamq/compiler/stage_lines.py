@@ -33,12 +33,12 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     return (
         f"{windows.window.name} {grid}{show_keys(windows.keys)}: {shown}",
         f"run by: {ExecutionMethod.MERGED_WINDOWS}",
-        _kept(kernel) + (", combined before the shuffle" if windows.combined else ""),
+        _form_of_members(kernel) + (", combined before the shuffle" if windows.combined else ""),
         *kernel_lines(statements, kernel.progress_rule.cti.shown()),
     )
 
 
-def _kept(kernel: WindowAggregateKernel) -> str:
+def _form_of_members(kernel: WindowAggregateKernel) -> str:
     """Return the form in which a kernel keeps members, as explain shows it."""
     if kernel.reductions:
         return "values, each with the number of its events, and partial results"

@@ -38,9 +38,9 @@ def why_not(node: Node) -> str | None:
             names = dict.fromkeys(
                 a.function.builder(a.options)[0] for _, a in aggregates if not is_mergeable(a, source.schema)
             )
-            counted = (
-                f"a stream counts values for {'them' if len(names) > 1 else 'it'}, beside partial results of the others"
-            )
-            kept = counted if node.is_grid else "all members are kept"
-            return f"{' and '.join(names)} {'do' if len(names) > 1 else 'does'} not merge: {kept}"
+            verb, them = ("do", "them") if len(names) > 1 else ("does", "it")
+            instead = "all members are kept"
+            if node.is_grid:
+                instead = f"a stream counts values for {them}, beside partial results of the others"
+            return f"{' and '.join(names)} {verb} not merge: {instead}"
     return None

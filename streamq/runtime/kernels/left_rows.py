@@ -82,7 +82,7 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
 
     @property
     def state_layout(self) -> StateLayout:
-        """What a kernel keeps of the left events beside them, the rows that wait, the events of both sides, and the CTI sent."""
+        """The events of both sides, the parts that a kernel holds beside the left ones, the rows that wait, and the CTI sent."""
         from streamq.runtime.spread import Events
         from streamq.runtime.state_layout import StateLayout
         from streamq.runtime.state_parts import GroupedRows, LeastValue, waiting_rows

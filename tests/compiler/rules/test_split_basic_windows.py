@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import pytest
+
 from streamq.aggregates import built_in
 from streamq.aggregates.counts import COUNT
-from streamq.compiler.rules.split_basic_windows import split_basic_windows
+from streamq.choices import Stamp
+from streamq.compiler.rules.split_basic_windows import split_basic_windows, why_not
 from streamq.operators import MergePartials, PartialAggregate, Select, WindowAggregate
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col
@@ -27,8 +30,9 @@ def test_points_and_intervals_give_the_same_answer_split() -> None:
     )
     for source in (TRIPS, STAYS):
         for keys in ((), ("k",)):
-            left = WindowAggregate(source, keys, HOPPING, aggregates)
-            holds(split_basic_windows, left, split(left)[0])
+            for stamp in (Stamp.ALIGN, Stamp.POINT_AT_END):
+                left = WindowAggregate(source, keys, HOPPING, aggregates, stamp=stamp)
+                holds(split_basic_windows, left, split(left)[0])
 
 
 def test_equal_parts_are_computed_once() -> None:
@@ -44,3 +48,17 @@ def test_a_count_of_its_own_is_a_partial_result() -> None:
     made, partial = split(WindowAggregate(TRIPS, (), HOPPING, (("n", Aggregate(COUNT, (V,))),)))
     assert [(one.title, one.exact) for one in partial.partials] == [("count", True)]
     assert made.detail() == "n = count0"
+
+
+@pytest.mark.parametrize(
+    ("names", "reason"),
+    [
+        (("count", "sum"), None),
+        (("sum", "count_distinct"), "count_distinct does not merge: a stream counts values for it, beside "),
+        (("sum", "collect", "count_distinct"), "collect and count_distinct do not merge: all members are kept"),
+    ],
+)
+def test_the_aggregates_that_do_not_merge_are_the_reason_why_not(names: tuple[str, ...], reason: str | None) -> None:
+    window = WindowAggregate(TRIPS, ("k",), HOPPING, tuple((n, Aggregate(built_in()[n], (V,))) for n in names))
+    assert (split_basic_windows(window) is None) == (reason is not None)
+    assert (why_not(window) or "").startswith(reason or "") and bool(why_not(window)) == bool(reason)
