@@ -26,7 +26,7 @@ HOT = 3
 """The number of groups that rows of later micro-batches touch."""
 EACH = 3
 """The events of a group when the trickle begins."""
-BATCHES, NEW = 5, 4
+BATCHES, NEW = 4, 4
 WARM = 2
 """The micro-batches after which the windows in which the bulk begins have fallen due; the others are measured."""
 SIZES = BinSizes(split_above=2_048, whole_upto=128)

@@ -43,7 +43,7 @@ def test_the_groups_that_are_due_and_their_rows_are_those_of_a_dictionary(whole_
     state = Baskets(DictStore()).scoped("kernel")
     agendas: dict[int, dict[str, Any]] = {}
     events: dict[int, list[int]] = {}
-    for c in range(45):
+    for c in range(30):
         touched = np.unique(random.choice(hashes, random.integers(0, 12)))
         bins = GroupBins(state, sizes)
         bins.open(touched, c, c - 2)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -13,6 +15,8 @@ from streamq.runtime.columnar import concat, ints, net_deltas
 from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.timing_wheel import ASLEEP, TimingWheel, slots
 from streamq.time import INFINITY, MINUS_INFINITY
+
+SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 
 def kernel_state() -> KernelBaskets:
@@ -42,7 +46,7 @@ def deltas(rows: list[tuple[int, int]]) -> pa.Table:
     return pa.table({RE: at, WEIGHT: weight})
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(20 if SOAK else 1))
 def test_what_goes_in_comes_out_when_its_slot_is_due(seed: int) -> None:
     random, state, now = np.random.default_rng(seed), kernel_state(), 0
     put, back = [deltas([])], [deltas([])]

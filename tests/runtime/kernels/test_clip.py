@@ -47,7 +47,7 @@ def test_starts_before_every_open_event_are_no_longer_looked_at() -> None:
     """They are of a group that is touched again and again, in a bin where another has much that is open."""
     live = run(clip(source("a"), source("b")))
     evaluated(live, [(0, None, 0, n) for n in range(HELD)], [], 0)
-    for n in range(1, 200):
+    for n in range(1, 80):
         assert evaluated(live, [(n, None, 1, n)], [(n, n + 1, 1, n)], n) <= 8
 
 
