@@ -46,12 +46,18 @@ SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 IN_SMALL_BINS = 120
 """The groups of which a small bin holds at most ten."""
 EVERY_KERNEL = ("session", "hopping", "scan", "inner join", "left join", "windowed_join", "clip", "chop")
-"""The operators that the fast part tries, too, and whose mutants are always tried: one for each kernel, and one of BY_START."""
+"""The operators that the fast part tries, too: one for each kernel, and one of BY_START. Mutants change kernels; but in a soak
+they are tried with these alone."""
 
 
 def one_a_kernel(names: Any) -> list[Any]:
     """The names, of which the fast part tries one for each kernel and the slow part the others."""
     return [n if n in EVERY_KERNEL else pytest.param(n, marks=pytest.mark.slow) for n in names]
+
+
+def mutated(names: Any) -> list[str]:
+    """The names of those whose mutants are tried."""
+    return [n for n in names if SOAK or n in EVERY_KERNEL]
 
 
 @pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
@@ -85,7 +91,7 @@ READS: dict[str, Mutant] = {**dict.fromkeys(OPERATORS, EVERY_BIN), "inner join":
 del READS["hopping"], READS["hopping median"], READS["windowed_join"]
 
 
-@pytest.mark.parametrize("operator", one_a_kernel(READS))
+@pytest.mark.parametrize("operator", mutated(READS))
 def test_a_kernel_that_reads_every_bin_breaks_the_law(operator: str) -> None:
     with READS[operator].in_place():
         assert bins_of_trickle(operator) > BINS
@@ -95,7 +101,7 @@ STATES_ONLY = [operator for operator, mutant in EVERY_ROW.items() if mutant is E
 """The operators whose mutants show in bins alone, as states are no events."""
 
 
-@pytest.mark.parametrize("operator", one_a_kernel(OPERATORS))
+@pytest.mark.parametrize("operator", mutated(OPERATORS))
 def test_a_kernel_that_evaluates_everything_breaks_the_law(operator: str) -> None:
     mutant, query = EVERY_ROW.get(operator, EVERY_GROUP), OPERATORS[operator]
     sizes: dict[str, Any] = {"sizes": SMALL, "by_start": operator in BY_START}
@@ -125,7 +131,7 @@ def test_states_of_groups_that_come_one_after_another_lie_in_small_bins(operator
 
 # random histories
 
-GROUPS, LIVES = 100, 40
+GROUPS, LIVES = 100, 25
 TIMES = 3
 """The times that the rows of a group may be evaluated for each of its events, and each input: when it comes, and when its start
 and end, or those of its window, fall due. If all groups were evaluated in each micro-batch, it would be more."""
@@ -135,14 +141,14 @@ SEEDS = range(20 if SOAK else 1)
 def times_evaluated(operator: str, seed: int) -> float:
     """The times that a random history with a row in each micro-batch has the rows of a group evaluated, as TIMES counts them."""
     random = np.random.default_rng(seed)
-    number = np.arange(2 * GROUPS)
+    number = np.arange(GROUPS)
     start = np.concatenate([-number if operator in BY_START else number % 5, 10 + np.arange(LIVES)])
     end = np.maximum(start, 0) + random.integers(1, LIVES, len(start))
-    groups = np.concatenate([number % GROUPS, random.integers(0, GROUPS, LIVES)])
+    groups = np.concatenate([number, random.integers(0, GROUPS, LIVES)])
     events = [(int(a), int(z), int(k), i) for i, (a, z, k) in enumerate(zip(start, end, groups, strict=True))]
     live = LocalRun(with_sizes(program(OPERATORS[operator]), BinSizes(whole_upto=0)))
-    live.batch({"a": rows(*events[: 2 * GROUPS]), "b": rows(*events[: 2 * GROUPS])})
-    for event in events[2 * GROUPS :]:
+    live.batch({"a": rows(*events[:GROUPS]), "b": rows(*events[:GROUPS])})
+    for event in events[GROUPS:]:
         live.batch({"a": rows(event), "b": rows(event)})
     _, sizes = np.unique(start if operator in BY_START else groups, return_counts=True)
     inputs = {source.name for source in live.program.sources}
@@ -157,7 +163,7 @@ def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(operato
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("operator", [n for n in (OPERATORS if SOAK else EVERY_KERNEL) if n not in STATES_ONLY])
+@pytest.mark.parametrize("operator", [n for n in mutated(OPERATORS) if n not in STATES_ONLY])
 def test_what_evaluates_everything_breaks_the_law_of_random_histories(operator: str) -> None:
     with EVERY_ROW.get(operator, EVERY_GROUP).in_place():
         assert times_evaluated(operator, 0) > TIMES

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,8 @@ def work_of_corrections(name: str, groups: int, sizes: BinSizes = SMALL, **optio
 EVERY_QUERY = pytest.mark.parametrize(
     "name", [n if n == "hopping" else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES]
 )
+MUTATED = pytest.mark.parametrize("name", QUERIES if os.environ.get("STREAMQ_SOAK") else ["hopping"])
+"""The queries with which mutants of the kernel are tried."""
 EARLY = pytest.mark.parametrize("options", [{}, {"early": True}], ids=["late", "early"])
 
 
@@ -98,7 +101,7 @@ def test_what_other_groups_have_reported_costs_nothing(name: str, options: Any) 
 
 
 @EARLY
-@EVERY_QUERY
+@MUTATED
 def test_reading_all_groups_breaks_the_law(name: str, options: Any) -> None:
     with EVERY_PART.in_place():
         few, many = (work_of_corrections(name, groups, **options) for groups in (FEW, MANY))
@@ -131,7 +134,7 @@ def test_windows_that_are_not_due_nor_corrected_cost_nothing(name: str) -> None:
     assert many.bins <= few.bins + BATCHES
 
 
-@EVERY_QUERY
+@MUTATED
 def test_reading_all_windows_breaks_the_law(name: str) -> None:
     with EVERY_WINDOW.in_place():
         few, many = (work_of_due_windows(name, ticks) for ticks in WINDOWS)
