@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import datetime as dt
 import json
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pyarrow as pa
 import pytest
 
 import streamq as sq
 from streamq.choices import RunState
-from streamq.errors import PlanError
+from streamq.errors import PlanError, users_line
+from streamq.run.checkpoint import EarlierRuns
 from streamq.run.instant_text import iso
 from streamq.run.metrics import metrics, progress_record
 from streamq.run.metrics import progress_line as report_line
 from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
 from streamq.run.rehearsal import Rehearsal
+from streamq.run.watcher import Watcher
 from streamq.runtime.readings import KernelReadings, Readings, SourceReadings
 
 NOON = dt.datetime(2024, 5, 1, 12)
@@ -160,7 +163,36 @@ def spark_report(number: int, **observed: Any) -> dict[str, Any]:
     return {
         "batchId": number, "timestamp": "2024-05-01T12:00:00.000Z", "batchDuration": 250, "numInputRows": 7,
         "inputRowsPerSecond": 3.5, "processedRowsPerSecond": 28.0, "observedMetrics": observed,
+        "durationMs": {"addBatch": 180, "triggerExecution": 250},
     }  # fmt: skip
+
+
+class Reporting:
+    """Spark's query, as far as a run reads its reports."""
+
+    def __init__(self) -> None:
+        self.recentProgress: list[SimpleNamespace] = []
+        self.lastProgress: SimpleNamespace | None = None
+
+    def report(self, report: dict[str, Any]) -> None:
+        """Spark's last report; among the recent ones are those of micro-batches alone."""
+        self.lastProgress = SimpleNamespace(batchId=report["batchId"], json=json.dumps(report))
+        if "addBatch" in report["durationMs"]:
+            self.recentProgress.append(self.lastProgress)
+
+
+def test_a_trigger_without_work_is_not_taken_for_the_next_micro_batch() -> None:
+    program, query = Rehearsal(windows(cars(1))).program, cast(Any, Reporting())
+    nowhere = cast(Any, None)
+    watcher = Watcher(program=program, checkpoint=nowhere, name=None, user_line=users_line(), earlier=EarlierRuns())
+    for number in range(4):
+        idle = spark_report(number) | {"batchDuration": 2, "durationMs": {"latestOffset": 1, "triggerExecution": 2}}
+        query.report(idle)
+        assert watcher.own_micro_batches(query).number == number - 1
+        query.report(spark_report(number, streamq={"inserted": 3}))
+        if number != 1:
+            assert watcher.own_micro_batches(query).last == from_spark(json.loads(query.lastProgress.json))
+    assert (watcher.own_micro_batches(query).inserted, watcher.own_micro_batches(query).unseen) == (12, 0)
 
 
 def test_a_report_of_spark() -> None:

@@ -96,6 +96,11 @@ def _inserted_before(readings: Readings) -> dict[str, int]:
     }
 
 
+def is_of_a_micro_batch(report: Mapping[str, Any]) -> bool:
+    """False for a Spark report of a trigger without work: it has the number of the next micro-batch, which has not run yet."""
+    return "addBatch" in report["durationMs"]
+
+
 def from_spark(report: Mapping[str, Any]) -> MicroBatch:
     """Return the micro-batch of a Spark report (``StreamingQueryProgress.json``, parsed).
 

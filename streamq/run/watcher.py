@@ -14,7 +14,7 @@ from streamq.run.checkpoint import Checkpoint, EarlierRuns
 from streamq.run.control import OutsideCti
 from streamq.run.idle import Listener
 from streamq.run.metrics import progress_line
-from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark
+from streamq.run.micro_batches import MicroBatch, RunHistory, from_spark, is_of_a_micro_batch
 from streamq.run.oddities import warn_of_units
 from streamq.run.source_status import source_statuses
 
@@ -74,8 +74,9 @@ class Watcher:
             last = query.lastProgress
             if last is not None and last.batchId > self._history.number:
                 follows = last.batchId == self._history.number + 1
-                for report in [last] if follows else query.recentProgress:
-                    self._add(from_spark(json.loads(report.json)))
+                reports = [json.loads(report.json) for report in ([last] if follows else query.recentProgress)]
+                for report in filter(is_of_a_micro_batch, reports):
+                    self._add(from_spark(report))
                 self._warn_of_units()
             return self._history
 
