@@ -225,12 +225,18 @@ def check_whole_number(verb: str, name: str, number: Any) -> None:
 
 
 def unknown_column(
-    verb: str, name: Any, names: Sequence[str], lifetime: bool = True, consumed: Mapping[str, str] | None = None
+    verb: str,
+    name: Any,
+    names: Sequence[str],
+    lifetime: bool = True,
+    consumed: Mapping[str, str] | None = None,
+    side: str = "",
 ) -> NoReturn:
     """Raise UnknownColumn for a column that does not exist; the message lists those that do.
 
     Raises PlanError instead if ``name`` is not a string. ``lifetime`` is True for the columns of a stream, whose events have a
     lifetime. ``consumed`` maps columns that sources have consumed to a hint, as ``"its start: sq.start()"``.
+    ``side`` is the side of a join, "left" or "right".
     """
     columns = ", ".join(names) if names else "none"
     if not isinstance(name, str):
@@ -241,4 +247,6 @@ def unknown_column(
         hint = "The lifetime is sq.start(), sq.end(), sq.duration()."
     elif consumed and name in consumed:
         hint = f"The source has read it: {consumed[name]}."
-    raise UnknownColumn(sentence(verb, f"no column {name!r}", f"there are: {columns}", hint))
+    raise UnknownColumn(
+        sentence(verb, f"no column {name!r}" + (f" on the {side}" if side else ""), f"there are: {columns}", hint)
+    )

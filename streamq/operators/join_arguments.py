@@ -76,7 +76,7 @@ def equality_pairs(on: On, verb: str) -> Pairs:
 def check_pairs(on: Pairs, left: Schema, right: Schema, verb: str) -> None:
     """Raise UnknownColumn or TypeMismatch for key columns that do not exist or cannot be equal."""
     for a, b in on:
-        ours, theirs = left.require(a, verb), right.require(b, verb)
+        ours, theirs = left.require(a, verb, "left"), right.require(b, verb, "right")
         if wider(ours, theirs) is None:
             raise TypeMismatch(
                 sentence(

@@ -52,17 +52,17 @@ class Schema:
         """Return the type of a column that exists."""
         return {f.name: f.type for f in self.fields}[name]
 
-    def require(self, name: str, verb: str) -> DataType:
-        """Return the type of a column; raise UnknownColumn if there is no such column."""
+    def require(self, name: str, verb: str, side: str = "") -> DataType:
+        """Return the type of a column; raise UnknownColumn if there is no such column, of a join's ``side``."""
         if name not in self.names:
-            self.unknown(name, verb)
+            self.unknown(name, verb, side)
         return self.type_of(name)
 
-    def unknown(self, name: str, verb: str) -> NoReturn:
+    def unknown(self, name: str, verb: str, side: str = "") -> NoReturn:
         """Raise UnknownColumn for a name that no payload column has."""
         # those with two underscores are streamq's own
         names = [own for own in self.names if not own.startswith("__")]
-        unknown_column(verb, name, names, consumed=self.consumed)
+        unknown_column(verb, name, names, consumed=self.consumed, side=side)
 
     def with_fields(self, fields: Iterable[Field]) -> Schema:
         """Return the schema with other columns and the same lifetimes."""

@@ -83,7 +83,7 @@ def test_errors() -> None:
         TypeMismatch, match="clip: keys 'k' and 'k' of different types; found bigint and string. Cast one"
     ):
         spans((1, 2)).clip(words, "k")
-    with pytest.raises(UnknownColumn, match="clip: no column 'z'; there are: k"):
+    with pytest.raises(UnknownColumn, match="clip: no column 'z' on the left; there are: k"):
         words.clip(words, "z")
     with pytest.raises(PlanError, match="clip: not a stream; found int"):
         words.clip(3)  # type: ignore[arg-type]

@@ -176,9 +176,9 @@ def test_errors() -> None:
         TypeMismatch, match="join: keys 'v' and 'w' of different types; found string and bigint. Cast one"
     ):
         L.join(R, [("v", "w")])
-    with pytest.raises(UnknownColumn, match="join: no column 'kk'; there are: k, v. Did you mean 'k'?"):
+    with pytest.raises(UnknownColumn, match="join: no column 'kk' on the left; there are: k, v. Did you mean 'k'?"):
         L.join(R, "kk")
-    with pytest.raises(UnknownColumn, match="join: no column 'v'; there are: k, w"):
+    with pytest.raises(UnknownColumn, match="join: no column 'v' on the right; there are: k, w"):
         L.left_anti_join(R, "v")
     clash = "join: columns of both streams have equal names; found v. Bring them apart with suffixes="
     with pytest.raises(AmbiguousColumn, match=clash):
