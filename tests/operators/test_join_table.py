@@ -75,7 +75,9 @@ def test_one_table_in_two_places_and_none_at_all() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(UnknownColumn, match="join_table: no column 'zones' on the left; there are: zone, v. Did you mean 'zone'?"):
+    with pytest.raises(
+        UnknownColumn, match="join_table: no column 'zones' on the left; there are: zone, v. Did you mean 'zone'?"
+    ):
         S.join_table(CITIES, "zones")
     with pytest.raises(UnknownColumn, match="join_table: no column 'v' on the right; there are: zone, city"):
         S.join_table(CITIES, "v")
