@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,10 +16,11 @@ import streamq as sq
 from streamq.compiler.options import Placement
 from streamq.errors import CheckpointError, PlanError
 from streamq.policies import Level
-from streamq.testing.deltas import net
+from streamq.testing.deltas import WrongOutput, net
 from streamq.testing.difference import same_history
-from tests.algebra import QUERIES, SCHEMA, SIZES
+from tests.algebra import QUERIES, SCHEMA, SIZES, WINDOWS, intervals
 from tests.changed_query import ChangingRun
+from tests.mutation.mutant import Edit, Mutant
 
 COLUMNS = ["start", "end", "k", "v", "w"]
 ROWS = [
@@ -191,16 +193,6 @@ def test_an_operator_less_on_top_leaves_those_below_as_they_are() -> None:
     assert same_history(*sent) is None
 
 
-@pytest.mark.parametrize("name", QUERIES)
-def test_every_operator_finds_its_state_below_something_else(name: str) -> None:
-    """With all its rules, and whatever its code: nothing that is above an operator is in the name of its state."""
-    query = QUERIES[name](*(sq.intervals(SCHEMA.empty_table(), "from", "to", name=n) for n in "st"), SIZES)
-    for output in ("final", "changelog"):
-        run = ChangingRun(query, output=output)
-        above = query.with_columns(more=sq.lit(1)).where(sq.col("more") > 0)
-        assert run.fit(above, output=output) == run.fit(query, output=output)
-
-
 def test_a_result_that_begins_has_the_rows_from_then_on() -> None:
     first = [counted(S), sessions(S)]
     run = ChangingRun(*first)
@@ -232,30 +224,143 @@ def test_the_order_of_sources_is_that_of_the_checkpoint() -> None:
     assert both.changed(other, sessions(a)).identity.sources == ("a", "b")
 
 
-@pytest.mark.parametrize("stateful", ["windows", "sessions", "median"])
-def test_final_rows_become_a_changelog(stateful: str) -> None:
-    """Rows that the watermark had reached, and that were not final, come first: nothing is missing, nothing twice."""
-    query = STATEFUL[stateful](S)
-    run = ChangingRun(query)
-    sent = [run.batch({"s": rows(0, 3)})[0], run.batch({"s": rows(3, 6)})[0]]
-    run.changed(query, output="changelog")
-    sent += [run.batch({"s": rows(6, 8)})[0], run.batch({"s": rows(8, 10)})[0], run.finish()[0]]
-    whole = ChangingRun(query)
-    assert same_history(net(sent), net([whole.batch({"s": rows(0, 10)})[0], whole.finish()[0]])) is None
+FORMS: dict[str, dict[str, Any]] = {
+    "final": {"buckets": 1},
+    "changelog": {"buckets": 1, "output": "changelog"},
+    "early": {"buckets": 1, "output": "changelog", "early": True},
+}
+TURNS = [turn for turn in itertools.product(FORMS, repeat=3) if turn[0] != turn[1] != turn[2]]
 
 
-def test_a_changelog_of_windows_becomes_final_rows() -> None:
-    run, final = ChangingRun(counted(S), output="changelog"), ChangingRun(counted(S))
-    for part in (rows(0, 3), rows(3, 6)):
-        run.batch({"s": part})
-        final.batch({"s": part})
-    run.changed(counted(S))
-    sent = [net([one.batch({"s": rows(6, 10)})[0], one.finish()[0]]) for one in (run, final)]
-    assert same_history(*sent) is None
-    with pytest.raises(
-        CheckpointError, match="session gap=4 .* has sent rows as the watermark reaches them, and would send"
-    ):
-        ChangingRun(sessions(S), output="changelog").changed(sessions(S))
+def merging(window: Callable[[Any], Any], **aggregates: Any) -> Callable[..., Any]:
+    return lambda s, t, z: window(s.group_by("k")).select(n=sq.count(), **aggregates)
+
+
+OPERATORS = {
+    **{name: query for name, query in QUERIES.items() if not name.endswith((": aggregates", "end: top_k"))},
+    **{f"{name}, merged": merging(window, m=sq.max("v")) for name, window in WINDOWS.items()},
+    "medians": merging(WINDOWS["hopping"], v=sq.median("v")),
+    "ends": merging(lambda s: s.hopping_window(7, 3, clip_input="none"), longest=sq.max(sq.duration())),
+}
+
+
+def edges(seed: int) -> pa.Table:
+    """Events as edges, some of which never end."""
+    rows: list[dict[str, Any]] = []
+    for number, event in enumerate(intervals(seed, 12).to_pylist()):
+        for edge, at in (("start", event.pop("from")), ("end", event.pop("to"))):
+            rows += [{"at": at, "edge": edge, "number": number, **event}] if at is not None else []
+    columns = [("at", pa.int64()), ("edge", pa.string()), ("number", pa.int64()), *(SCHEMA.field(n) for n in "kvw")]
+    return pa.Table.from_pylist(sorted(rows, key=lambda row: row["at"]), schema=pa.schema(columns))
+
+
+def drawn_query(name: str, seed: int, *, moving: bool) -> tuple[sq.Stream, dict[str, pa.Table]]:
+    """An operator over two streams, whose ends may move, and their rows."""
+    tables = {n: edges(2 * seed + i) if moving else intervals(2 * seed + i, 24) for i, n in enumerate("st")}
+    if moving:
+        arguments = {"time": "at", "edge": "edge", "key": "number"}
+        streams = [sq.edges(t.slice(0, 0), name=n, progress=sq.generate(4), **arguments) for n, t in tables.items()]
+    else:
+        rows = SCHEMA.empty_table()
+        streams = [sq.intervals(rows, "from", "to", name=n, progress=sq.generate(4)) for n in tables]
+    return OPERATORS[name](*(stream.select("k", "v", "w") for stream in streams), SIZES), tables
+
+
+def forms_differ(name: str, forms: Sequence[str], seed: int, *, moving: bool) -> Any:
+    """Run an operator whose rows have other forms in turn; give the difference from runs that had one form throughout.
+
+    Rows of a changelog that were not final when final rows begin are left out: they come again.
+    """
+    query, tables = drawn_query(name, seed, moving=moving)
+    steady = {form: ChangingRun(query, **how) for form, how in FORMS.items() if form in (*forms, "final", "changelog")}
+    if steady["changelog"].fit(query, **FORMS["final"]).misfits:
+        # final rows are those of an operator of their own, or of another one
+        assert len({run.identity.names for run in steady.values()}) == 2
+        forms = [form if form != "final" else "early" if "changelog" in forms[:2] else "changelog" for form in forms]
+        steady = {form: ChangingRun(query, **FORMS[form]) for form in forms}
+    changing = ChangingRun(query, **FORMS[forms[0]])
+    above = query.with_columns(more=sq.lit(1)).where(sq.col("more") > 0)
+    assert changing.fit(above, **FORMS[forms[0]]) == changing.fit(query, **FORMS[forms[0]])
+    for run in (changing, *steady.values()):
+        run.run.static = {"sizes": SIZES}
+    sent: list[pa.Table] = []
+    by_form: dict[str, list[pa.Table]] = {form: [] for form in steady}
+    for number, form in enumerate(forms):
+        changing = changing.changed(query, **FORMS[form])
+        sent = list(by_form[form]) if form == "final" else sent
+        size = 1 + max(table.num_rows for table in tables.values()) // len(forms)
+        batch = {n: table.slice(number * size, size) for n, table in tables.items()}
+        for run, rows in ((changing, sent), *((run, by_form[form]) for form, run in steady.items())):
+            rows += run.batch(batch)
+            rows += run.finish() if number == len(forms) - 1 else []
+        if (difference := same_history(net(sent), net(by_form[form]))) is not None:
+            return difference
+    return None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OPERATORS)
+def test_every_operator_goes_on_with_rows_in_another_form(name: str) -> None:
+    """It has then reported what a run in that form has. In turn: the forms, and streams whose ends move; in a soak all.
+
+    It also finds its state below something else, whatever its code.
+    """
+    turn = list(OPERATORS).index(name)
+    cases = list(itertools.product(TURNS, (True, False)))
+    for number, (forms, moving) in enumerate(cases if SOAK else [(TURNS[turn % len(TURNS)], turn // 2 % 2 == 0)]):
+        assert forms_differ(name, forms, turn + number, moving=moving) is None
+
+
+KERNELS = "streamq/runtime/kernels"
+MUTANTS = {
+    "sessions, sent and not final, are not sent again": (
+        "session, merged",
+        ("changelog", "final", "changelog"),
+        Edit(f"{KERNELS}/recompute.py", "if clock.form_changed and self.final:", "if False:"),
+    ),
+    "windows of a grid are not corrected": (
+        "hopping, merged",
+        ("early", "changelog", "early"),
+        Edit(f"{KERNELS}/window_aggregate.py", "elif clock.form_changed:", "elif False:"),
+    ),
+    "windows of a grid stay reported": (
+        "hopping, merged",
+        ("early", "final", "early"),
+        Edit(f"{KERNELS}/window_aggregate.py", "self._reported.forget(state, INFINITY)", "pass"),
+    ),
+    "pairs of windows stay sent": (
+        "windowed_join",
+        ("changelog", "final", "early"),
+        Edit(f"{KERNELS}/windowed_join.py", "if clock.form_changed and self.final:", "if False:"),
+    ),
+    "rows of left events stay sent": (
+        "left join",
+        ("changelog", "final", "early"),
+        Edit(f"{KERNELS}/left_rows.py", "if clock.form_changed else None", "if False else None"),
+    ),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wrong", MUTANTS)
+def test_a_mistake_where_forms_change_breaks_the_law(wrong: str) -> None:
+    name, forms, edit = MUTANTS[wrong]
+
+    def breaks(seed: int) -> bool:
+        with Mutant(wrong, wrong, "", edits=(edit,)).in_place():
+            try:
+                return forms_differ(name, forms, seed, moving=False) is not None
+            except WrongOutput:
+                return True
+
+    assert any(map(breaks, range(4)))
+
+
+def test_an_operator_that_reads_final_rows_does_not_go_on_from_rows_that_are_taken_back() -> None:
+    query = STATEFUL["snapshot over windows"](S)
+    wrong = "snapshot .* has no state there: reads rows that may be taken back, now nothing more"
+    with pytest.raises(CheckpointError, match=wrong):
+        ChangingRun(query, output="changelog").changed(query)
 
 
 def test_levels_policies_and_late_rows_may_change() -> None:

@@ -42,7 +42,7 @@ class Port:
     checkpoint that a run goes on from. ``state``: the parts and modules of its name. ``bucket_columns``: the columns of its
     output that choose a row's bucket, None if no columns do. ``hears_endpoints``: each bucket hears the endpoints of all input.
     ``sharings``: for each path, the answer if it may run in the stage where the path begins; (): it may not.
-    ``form``, ``held``, ``opens``, ``closes``: see ``OperatorState``.
+    ``form``, ``held``: see ``OperatorState``.
     """
 
     name: str
@@ -61,8 +61,6 @@ class Port:
     sharings: Sequence[Sharing] = ()
     form: str = OPEN
     held: str = ""
-    opens: bool = False
-    closes: bool = False
 
     @property
     def operator_state(self) -> OperatorState:
@@ -75,8 +73,6 @@ class Port:
             parts=self.state.parts,
             modules=self.state.modules,
             held=self.held,
-            opens=self.opens,
-            closes=self.closes,
         )
 
     @property

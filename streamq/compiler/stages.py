@@ -187,7 +187,6 @@ class _Compiler:
             bucket_columns=evaluation.bucket_columns,
             hears_endpoints=node.hears_endpoints,
             form=EARLY if self.options.early and factory.corrects else OPEN,
-            opens=factory.corrects,
         )
         path = self._host(port, retracts=retracts, moves=moves)
         return (
@@ -320,8 +319,6 @@ class _Compiler:
             bucket_columns=windows.keys,
             hears_endpoints=kernel.infinite,
             form=FINAL if final else EARLY if self.options.early else OPEN,
-            opens=not kernel.reads_end,
-            closes=not kernel.reads_end,
         )
         path = self._host(hosted, retracts=not final)
         return path if windows.combined else path.then(Select(SchemaLeaf.with_schema(schema), windows.outputs))

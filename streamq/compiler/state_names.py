@@ -65,6 +65,7 @@ def state_name(
             values.append([number, columns, path_text(program, path)])
             parts.append(f"{port}reads {', '.join(f'{n} {kind}' for n, kind in kinds.items()) or 'no column'}")
             parts += [f"{port}behind {step.line}" for step in path.steps if _counts(step)]
+            parts += [f"{port}reads rows that may be taken back"] * path.retracts
             called += path.steps
     exprs = [expr for one in inputs for _, expr in one.columns.columns]
     return StateName(digest=_hash(values), parts=tuple(parts), modules=_modules(called, exprs, partials))

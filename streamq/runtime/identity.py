@@ -10,14 +10,14 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-STATE_VERSION = 26
+STATE_VERSION = 27
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
 """The name of the query's identity in a bucket's state, and of its mark in the manifest."""
 
-REOPENED = "reopened"
-"""The value of a scope that marks a kernel which has sent only final rows so far, and from now on sends them earlier."""
+FORM_CHANGED = "form changed"
+"""The value of a scope that marks a kernel which has sent its rows in another form so far."""
 
 FINAL, OPEN, EARLY = "final", "changelog", "early"
 """The forms in which kernels send rows: once they are final, when the watermark reaches them, or at once."""
@@ -43,8 +43,7 @@ class OperatorState:
 
     stage: the number of its stage; title: its name in explain; form: the form in which it sends rows; parts: texts on what it
     reads, for messages; modules: those that it calls, itself or on the way of its rows to it; held: a text that differs if the
-    rows that a level of consistency holds back before it have other columns. opens: it may send rows earlier than so far;
-    closes: it may send only final rows from now on.
+    rows that a level of consistency holds back before it have other columns.
     """
 
     name: str
@@ -54,8 +53,6 @@ class OperatorState:
     parts: tuple[str, ...] = ()
     modules: tuple[ModuleCode, ...] = ()
     held: str = ""
-    opens: bool = False
-    closes: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -97,6 +97,9 @@ class Clock:
     reach: int = MINUS_INFINITY
     """The watermark if no input were blocked or had ended. Without ``until`` it bounds the windows of endless lifetimes."""
 
+    form_changed: bool = False
+    """True if an earlier run has sent the kernel's rows in another form (``identity``), until this micro-batch."""
+
     @property
     def has_moved(self) -> bool:
         """True if there is more progress than before."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from streamq.runtime.basket import Baskets, DictStore, KernelBaskets, TimeBinSizes
 from streamq.runtime.hosted_kernel import HostedKernel, scope_owner
-from streamq.runtime.identity import IDENTITY, REOPENED, Identity, read_identity
+from streamq.runtime.identity import FORM_CHANGED, IDENTITY, Identity, read_identity
 from streamq.runtime.lanes import Lane, Origin, lane_states, lanes_of, store_lanes
 from streamq.runtime.progress import CLOCKS
 from streamq.runtime.readings import LATE_COUNTS, LATEST, TALLIES, combine_columns
@@ -57,7 +57,7 @@ class MovingKernel:
         by_port = {channel.port: channel.hashed for channel in hosted.channels}
         return MovingKernel(
             name=hosted.name,
-            parts=(*layout.parts, SameValue(REOPENED)),
+            parts=(*layout.parts, SameValue(FORM_CHANGED)),
             held=held,
             hashed=tuple(by_port[port] for port in sorted(by_port)),
             result=hosted.bucket_columns,

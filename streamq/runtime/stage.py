@@ -21,7 +21,7 @@ from streamq.runtime.consistency import HeldRows, progress_at_level
 from streamq.runtime.deltas import unit_weights
 from streamq.runtime.envelope import LATE, PROGRESS, READINGS, SPOKEN, TOTALS, Envelope, output_number
 from streamq.runtime.hosted_kernel import Channel, HostedKernel
-from streamq.runtime.identity import REOPENED
+from streamq.runtime.identity import FORM_CHANGED
 from streamq.runtime.inner_path import UNWATCHED, StageWatcher
 from streamq.runtime.kernel import Announcement, Arrival, Clock, Output, Totals
 from streamq.runtime.lanes import joined, lane_states, lanes_of, store_lanes
@@ -318,9 +318,8 @@ class Stage:
 
 def _advance_state(hosted: HostedKernel, state: KernelBaskets, arrivals: Sequence[Arrival], clock: Clock) -> Output:
     """Advance a kernel on its state in one micro-batch."""
-    if state.values.pop(REOPENED, False):
-        # an earlier run sent only final rows: what the watermark had reached since c is sent now
-        clock = replace(clock, m_before=clock.c_before)
+    if state.values.pop(FORM_CHANGED, False):
+        clock = replace(clock, form_changed=True)
     return hosted.kernel.advance(state, arrivals, clock)
 
 

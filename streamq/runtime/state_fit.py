@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from streamq.errors import CheckpointError, sentence
 from streamq.runtime.basket import Baskets
-from streamq.runtime.hosted_kernel import scope_owner
+from streamq.runtime.hosted_kernel import LANE, scope_owner
 from streamq.runtime.identity import (
-    FINAL,
+    FORM_CHANGED,
     IDENTITY,
-    OPEN,
-    REOPENED,
     Identity,
     ModuleCode,
     OperatorState,
@@ -77,7 +75,7 @@ def _check_buckets(stored: Identity, own: Identity) -> None:
 
 
 def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
-    """Drop the state of operators that only one of two queries has, and mark kernels that send rows earlier from now on."""
+    """Drop the state of operators that only one of two queries has, and mark that of kernels that send rows in another form."""
     common = stored.names & own.names
     for scope in [scope for scope in baskets.scopes if scope_owner(scope) not in common]:
         baskets.drop_scope(scope)
@@ -85,10 +83,11 @@ def _adopt(baskets: Baskets, stored: Identity, own: Identity) -> None:
         of_relations = baskets.values.get(part, {})
         for name in [name for name in of_relations if name not in common and not name.startswith(SOURCE)]:
             del of_relations[name]
-    before = {operator.name: operator for operator in stored.operators}
-    for operator in own.operators:
-        if operator.name in baskets.scopes and (before[operator.name].form, operator.form) == (FINAL, OPEN):
-            baskets.scopes[operator.name][REOPENED] = True
+    before = {operator.name: operator.form for operator in stored.operators}
+    changed = {operator.name for operator in own.operators if before.get(operator.name, operator.form) != operator.form}
+    for scope in baskets.scopes:
+        if scope.partition(LANE)[0] in changed:
+            baskets.scopes[scope][FORM_CHANGED] = True
 
 
 def fit_to_state(stored: Identity | OtherLayout, own: Identity) -> Fit:
@@ -172,22 +171,11 @@ def _only(parts: Sequence[str], others: Sequence[str]) -> str:
 def _changes(old: OperatorState, now: OperatorState, blocks: bool) -> list[str]:
     """Return the reasons why an operator cannot go on from its own state; ``blocks``: rows may be held back in it."""
     reasons = [_module_change(now, module, old.modules) for module in _changed(old.modules, now.modules)]
-    if old.form != now.form and not _may_change_form(old, now):
-        reasons.append(f"{now.title} has sent rows as {_FORMS[old.form]}, and would send them as {_FORMS[now.form]}")
     if blocks and old.held != now.held:
         reasons.append(f"{now.title} holds rows back, with other columns than now")
     if old.stage != now.stage:
         reasons.append(f"{now.title} has its state in stage {old.stage + 1}, and would be in stage {now.stage + 1}")
     return reasons
-
-
-_FORMS = {FINAL: "final rows", OPEN: "the watermark reaches them", "early": "they come"}
-"""The forms of rows, in words."""
-
-
-def _may_change_form(old: OperatorState, now: OperatorState) -> bool:
-    """Return True if an operator can send rows in another form: final ones alone, or also others than those."""
-    return now.closes if now.form == FINAL else now.opens and (old.form, now.form) == (FINAL, OPEN)
 
 
 def _changed(before: Iterable[ModuleCode], now: Iterable[ModuleCode]) -> list[ModuleCode]:

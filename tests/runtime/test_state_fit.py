@@ -9,11 +9,11 @@ import pytest
 
 from streamq.errors import CheckpointError
 from streamq.runtime.basket import Baskets, DictStore
-from streamq.runtime.identity import REOPENED, STATE_VERSION, Identity, OperatorState
+from streamq.runtime.identity import FORM_CHANGED, STATE_VERSION, Identity, OperatorState
 from streamq.runtime.state_fit import check_state, fit_to_state
 from tests.runtime.test_identity import MINE, WINDOW
 
-SESSION = OperatorState(name="session:b1", stage=0, title="session gap=3", form="changelog", opens=True)
+SESSION = OperatorState(name="session:b1", stage=0, title="session gap=3", form="changelog")
 RESULT = replace(MINE.results[0], operators=("session:b1",))
 BOTH = replace(MINE, query="ab", operators=(WINDOW, SESSION), results=(*MINE.results, RESULT))
 
@@ -50,12 +50,15 @@ def test_an_operator_that_begins_has_no_state_even_if_a_bucket_still_has_some() 
     assert "session:b1" not in baskets.scopes
 
 
-def test_a_kernel_that_sends_rows_earlier_from_now_on_is_marked() -> None:
-    final = replace(WINDOW, opens=True)
-    baskets = Baskets(stored(replace(MINE, operators=(final,))))
+def test_the_state_of_a_kernel_that_sends_rows_in_another_form_from_now_on_is_marked() -> None:
+    """In each of its lanes; the rows that a level holds back are in no form yet."""
+    store = stored(MINE)
+    baskets = Baskets(store)
+    baskets.scoped("window:a1/lane 0").append("in", "0", pa.table({"v": [1]}))
     changelog = replace(MINE.results[0], output="changelog")
-    check_state(baskets, replace(MINE, operators=(replace(final, form="changelog"),), results=(changelog,)))
-    assert baskets.scopes["window:a1"][REOPENED]
+    check_state(baskets, replace(MINE, operators=(replace(WINDOW, form="changelog"),), results=(changelog,)))
+    marked = {scope for scope, values in baskets.scopes.items() if FORM_CHANGED in values}
+    assert marked == {"window:a1", "window:a1/lane 0"}
 
 
 def test_what_does_not_fit_is_refused_in_the_name_of_the_query() -> None:

@@ -49,6 +49,9 @@ class ClipKernel(LeftRowsKernel[ClipEvaluator]):
         """The right port, of which only starts are read."""
         return (1,)
 
+    def _rows_of(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        return self._stored(left)
+
     def _change(self, bins: GroupBins, left: pa.Table, right: pa.Table, clock: Clock) -> Change:
         left = left.append_column(OWN_END, left.column(RE))
         if not left.num_rows + right.num_rows:

@@ -47,6 +47,10 @@ class LeftJoinKernel(LeftRowsKernel[JoinEvaluator]):
 
         return (OpenLifetimes(LEFT),)
 
+    def _rows_of(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        histories = number_groups([left, right], self.evaluator.group_columns)
+        return self.evaluator.rows(histories, MINUS_INFINITY, INFINITY)
+
     def _change(self, bins: GroupBins, left: pa.Table, right: pa.Table, clock: Clock) -> Change:
         if not left.num_rows + right.num_rows:
             return Change(None, left, right, 0)

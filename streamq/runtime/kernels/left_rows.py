@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
-from streamq.runtime.columnar import ints
-from streamq.runtime.deltas import history_of, weighted
+from streamq.runtime.columnar import concat, ints
+from streamq.runtime.deltas import history_of, net_retractions, weighted
 from streamq.runtime.evaluator import Evaluator
-from streamq.runtime.event import LE
+from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes, GroupBins
 from streamq.runtime.groups import distinct_hashes, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Output, Totals, UncombinedKernel
@@ -114,7 +114,9 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
         totals = Totals()
         left, right = new_deltas(arrivals, self.inputs, self.evaluator.group_columns, totals, self._pointwise)
         bins = GroupBins(state, self.sizes)
-        bins.open(distinct_hashes([left, right]), clock.c)
+        bins.open(distinct_hashes([left, right]), clock.c, rule=self.release.name)
+        waiting = WaitingRows(state, self.release)
+        change_of_form = waiting.change_release(self._rows_held(bins, clock), clock) if clock.form_changed else None
         change = self._change(bins, left, right, clock)
         evaluated = change.evaluated
         if clock.c == INFINITY:
@@ -124,8 +126,9 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
                 bins.append(basket, new)
             evaluated += self._forget(bins, (change.left, change.right), clock.c)
             bins.close([LEFT, RIGHT], clock.c)
-        waiting = WaitingRows(state, self.release)
         table = waiting.advance(change.rows, clock)
+        if change_of_form is not None:
+            table = net_retractions(concat([change_of_form, *([] if table is None else [table])]))
         held = self._least_start(state, left, clock.c)
         progress = clock.by_port or (clock.c, clock.c)
         cti = self.evaluator.cti(progress, held) if clock.c != MINUS_INFINITY else MINUS_INFINITY
@@ -133,6 +136,20 @@ class LeftRowsKernel(UncombinedKernel, Generic[E]):
         return Output(
             table if table is not None and table.num_rows else None, cti, totals, waiting.due, evaluated=evaluated
         )
+
+    def _rows_held(self, bins: GroupBins, clock: Clock) -> pa.Table | None:
+        """Return the rows of the events in state that were not settled before; None if there are none. All bins are open."""
+        left, right = (bins.events(basket) for basket in (LEFT, RIGHT))
+        if left is None:
+            return None
+        if right is None:
+            right = pa.schema([*self.inputs[1], *((name, pa.int64()) for name in (LE, RE))]).empty_table()
+        rows = weighted(self._rows_of(left, right), 1).select([*self.result, LE, RE, WEIGHT])
+        return rows.filter(pa.array(ints(rows, RE) >= clock.c_before))
+
+    @abstractmethod
+    def _rows_of(self, left: pa.Table, right: pa.Table) -> pa.Table:
+        """Return the rows of left events in state; ``right`` are all right events in state."""
 
     @abstractmethod
     def _change(self, bins: GroupBins, left: pa.Table, right: pa.Table, clock: Clock) -> Change:

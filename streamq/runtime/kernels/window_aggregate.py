@@ -160,6 +160,15 @@ class WindowAggregateKernel:
         held = self._held.read(state, MINUS_INFINITY, INFINITY) if self.reads_end else None
         closed = OpenWindows.find(held, self.keys, clock.c_before) if held is not None else None
         dirty = self._touched(state, new, least_open(closed, open_before), report_from, last_of_all)
+        last_corrected = last_of_all if self.early else INFINITY
+        if clock.form_changed and self.final:
+            # windows that were reported before they were final are reported again once they are
+            self._reported.forget(state, INFINITY)
+        elif clock.form_changed:
+            # an earlier run has reported more windows, or fewer, so all are corrected
+            last_corrected = last_of_all if self.early else max(report_to, MINUS_INFINITY)
+            report_from, report_to = INFINITY, MINUS_INFINITY
+            dirty = TouchedWindows.of_all([dirty, self._not_final(state, new, closed, open_before, last_corrected)])
         needed = report_to >= report_from or dirty is not None or self.reads_end
         if needed and not self.reads_end:
             held = self._held.read(state, report_from, report_to, dirty)
@@ -181,7 +190,7 @@ class WindowAggregateKernel:
         elif everything is not None:
             out += self._rows(everything, report_from, report_to)
         if dirty is not None and everything is not None:
-            out += self._corrected(state, everything, dirty, last_of_all)
+            out += self._corrected(state, everything, dirty, last_corrected)
         if not self.final and out and clock.c != INFINITY:
             self._reported.add(state, out, least)
         if new is not None and clock.c != INFINITY:
@@ -371,18 +380,36 @@ class WindowAggregateKernel:
             touched.append(self._reported.behind(state, last_of_all))
         return TouchedWindows.of_all(touched)
 
+    def _not_final(
+        self, state: KernelBaskets, new: pa.Table | None, closed: OpenWindows | None, open_before: int, last: int
+    ) -> TouchedWindows | None:
+        """Return the windows up to ``last`` that were not final, and all those reported; None if there are none.
+
+        ``closed`` are the windows that waited for members before, ``open_before`` is the first window that had not ended.
+        """
+        first = least_open(closed, open_before)
+        reported = self._reported.behind(state, first if first == MINUS_INFINITY else first - 1)
+        tables = [t for t in (self._held.read(state, MINUS_INFINITY, INFINITY), new) if t is not None]
+        if not tables:
+            return reported
+        partials = concat(tables)
+        low = np.maximum(ints(partials, LO), first_open(partials, closed, open_before))
+        high = np.minimum(ints(partials, HI), last)
+        high[high == INFINITY] = MINUS_INFINITY
+        return TouchedWindows.of_all([TouchedWindows.of_ranges(partials, self.keys, low, high), reported])
+
     def _windows_of(self, partials: pa.Table, first: int, high: Ints) -> TouchedWindows | None:
         """Return the windows of partials, from ``first`` up to ``high`` of each; None if there are none."""
         return TouchedWindows.of_ranges(partials, self.keys, np.maximum(ints(partials, LO), first), high)
 
     def _corrected(
-        self, state: KernelBaskets, everything: pa.Table, dirty: TouchedWindows, last_of_all: int
+        self, state: KernelBaskets, everything: pa.Table, dirty: TouchedWindows, last: int
     ) -> list[pa.Table]:
         """Return retractions and their replacements for the windows in ``dirty``, as one table, or none if nothing changes.
 
-        If windows are reported at once, none after ``last_of_all`` is inserted.
+        None after ``last`` is inserted.
         """
-        inserted = dirty.up_to(last_of_all) if self.early else dirty
+        inserted = dirty.up_to(last)
         fresh = [] if inserted is None else self._touched_rows(everything, inserted)
         old = [self._reported.rows([table]) for table in self._reported.read(state, dirty)]
         old = [cancelling_deltas(table.filter(pa.array(dirty.has(table)))) for table in old]

@@ -93,6 +93,10 @@ class WindowedJoinKernel(UncombinedKernel):
         sent, last = int(state.values.get("sent", MINUS_INFINITY)), self._last_due(state, clock)
         coming = ComingWindows(state, self.evaluator, first, sent)
         members = JoinedEvents(state, pairing, (*pairing.left, *pairing.right), self.sizes)
+        if clock.form_changed and self.final:
+            # windows that were sent before they were final are sent again once they are
+            sent = first - 1 if abs(first) < INFINITY else first
+            coming.take_back(members.pairs_beyond(past(sent)), sent)
         out = coming.take_back(members.pairs_beyond(past(last)), last) if last < sent else []
         arrived = [new_side(arrivals, port, schema.names, totals) for port, schema in enumerate(self.inputs)]
         begun = [self._begun(state, basket, new, first, last) for basket, new in zip(WAITING, arrived, strict=True)]
