@@ -7,6 +7,7 @@ import sys
 
 MODULES = {
     "batch": "benchmarks.batch_hopping",
+    "numbered_windows": "benchmarks.numbered_windows",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "modules": "benchmarks.modules",

@@ -34,6 +34,7 @@ from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.kernel import Kernel
 from streamq.runtime.kernels.call_modules import CallModulesKernel
+from streamq.time import INFINITY
 from streamq.user_code.udo import UserOperator
 from streamq.user_code.window_module import WindowModule
 from streamq.windows import Window
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 
 MANY_WINDOWS = 4
-"""The number of windows with an event from which on a batch costs less without copies of it."""
+"""The number of windows of an event from which on a batch costs less without copies of it."""
 
 
 @node
@@ -268,7 +269,8 @@ class WindowAggregate(MemberOperator):
 
         Else they are evaluated, unless one aggregate does not merge and one copies its members. Those, and other windows, copy
         their members, or are evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows each,
-        of which no aggregate needs copies.
+        of which no aggregate needs copies. Spark's copies cost little all the same where it adds them up before it sends them:
+        where results merge, and an event tells its windows by itself.
         """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:
@@ -285,11 +287,13 @@ class WindowAggregate(MemberOperator):
         other = next((function for function in functions if not function.has_spark_form), None)
         if other is not None:
             return BatchChoice(form=BatchForm.EVALUATED, reason=f"Spark has no aggregate for {other.name}")
-        grid, copies = self.window.grid, any(function.copies_members for function in functions)
+        number, copies = self.window.windows_of_a_point, any(function.copies_members for function in functions)
+        is_summed_first = self.merges and not self.window.by_numbers and number < INFINITY
         # without keys one task would have to evaluate all events
-        if grid is not None and grid.n >= MANY_WINDOWS and self.keys and not copies:
+        if number >= MANY_WINDOWS and self.keys and not copies and not is_summed_first:
+            windows = f"{number} windows" if number < INFINITY else "all later windows"
             return BatchChoice(
-                form=BatchForm.EVALUATED, reason=f"each event is in {grid.n} windows, which costs less without copies"
+                form=BatchForm.EVALUATED, reason=f"each event is in {windows}, which costs less without copies"
             )
         return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
 

@@ -48,6 +48,7 @@ class Count(Window):
 
     name = "count"
     default_stamp = Stamp.POINT_AT_END
+    by_numbers = True
 
     @classmethod
     def from_arguments(cls, n: Any, by: Any) -> Count:
@@ -67,6 +68,10 @@ class Count(Window):
     @property
     def overlap(self) -> bool:
         return self.n > 1
+
+    @property
+    def windows_of_a_point(self) -> int:
+        return self.n
 
     @property
     def by_starts(self) -> bool:

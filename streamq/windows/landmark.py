@@ -76,6 +76,10 @@ class Landmark(Window):
     def overlap(self) -> bool:
         return True
 
+    @property
+    def windows_of_a_point(self) -> int:
+        return INFINITY if self.period is None else (-(-self.period // self.hop) + 1) // 2
+
     def equal_starts(self, stamp: Stamp) -> bool:
         return stamp == Stamp.ALIGN
 

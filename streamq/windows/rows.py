@@ -50,6 +50,7 @@ class Rows(Window):
     name = "rows"
     default_stamp = Stamp.POINT_AT_END
     by_places = True
+    by_numbers = True
 
     @classmethod
     def from_arguments(cls, n: Any, step: Any, order_by: Any) -> Rows:
@@ -61,6 +62,10 @@ class Rows(Window):
     @property
     def overlap(self) -> bool:
         return self.n > self.step
+
+    @property
+    def windows_of_a_point(self) -> int:
+        return -(-self.n // self.step)
 
     @property
     def by_starts(self) -> bool:

@@ -54,6 +54,17 @@ class Window(ABC):
     by_places: ClassVar[bool] = False
     """True if windows go by the places of events in an order, which includes the whole payload, and not by time alone."""
 
+    by_numbers: ClassVar[bool] = False
+    """True if windows go by numbers of events or instants of a group: an event alone does not tell which windows it is in."""
+
+    @property
+    def windows_of_a_point(self) -> int:
+        """The number of windows with an event of one instant: on a grid the greatest, of windows that grow the mean.
+
+        It is INFINITY for windows that never stop growing.
+        """
+        return 1 if self.grid is None else self.grid.n
+
     @property
     @abstractmethod
     def overlap(self) -> bool:

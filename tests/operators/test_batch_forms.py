@@ -58,5 +58,13 @@ def test_groups_whose_events_are_in_many_windows_are_evaluated_unless_an_aggrega
     assert form_of(by_k.hopping_window(40, 10).select(**medians)) is BatchForm.EVALUATED
     assert form_of(by_k.hopping_window(30, 10).select(**medians)) is BatchForm.COPIES
     assert form_of(by_k.hopping_window(40, 10).select(**medians, c=sq.collect("v"))) is BatchForm.COPIES
+    for windows in (by_k.rows_window(40, 10), by_k.count_window(4)):
+        assert form_of(windows.select(**medians)) is form_of(windows.select(s=sq.sum("v"))) is BatchForm.EVALUATED
+    assert form_of(by_k.rows_window(30, 10).select(**medians)) is BatchForm.COPIES
+    # Spark adds up copies before it sends them, where results merge and an event tells its windows
+    landmarks = by_k.landmark_window(10, period=80)
+    assert form_of(landmarks.select(**medians)) is BatchForm.EVALUATED
+    assert form_of(landmarks.select(s=sq.sum("v"))) is BatchForm.COPIES
+    assert form_of(by_k.landmark_window(10, start=0).select(s=sq.sum("v"))) is BatchForm.EVALUATED
     # one task would have all events
     assert {form_of(windows.select(**medians)) for windows in (many, few)} == {BatchForm.COPIES}
