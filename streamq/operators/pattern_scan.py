@@ -14,9 +14,10 @@ from streamq.plan.passes import columns
 from streamq.plan.schema import Field, Schema
 from streamq.plan.tree import show
 from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.candidates import JointCondition, PatternStep, ScannedPart
+from streamq.runtime.candidates import JointCondition, MatchStep, PatternStep, ScannedPart
 from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
 from streamq.runtime.evaluators.pair_condition import PairCondition
+from streamq.runtime.kernels.match_scan import MatchScanKernel
 from streamq.user_code.udso import EventOperator
 
 
@@ -28,8 +29,34 @@ class PartCondition:
     parts: tuple[int, ...]
 
 
+class MatchOperator(EventOperator):
+    """An operator whose rows are the matches that each event completes.
+
+    columns: the values of an event, the last of the operator's arguments.
+    """
+
+    columns: tuple[Field, ...]
+
+    @abstractmethod
+    def step(self) -> MatchStep:
+        """Return the step that processes event after event."""
+
+    def evaluator(self, values: int, **site: Any) -> MatchScanEvaluator:
+        """Return the evaluator that goes from event to event by the operator's step.
+
+        The number of ``values`` does not count, because ``columns`` names them.
+        """
+        names = tuple(field.name for field in self.columns)
+        types = {field.name: arrow_type(field.dataType) for field in self.fields}
+        return MatchScanEvaluator(name=self.name, step=self.step(), columns=names, types=types, **site)
+
+    def kernel(self, *, sets_aside: bool, **parameters: Any) -> MatchScanKernel:
+        """Return the kernel that keeps candidates; no step fails but by a condition, so none is set aside."""
+        return MatchScanKernel(**parameters)
+
+
 @dataclass(frozen=True, eq=False)
-class PatternScan(EventOperator):
+class PatternScan(MatchOperator):
     """A stateful operator whose rows are the matches that an event completes: ``count`` events of ``parts`` within a scope.
 
     A subclass decides which events match. It is called with an event's start in ticks, the number of its input, and the values
@@ -61,8 +88,8 @@ class PatternScan(EventOperator):
         return self.keyword if self.in_order else f"{self.keyword} {self.count}"
 
     @abstractmethod
-    def step(self, **fields: Any) -> PatternStep:
-        """Return the step that processes event after event; ``fields`` are those of PatternStep."""
+    def step_of(self, **fields: Any) -> PatternStep:
+        """Return the step of the operator; ``fields`` are those of PatternStep."""
 
     @property
     def fields(self) -> tuple[t.StructField, ...]:
@@ -74,22 +101,15 @@ class PatternScan(EventOperator):
         scope = f"{self.name}({', '.join(map(str, self.parts))}) within {self.within}"
         return f"{scope}{conditions and f', {conditions}'}"
 
-    def evaluator(self, values: int, **site: Any) -> MatchScanEvaluator:
-        """Return the evaluator that goes from event to event by the operator's step.
-
-        The number of ``values`` does not count, because ``columns`` names them.
-        """
-        names = tuple(field.name for field in self.columns)
-        step = self.step(
+    def step(self) -> PatternStep:
+        return self.step_of(
             inputs=self.sources,
             parts=self.parts,
             conditions=tuple(map(self._joint, self.conditions)),
-            names=names,
+            names=tuple(field.name for field in self.columns),
             count=self.count,
             within=self.within,
         )
-        types = {field.name: arrow_type(field.type) for field in self.columns}
-        return MatchScanEvaluator(name=self.name, step=step, columns=names, types=types, **site)
 
     def _joint(self, condition: PartCondition) -> JointCondition:
         """Return a condition in the form that is evaluated: with the part of each column that it reads."""
@@ -100,4 +120,4 @@ class PatternScan(EventOperator):
         return JointCondition(PairCondition(condition.where, schema), frozenset(condition.parts), reads)
 
 
-__all__ = ["PartCondition", "PatternScan"]
+__all__ = ["MatchOperator", "PartCondition", "PatternScan"]

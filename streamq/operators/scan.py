@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from pyspark.sql import types as t
@@ -28,7 +28,6 @@ from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs, named_after
 from streamq.runtime.arrow_types import arrow_type
 from streamq.runtime.kernel import Kernel
-from streamq.runtime.kernels.scan import ScanKernel
 from streamq.user_code.udso import EventOperator, StatefulCall, StatefulOperator
 
 S = TypeVar("S", bound=Verbs)
@@ -42,8 +41,8 @@ class Scan(EvaluatedOperator):
     Final: rows that start before c
     State: the events since c; udso: of each group the state over all events before c, for good; pattern: of each group the
         events before c whose scope one from c on can complete
-    Opens: parts of a group that rows touch or with an event due: the events since c; udso: its state; pattern: those before
-        c that they may complete
+    Opens: parts of a group that rows touch or with an event due: the events since c; udso: its state; pattern: if a row can
+        complete a match, the first or the last of those before c, as many as decide it, or all where none does
     Cost: a call for each event; where events come between others, or rows go before they are final, again for those since c
     """
 
@@ -128,7 +127,7 @@ class Scan(EvaluatedOperator):
             pointwise=(0,),
             moves=EndMoves.NEVER,
             sets_aside=self.operator.sets_aside,
-            factory=_ScanFactory(),
+            factory=_ScanFactory(self.operator),
             group_columns=self.keys,
         )
 
@@ -136,12 +135,15 @@ class Scan(EvaluatedOperator):
         return replace(self, input=inputs[0], keys=(*self.keys, *keys))
 
 
+@dataclass(frozen=True)
 class _ScanFactory(RecomputeFactory):
-    """Makes the kernel ``scan``, whose evaluator continues from the states that the kernel keeps."""
+    """Makes the kernel of an operator, whose evaluator continues from what the kernel keeps of earlier events."""
+
+    operator: EventOperator
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
         sets_aside = evaluation.sets_aside and site.late_output
-        return ScanKernel(**self.parameters(evaluation, site), sets_aside=sets_aside)
+        return self.operator.kernel(sets_aside=sets_aside, **self.parameters(evaluation, site))
 
 
 class ScanVerbs(ABC, Generic[S]):

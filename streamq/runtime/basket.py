@@ -25,6 +25,9 @@ CHUNK_BYTES = 1 << 20
 AGENDA = "agenda"
 """The basket in which a kernel notes what its groups wait for."""
 
+COUNTS = "counts"
+"""The basket of the numbers of candidates by group: see :class:`CandidateCounts`."""
+
 ENDS = "ends"
 """The basket of endpoints that bound the windows of lifetimes without an end."""
 
@@ -218,10 +221,10 @@ class KernelBaskets:
     def size(self, basket: str = "") -> tuple[int, int]:
         """Return live rows and bytes of the baskets whose names begin with ``basket``; by default of all.
 
-        The rows of AGENDA and ENDS are no events, and do not count.
+        The rows of AGENDA, COUNTS and ENDS are no events, and do not count.
         """
         rows, size = self.baskets.size(f"{self.prefix}.{basket}")
-        notes = () if basket else (AGENDA, ENDS)
+        notes = () if basket else (AGENDA, COUNTS, ENDS)
         return rows - sum(self.baskets.size(f"{self.prefix}.{name}")[0] for name in notes), size
 
     def bins(self, basket: str) -> list[str]:

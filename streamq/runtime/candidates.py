@@ -1,7 +1,8 @@
 """Candidates: the events that a pattern's scan keeps as long as they may still be part of a match within the scope.
 
 A scan reads its events as columns in order (``EventRows``) and knows each by the number of its row, so that an earlier event
-has a lesser number. Values are looked up only where a condition reads them, and in the matches.
+has a lesser number. Values are looked up only where a condition reads them, and in the matches. It may read some candidates of a
+group only; a walk that cannot be sure without the others says so.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from array import array
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 import numpy as np
@@ -19,21 +21,26 @@ import pyarrow as pa
 from streamq.choices import Consumption, Selection
 from streamq.runtime.evaluators.pair_condition import PairCondition
 from streamq.runtime.values import Ints, Mask
-from streamq.time import INFINITY, MINUS_INFINITY
-
-Candidate = tuple[int, tuple[Any, ...]]
-"""An event in a state: its start in ticks and its values, a plain tuple, so that workers can unpickle it."""
 
 NOBODY = -1
 """The row of a part that has no event in a match."""
 
 
+class ReadOrder(StrEnum):
+    """The order in which candidates are read until a walk is sure."""
+
+    OLDEST_FIRST = "oldest first"
+    NEWEST_FIRST = "newest first"
+    ALL = "all"
+    """A walk is sure only of all of them."""
+
+
 @dataclass(frozen=True)
 class EventRows:
-    """Events in the order of (group, Vs, id); the events in a group's state come before its new ones.
+    """Events in the order of (group, Vs, id); the candidates of a group come before its new events.
 
     columns: their values, NULL in those of other inputs; start: in ticks; source: the number of the input; head: the first row
-    of the same group and start; tail: the row after the last one of these.
+    of the same group and start; tail: the row after the last one of these; is_whole: no candidate of the groups is left out.
     """
 
     columns: Mapping[str, pa.Array]
@@ -41,13 +48,14 @@ class EventRows:
     source: list[int]
     head: list[int]
     tail: list[int]
+    is_whole: bool
 
 
 @dataclass(frozen=True)
 class GroupRows:
-    """The rows of a group: from ``first`` on those in its state, from ``new`` to before ``end`` the new ones.
+    """The rows of a group: from ``first`` on its candidates, from ``new`` to before ``end`` the new events.
 
-    state_end: the first of the new rows whose event the state to be kept does not include; ``new`` if no state is kept.
+    state_end: the first of the new rows whose event the state does not include; ``new`` if it includes none.
     """
 
     first: int
@@ -56,54 +64,72 @@ class GroupRows:
     state_end: int
 
 
-@dataclass(frozen=True)
-class MatchState:
-    """The state of a group after some of its events: that of the group in which the row ``new`` is.
+class MatchStep(ABC):
+    """A step from event to event of a group that collects matches.
 
-    rows: those of its events, by input; counts: numbers that the step keeps besides; needed_until: the last start of an event
-    for which the state makes a difference.
+    inputs: the columns of each input's events; within: the scope in ticks.
     """
 
-    new: int
-    rows: tuple[tuple[int, ...], ...]
-    needed_until: int
-    counts: tuple[int, ...] = ()
-
-
-class MatchStep(ABC):
-    """A step from event to event of a group that collects matches; ``inputs``: the columns of each input's events."""
-
     inputs: tuple[tuple[str, ...], ...]
+    within: int
+
+    @property
+    @abstractmethod
+    def read_order(self) -> ReadOrder:
+        """The order in which candidates are read."""
+
+    @abstractmethod
+    def looks_at(self, source: int) -> frozenset[int]:
+        """Return the inputs whose candidates an event of an input may have a match with."""
 
     @abstractmethod
     def walk(self, rows: EventRows) -> MatchWalk:
-        """Return a walk over these events, which collects matches and states."""
-
-    @abstractmethod
-    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> Any:
-        """Return a state as it is stored, a plain value; ``candidates``: its events by their rows."""
-
-    @abstractmethod
-    def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
-        """Return the events of a stored state, by input, in the order of (Vs, id)."""
-
-    def counts(self, state: Any) -> tuple[int, ...]:
-        """Return the numbers that a stored state has besides its events."""
-        return ()
+        """Return a walk over these events, which collects matches and candidates."""
 
 
 class MatchWalk(ABC):
-    """A walk over the events of groups; ``at`` is the row of the last event, for errors."""
+    """A walk over the events of groups.
+
+    matches: rows, one tuple a match; waiting: the rows of new events that are candidates from the end of the state on; consumed:
+    those of candidates that no longer are. at: the row of the last event, for errors.
+    """
 
     def __init__(self, rows: EventRows):
-        """Begin without matches and states."""
+        """Begin without matches."""
         self.rows = rows
         self.at = 0
-        self.states: list[MatchState] = []
+        self.lacks = False
+        self.matches: list[tuple[int, ...]] = []
+        self.waiting: list[int] = []
+        self.consumed: list[int] = []
+        self.used: list[int] = []
+
+    def over_group(self, group: GroupRows) -> bool:
+        """Collect what a group has; return False, and collect nothing, if it depends on candidates that are left out."""
+        collected: tuple[list[Any], ...] = (self.matches, self.waiting, self.consumed)
+        sizes = [len(rows) for rows in collected]
+        self.lacks, self.used = False, []
+        self.step_over(group)
+        if self.lacks:
+            for rows, size in zip(collected, sizes, strict=True):
+                del rows[size:]
+        return not self.lacks
 
     @abstractmethod
-    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
-        """Collect the matches of a group, and its state if one is kept; ``counts`` are those of the state before."""
+    def step_over(self, group: GroupRows) -> None:
+        """Step from event to event of a group, until ``lacks`` is true.
+
+        Rows of events that are consumed are added to ``used``.
+        """
+
+    def end_state(self, group: GroupRows, candidates: Iterable[int], low: int) -> None:
+        """Collect what the state gets and loses, once its last event has been processed.
+
+        ``candidates`` are the rows of these; those before the row ``low`` are out of the scope.
+        """
+        since = max(group.new, low)
+        self.waiting += [row for row in candidates if row >= since]
+        self.consumed += [row for row in self.used if row < group.new]
 
     @abstractmethod
     def last_rows(self) -> Ints:
@@ -183,15 +209,6 @@ class PatternStep(MatchStep):
     count: int
     within: int
 
-    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> tuple[tuple[Candidate, ...], ...]:
-        """Return the candidates of each input."""
-        return tuple(tuple([candidates[row] for row in several]) for several in match_state.rows)
-
-    def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
-        """Return the state itself."""
-        own: tuple[tuple[Candidate, ...], ...] = state
-        return own
-
 
 class PatternWalk(MatchWalk):
     """A walk that collects the matches of a pattern's parts: of each part the rows of its events."""
@@ -200,8 +217,6 @@ class PatternWalk(MatchWalk):
         """Look up which events fit each part."""
         super().__init__(rows)
         self.parts, self.conditions, self.within = step.parts, step.conditions, step.within
-        self.matches: list[tuple[int, ...]] = []
-        self.completed_by: list[int] = []
         self.sources = range(len(step.inputs))
         self.fits = [self._column_of(step, part, part.fits) for part in step.parts]
         self.owner = {name: number for number, part in enumerate(step.parts) for name, _ in part.columns}
@@ -210,12 +225,12 @@ class PatternWalk(MatchWalk):
         """Return the values in a place of a part's input; None without a place."""
         return None if place is None else self.rows.columns[step.inputs[part.source][place]].to_pylist()
 
-    def waiting(self, group: GroupRows) -> list[array[int]]:
-        """Return the rows of a group's state, by input."""
-        waiting = [array("q") for _ in self.sources]
+    def candidates_of(self, group: GroupRows) -> list[array[int]]:
+        """Return the rows of a group's candidates, by input."""
+        candidates = [array("q") for _ in self.sources]
         for row in range(group.first, group.new):
-            waiting[self.rows.source[row]].append(row)
-        return waiting
+            candidates[self.rows.source[row]].append(row)
+        return candidates
 
     def fitting(self, number: int, candidates: array[int], low: int) -> array[int]:
         """Return, of the candidates of its input, those from row ``low`` on that fit a part; forget those before."""
@@ -229,23 +244,17 @@ class PatternWalk(MatchWalk):
         fits = self.fits[number]
         return fits is None or fits[row] is True
 
-    def remove(self, rows: Sequence[int], waiting: Sequence[array[int]]) -> None:
+    def consume(self, rows: Iterable[int], candidates: Sequence[array[int]]) -> None:
         """Remove events from the candidates, which may lack them."""
         for row in rows:
-            candidates = waiting[self.rows.source[row]]
-            at = bisect_left(candidates, row)
-            if at < len(candidates) and candidates[at] == row:
-                del candidates[at]
-
-    def keep(self, group: GroupRows, waiting: Sequence[array[int]], low: int) -> None:
-        """Collect the state of a group: its candidates from row ``low`` on."""
-        rows = tuple(tuple(several[bisect_left(several, low) :]) for several in waiting)
-        last = max((several[-1] for several in rows if several), default=None)
-        until = MINUS_INFINITY if last is None else min(self.rows.start[last] + self.within, INFINITY)
-        self.states.append(MatchState(group.new, rows, until))
+            several = candidates[self.rows.source[row]]
+            at = bisect_left(several, row)
+            if at < len(several) and several[at] == row:
+                del several[at]
+                self.used.append(row)
 
     def last_rows(self) -> Ints:
-        return np.asarray(self.completed_by, np.int64)
+        return np.asarray([max(match) for match in self.matches], np.int64)
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
         """Return the values of a part's column, NULL where a match has no event of the part."""
@@ -257,14 +266,13 @@ class PatternWalk(MatchWalk):
 
 __all__ = [
     "NOBODY",
-    "Candidate",
     "EventRows",
     "GroupRows",
     "JointCondition",
-    "MatchState",
     "MatchStep",
     "MatchWalk",
     "PatternStep",
     "PatternWalk",
+    "ReadOrder",
     "ScannedPart",
 ]

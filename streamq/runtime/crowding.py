@@ -8,11 +8,20 @@ from __future__ import annotations
 from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 import pyarrow.compute as pc
 
-from streamq.runtime.candidates import NOBODY, EventRows, GroupRows, PatternStep, PatternWalk, ScannedPart
+from streamq.runtime.candidates import (
+    NOBODY,
+    EventRows,
+    GroupRows,
+    PatternStep,
+    PatternWalk,
+    ReadOrder,
+    ScannedPart,
+)
 from streamq.runtime.values import number_values
 
 
@@ -23,6 +32,15 @@ class CrowdStep(PatternStep):
     An event in the scope counts if the conditions hold for it together with this one, and it counts once even if it fits several
     parts. An event let through on CONSUME no longer counts for later ones.
     """
+
+    @property
+    def read_order(self) -> ReadOrder:
+        """An event is crowded by the newest candidates, if by any."""
+        return ReadOrder.NEWEST_FIRST
+
+    def looks_at(self, source: int) -> frozenset[int]:
+        """Return all inputs."""
+        return frozenset(range(len(self.inputs)))
 
     def walk(self, rows: EventRows) -> CrowdWalk:
         return CrowdWalk(self, rows)
@@ -46,49 +64,49 @@ class CrowdWalk(PatternWalk):
             numbered.append(number.tolist())
         return numbered
 
-    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
+    def step_over(self, group: GroupRows) -> None:
         """Step from instant to instant, over all events of one start at once.
 
         Of the candidates, events that started before the scope are forgotten. An event let through for a part that consumes is
         removed, and so is not among the candidates of the events after it.
         """
         start, tail = self.rows.start, self.rows.tail
-        waiting, low, row = self.waiting(group), group.first, group.new
-        while row < group.end:
+        candidates, low, row = self.candidates_of(group), group.first, group.new
+        while row < group.end and not self.lacks:
             if row == group.state_end > group.new:
-                self.keep(group, waiting, low)
+                self.end_state(group, chain(*candidates), low)
             since, until = start[row] - self.within + 1, tail[row]
             while start[low] < since:
                 low += 1
             for event in range(row, until):
-                waiting[self.rows.source[event]].append(event)
+                candidates[self.rows.source[event]].append(event)
             for event in range(row, until):
                 self.at = event
-                through = [n for n in self._parts_of(event) if self._is_uncrowded(n, event, waiting, low)]
+                through = [n for n in self._parts_of(event) if self._is_uncrowded(n, event, candidates, low)]
                 for number in through:
                     match = [NOBODY] * len(self.parts)
                     match[number] = event
                     self.matches.append(tuple(match))
-                    self.completed_by.append(event)
                 if any(self.parts[number].consumes for number in through):
-                    self.remove([event], waiting)
+                    self.consume([event], candidates)
             row = until
         if group.state_end == group.end:
-            self.keep(group, waiting, low)
+            self.end_state(group, chain(*candidates), low)
 
     def _parts_of(self, event: int) -> list[int]:
         """Return the numbers of the parts that an event fits."""
         source = self.rows.source[event]
         return [n for n, part in enumerate(self.parts) if part.source == source and self.fits_part(n, event)]
 
-    def _is_uncrowded(self, number: int, event: int, waiting: Sequence[array[int]], low: int) -> bool:
+    def _is_uncrowded(self, number: int, event: int, candidates: Sequence[array[int]], low: int) -> bool:
         """Return True if at most ``count`` of the candidates crowd the event, which is one of the part ``number``.
 
-        A candidate of the same part crowds it if the two agree; one of another part, if their common conditions hold.
+        A candidate of the same part crowds it if the two agree; one of another part, if their common conditions hold. The walk
+        lacks candidates if it has read some only, and too few of these crowd the event.
         """
         crowd: set[int] = set()
         for other, part in enumerate(self.parts):
-            fitting: Sequence[int] = self.fitting(other, waiting[part.source], low)
+            fitting: Sequence[int] = self.fitting(other, candidates[part.source], low)
             if other == number:
                 fitting = self._agreeing(number, event, fitting)
             else:
@@ -101,6 +119,7 @@ class CrowdWalk(PatternWalk):
             crowd.update(fitting)
             if len(crowd) > self.count:
                 return False
+        self.lacks |= not self.rows.is_whole
         return True
 
     def _agreeing(self, number: int, event: int, candidates: Sequence[int]) -> Sequence[int]:

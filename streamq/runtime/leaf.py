@@ -34,7 +34,7 @@ class Leaf:
     @property
     def name(self) -> str:
         """The bin's name in every basket."""
-        return f"{self.depth}.{self.start >> (BITS - self.depth)}"
+        return f"g{self.depth}.{self.start >> (BITS - self.depth)}"
 
     @staticmethod
     def from_values(values: Sequence[Any]) -> Leaf:

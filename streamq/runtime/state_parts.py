@@ -255,8 +255,8 @@ ROOT = Leaf(0, 0, Agenda()).name
 
 
 @dataclass(frozen=True, kw_only=True)
-class JoinedSide:
-    """The events of one side of an inner join: see :mod:`streamq.runtime.bins`."""
+class HeldEvents:
+    """Events in bins by length of life and start, of a side of an inner join or of a scan: see :mod:`streamq.runtime.bins`."""
 
     basket: str
     port: int
@@ -278,7 +278,7 @@ class JoinedSide:
 def joined_sides(group_columns: Sequence[Sequence[str]], sizes: BinSizes) -> tuple[StatePart, ...]:
     """Return the parts of the events of both sides of an inner join: see :class:`JoinedEvents`."""
     return tuple(
-        JoinedSide(basket=side_basket(port), port=port, group_columns=tuple(group_columns[port]), sizes=sizes)
+        HeldEvents(basket=side_basket(port), port=port, group_columns=tuple(group_columns[port]), sizes=sizes)
         for port in (0, 1)
     )
 
@@ -332,7 +332,7 @@ __all__ = [
     "DerivedValue",
     "GridRows",
     "GroupedRows",
-    "JoinedSide",
+    "HeldEvents",
     "LeastValue",
     "OpenLifetimes",
     "SameValue",

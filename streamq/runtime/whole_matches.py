@@ -10,9 +10,11 @@ from array import array
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 
+from streamq.choices import Selection
 from streamq.runtime.candidates import (
     NOBODY,
     EventRows,
@@ -20,6 +22,7 @@ from streamq.runtime.candidates import (
     JointCondition,
     PatternStep,
     PatternWalk,
+    ReadOrder,
 )
 
 Bound = tuple[int, ...]
@@ -35,6 +38,30 @@ class WholeMatchStep(PatternStep):
 
     in_order: bool
 
+    @property
+    def read_order(self) -> ReadOrder:
+        """The order by which the parts that are bound first select their events; what is bound later is before these.
+
+        Where the last ones are selected, another event must not have to come before them.
+        """
+        selections = {part.selection for part in (self.parts[-2:-1] if self.in_order else self.parts)}
+        if selections == {Selection.FIRST}:
+            return ReadOrder.OLDEST_FIRST
+        return ReadOrder.NEWEST_FIRST if selections == {Selection.LAST} and self.count == 2 else ReadOrder.ALL
+
+    def looks_at(self, source: int) -> frozenset[int]:
+        """Return the inputs of the parts that an event before may have, if an event of this input may complete a match."""
+        completed = [number for number in self.completing if self.parts[number].source == source]
+        if not completed or self.count == 1:
+            return frozenset()
+        earlier = range(len(self.parts) - self.in_order)
+        return frozenset(self.parts[number].source for number in earlier if {number} != set(completed))
+
+    @property
+    def completing(self) -> range:
+        """The numbers of the parts that the last event of a match may have."""
+        return range(len(self.parts))[-1:] if self.in_order else range(len(self.parts))
+
     def walk(self, rows: EventRows) -> WholeMatchWalk:
         return WholeMatchWalk(self, rows)
 
@@ -46,59 +73,70 @@ class WholeMatchWalk(PatternWalk):
         """Look up, for each input, the parts that its event may be the last of, and those that another may follow."""
         super().__init__(step, rows)
         self.count, self.in_order = step.count, step.in_order
+        self.reads_all = step.read_order is ReadOrder.ALL
         every = range(len(self.parts))
-        last, earlier = (every[-1:], every[:-1]) if step.in_order else (every, every)
-        self.completing = [[n for n in last if self.parts[n].source == source] for source in self.sources]
+        earlier = every[:-1] if step.in_order else every
+        self.completing = [[n for n in step.completing if self.parts[n].source == source] for source in self.sources]
         self.remembering = [[n for n in earlier if self.parts[n].source == source] for source in self.sources]
         self.consuming = [number for number in every if self.parts[number].consumes]
         self.joint: dict[tuple[frozenset[int], int], list[JointCondition]] = {}
 
-    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
+    def step_over(self, group: GroupRows) -> None:
         """Step from event to event.
 
         The events that matches of an event consume are removed, for all parts of their input, as are those that started before
         the scope. The event itself is remembered if it fits a part that another event can follow.
         """
         start, source, within = self.rows.start, self.rows.source, self.within
-        waiting, low = self.waiting(group), group.first
+        candidates, low = self.candidates_of(group), group.first
         for row in range(group.new, group.end):
             if row == group.state_end > group.new:
-                self.keep(group, waiting, low)
+                self.end_state(group, chain(*candidates), low)
             self.at, number = row, source[row]
             since = start[row] - within
             while start[low] < since:
                 low += 1
-            matches = self._completed(row, waiting, low) if self.completing[number] else ()
+            matches = self._completed(row, candidates, low) if self.completing[number] else ()
+            if self.lacks:
+                return
             for part in self.remembering[number]:
                 if self.fits_part(part, row):
-                    waiting[number].append(row)
+                    candidates[number].append(row)
                     break
             if matches:
                 self.matches += matches
-                self.completed_by += [row] * len(matches)
-                consumed = {match[part] for match in matches for part in self.consuming} - {NOBODY}
-                self.remove(tuple(consumed), waiting)
+                self.consume({match[part] for match in matches for part in self.consuming} - {NOBODY}, candidates)
         if group.state_end == group.end:
-            self.keep(group, waiting, low)
+            self.end_state(group, chain(*candidates), low)
 
-    def _completed(self, row: int, waiting: Sequence[array[int]], low: int) -> list[Bound]:
-        """Return the matches whose last event in time is that of this row."""
+    def _completed(self, row: int, candidates: Sequence[array[int]], low: int) -> list[Bound]:
+        """Return the matches whose last event in time is that of this row; the walk may lack candidates for that."""
+        matches: list[Bound] = []
+        fits = [last for last in self.completing[self.rows.source[row]] if self.fits_part(last, row)]
+        if not fits:
+            return matches
+        if self.reads_all and self._needs_more():
+            return matches
         fitting: Sequence[Sequence[int]] | None
         if self.in_order:
-            fitting = self._reachable(row, waiting, low)
+            fitting = self._reachable(row, candidates, low)
         else:
-            fitting = [self.fitting(n, waiting[part.source], low) for n, part in enumerate(self.parts)]
-        matches: list[Bound] = []
+            fitting = [self.fitting(n, candidates[part.source], low) for n, part in enumerate(self.parts)]
         if fitting is None:
+            self._needs_more()
             return matches
         nothing = (NOBODY,) * len(self.parts)
-        for last in self.completing[self.rows.source[row]]:
-            if self.fits_part(last, row):
-                bound = (*nothing[:last], row, *nothing[last + 1 :])
-                matches += self._whole([bound], [row], frozenset({last}), fitting)[0]
+        for last in fits:
+            bound = (*nothing[:last], row, *nothing[last + 1 :])
+            matches += self._whole([bound], [row], frozenset({last}), fitting)[0]
         return matches
 
-    def _reachable(self, row: int, waiting: Sequence[array[int]], low: int) -> list[Sequence[int]] | None:
+    def _needs_more(self) -> bool:
+        """Note, and return True, that the walk lacks candidates if some have been left out."""
+        self.lacks |= not self.rows.is_whole
+        return self.lacks
+
+    def _reachable(self, row: int, candidates: Sequence[array[int]], low: int) -> list[Sequence[int]] | None:
         """Return, for each part of a sequence but the last, the events that have an event of every preceding part before them.
 
         None if the event of the row has no such events before it.
@@ -106,7 +144,7 @@ class WholeMatchWalk(PatternWalk):
         reachable: list[Sequence[int]] = []
         since = low
         for number, part in enumerate(self.parts[:-1]):
-            several = self.fitting(number, waiting[part.source], low)
+            several = self.fitting(number, candidates[part.source], low)
             at = bisect_left(several, since) if number else 0
             if at == len(several):
                 return None
@@ -177,6 +215,8 @@ class WholeMatchWalk(PatternWalk):
                 untried[i] = untried[i][size:]
             trying = [i for i in trying if not whole[i] and (untried[i] or begin[i] < len(before[i]))]
             size, ahead = 2 * size, 2 * ahead
+        if len(bound) == 1 and not whole[0]:
+            self._needs_more()
         return whole
 
     def _fulfilling(

@@ -18,6 +18,8 @@ from streamq.plan.fingerprint import text_of
 from streamq.plan.lazy import lazy
 from streamq.plan.tree import show
 from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
+from streamq.runtime.kernel import Kernel
+from streamq.runtime.kernels.scan import ScanKernel
 from streamq.runtime.user_code.calls import StepCall
 from streamq.runtime.user_code.code_values import RowShape
 from streamq.user_code.guards import guards_of, versions_of
@@ -116,6 +118,13 @@ class EventOperator(ABC):
         ``site`` are the fields of ScanEvaluator: the group's keys and the columns that it reads.
         """
 
+    @abstractmethod
+    def kernel(self, *, sets_aside: bool, **parameters: Any) -> Kernel:
+        """Return the kernel of its evaluator; ``parameters`` are those of RecomputeKernel.
+
+        ``sets_aside``: events for which it fails are set aside.
+        """
+
     def shown(self, args: Sequence[Expr]) -> str:
         """Return its form in explain over ``args``."""
         return f"{self.name}({', '.join(map(show, args))})"
@@ -205,6 +214,9 @@ class StatefulOperator(UserModule, EventOperator):
 
     def evaluator(self, values: int, **site: Any) -> ModuleScanEvaluator:
         return ModuleScanEvaluator(calling=self.calling(values), **site)
+
+    def kernel(self, *, sets_aside: bool, **parameters: Any) -> ScanKernel:
+        return ScanKernel(**parameters, sets_aside=sets_aside)
 
     def calling(self, values: int) -> StepCall:
         """Return the call of the step with this many values; raises PlanError if the code does not take them, or the options."""

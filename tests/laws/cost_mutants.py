@@ -60,6 +60,37 @@ EVERY_STATE = Mutant(
     "",
     edits=(Edit(f"{KERNELS}/scan.py", "bins.read(STATES)", "bins.state.read_all(STATES)"),),
 )
+CANDIDATES = "streamq/runtime/held_candidates.py"
+EVERY_CANDIDATE = Mutant(
+    "every candidate",
+    "a match reads the candidates of all groups",
+    "",
+    edits=(
+        Edit(
+            CANDIDATES,
+            """(table := bin.basket.read_touched(bin.name, lambda: hashes)) is not None
+        ]
+        if not tables:
+            return events.slice(0, 0), not rest
+        rows = _rows_before(concat(tables), [bin.starts for bin in rest], order)
+        if keys := self.evaluator.keys:
+""",
+            """(table := bin.basket.read(bin.name)) is not None
+        ]
+        if not tables:
+            return events.slice(0, 0), not rest
+        rows = _rows_before(concat(tables), [bin.starts for bin in rest], order)
+        if not (keys := self.evaluator.keys):
+""",
+        ),
+    ),
+)
+NO_ORDER = Mutant(
+    "no order",
+    "a match reads all candidates of its group",
+    "",
+    edits=(Edit(CANDIDATES, "len(bins) if order is ReadOrder.ALL else", "len(bins) or"),),
+)
 EVERY_LEFT_EVENT = Mutant(
     "every left event",
     "a new start of clip reads the left events of all groups",
@@ -117,6 +148,6 @@ EVERY_ROW = {
     "windowed_join": EVERY_TIME,
     "clip": EVERY_LEFT_EVENT,
     "scan": EVERY_STATE,
-    "first consume": EVERY_STATE,
+    "first consume": EVERY_CANDIDATE,
 }
 """The mutant that evaluates, or reads, the rows of all groups, for operators of which EVERY_GROUP shows too little."""

@@ -185,7 +185,7 @@ def work_of_hot_groups(query: Query, each: int, **options: Any) -> Work:
 
     It is measured once each group has had a right row, which clips what is open, and that has been forgotten.
     """
-    live = LocalRun(with_sizes(program(query, **options), BinSizes(whole_upto=0, awake_upto=16)))
+    live = LocalRun(with_sizes(program(query, **options), BinSizes(split_above=128, whole_upto=0, awake_upto=16)))
     bulk = [(i, FAR + k + i * 13, k, i) for k in range(HOT) for i in range(each)]
     live.batch({"a": rows(*bulk), "b": rows(*((i, FAR, k, v + 1) for i, _, k, v in bulk[:1]))})
     for n in range(HOT + BATCHES):

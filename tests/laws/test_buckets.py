@@ -215,7 +215,7 @@ def test_no_part_of_a_state_may_stay_where_it_was() -> None:
     assert needed >= {
         "GroupedRows",
         "GridRows",
-        "JoinedSide",
+        "HeldEvents",
         "TimedRows",
         "AnnouncedEnds",
         "OpenLifetimes",

@@ -300,14 +300,20 @@ def test_it_reaches_workers_without_streamq(tmp_path: Path) -> None:
     (tmp_path / "shipped").write_bytes(dumps(scan.evaluation.evaluator))
     use = """
 import pyarrow as pa
-scan, states = pickle.load(open(sys.argv[1], 'rb')), None
+scan, candidates = pickle.load(open(sys.argv[1], 'rb')), None
 kinds = dict(zip(scan.columns, map(scan.types.get, scan.columns)))
 for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, 'c', 5), (5, 1, 5, 'd', 9)):
     own = dict(zip(scan.step.inputs[source], values))
     columns = {name: pa.array([own.get(name)], kind) for name, kind in kinds.items()}
     times = {scan.args[0]: [start], scan.args[1]: [source], '__le': [start], '__re': [start + 1], '__group': [0]}
-    rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
-    print([(row['x.n'], row['y.n']) for row in rows.to_pylist()])
+    events = pa.table({**times, **columns})
+    if candidates is None:
+        candidates = events.slice(0, 0)
+    found = scan.scan(events, candidates, start + 1, is_whole=True)
+    gone = found.consumed.to_pylist()
+    candidates = pa.concat_tables([candidates, found.waiting])
+    candidates = candidates.filter(pa.array([row not in gone for row in candidates.to_pylist()], pa.bool_()))
+    print([(row['x.n'], row['y.n']) for row in found.matches.to_pylist()])
 """
     code = READ.rpartition("pickle.load")[0] + use
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
@@ -322,16 +328,15 @@ def test_runs_reach_workers_without_streamq(tmp_path: Path) -> None:
     (tmp_path / "shipped").write_bytes(dumps(scan.evaluation.evaluator))
     use = """
 import pyarrow as pa
-scan, states = pickle.load(open(sys.argv[1], 'rb')), None
-for start, v in ((1, 5), (2, 7), (3, 8), (9, 9)):
-    columns = {name: pa.array([v], scan.types[name]) for name in scan.columns}
-    times = {scan.args[0]: [start], '__le': [start], '__re': [start + 1], '__group': [0]}
-    rows, states = scan.go_on(pa.table({**times, **columns}), states, start + 1)
-    print([row['x.v'] for row in rows.to_pylist()])
+scan = pickle.load(open(sys.argv[1], 'rb'))
+starts = [1, 2, 3, 9]
+columns = {name: pa.array([5, 7, 8, 9], scan.types[name]) for name in scan.columns}
+times = {scan.args[0]: starts, '__le': starts, '__re': [start + 1 for start in starts], '__group': [0] * 4}
+print([row['x.v'] for row in scan.rows([pa.table({**times, **columns})], 0, 0).to_pylist()])
 """
     code = READ.rpartition("pickle.load")[0] + use
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)
-    assert done.stdout.splitlines() == ["[]", "[5, 7]", "[]", "[]"], done.stderr
+    assert done.stdout.splitlines() == ["[5, 7]"], done.stderr
 
 
 def test_a_condition_that_only_spark_evaluates_is_refused() -> None:

@@ -10,13 +10,9 @@ import pytest
 
 import streamq as sq
 from streamq import testing as t
-from streamq.operators import Scan
-from streamq.plan.node import expanded, nodes
 from streamq.run.rehearsal import Rehearsal
-from streamq.runtime.event import LE, RE
-from streamq.runtime.groups import GROUP_NUMBER
 from tests.judged import answer
-from tests.patterns.chosen import query, stream
+from tests.patterns.chosen import stream
 
 pytestmark = pytest.mark.slow
 
@@ -102,20 +98,3 @@ def test_streams_in_micro_batches_agree_with_the_oracle(pattern: str) -> None:
     intent = t.Intent(duration="point", events=6, payload={"v": [1, 2], "n": ["p", "q"]}, unit=1)
     report = t.verify(found, intent, profile="fast", examples=4)
     assert report.empty < report.cases
-
-
-def test_states_go_once_no_scope_of_theirs_can_be_completed() -> None:
-    """Each group is touched once: those of long ago are forgotten as the states are compacted."""
-    one = query("SEQUENCE(A AS x FIRST, B AS y, 5)", "x.v = y.v", A="1:a", B="1:b")
-    scan = next(n for n in nodes(expanded(one.plan)) if isinstance(n, Scan))
-    evaluator: Any = scan.evaluation.evaluator
-    states = None
-    for start in range(40):
-        values = {evaluator.args[0]: start, "@source": 0, "@.x.v": start, "x.@": start, "x.v": start, "x.n": "a"}
-        columns = {name: [values.get(name)] for name in (*scan.input.schema.names, evaluator.args[0])}
-        _, new = evaluator.go_on(
-            pa.table({**columns, LE: [start], RE: [start + 1], GROUP_NUMBER: [0]}), states, start + 1
-        )
-        states = new if states is None else pa.concat_tables([states, new])
-    assert states is not None and states.num_rows == 40
-    assert evaluator.latest(states, 40).column("@.x.v").to_pylist() == list(range(35, 40))

@@ -211,7 +211,7 @@ class AtLeastScan(PatternScan):
 
     keyword = AtLeast.keyword
 
-    def step(self, **fields: Any) -> WholeMatchStep:
+    def step_of(self, **fields: Any) -> WholeMatchStep:
         return WholeMatchStep(**fields, in_order=False)
 
 

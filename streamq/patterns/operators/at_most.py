@@ -83,7 +83,7 @@ class AtMostScan(PatternScan):
     keyword = AtMost.keyword
     counts_others = True
 
-    def step(self, **fields: Any) -> CrowdStep:
+    def step_of(self, **fields: Any) -> CrowdStep:
         return CrowdStep(**fields)
 
 

@@ -7,7 +7,7 @@ for all occurrences of the run, so it takes aggregates: ``count(e)``, ``sum(e.v)
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from streamq.aggregates.application import apply_aggregate
 from streamq.choices import Consumption
 from streamq.errors import StreamqError
 from streamq.keywords import check_keywords
+from streamq.operators.pattern_scan import MatchOperator
 from streamq.operators.scan import Scan
 from streamq.operators.select import Select
 from streamq.operators.tick_expressions import instant_as_ticks
@@ -48,14 +49,11 @@ from streamq.plan.lifetime import Lifetime
 from streamq.plan.schema import Field
 from streamq.plan.tree import show
 from streamq.plan.verbs import accepts_placeholders
-from streamq.runtime.arrow_types import arrow_type
-from streamq.runtime.candidates import Candidate, EventRows, GroupRows, MatchState, MatchStep, MatchWalk
+from streamq.runtime.candidates import EventRows, GroupRows, MatchStep, MatchWalk, ReadOrder
 from streamq.runtime.columnar import expand_ranges
-from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
 from streamq.runtime.values import Ints
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import INFINITY, TIMESTAMP
 from streamq.time import Duration as Length
-from streamq.user_code.udso import EventOperator
 
 if TYPE_CHECKING:
     from streamq.patterns.contributor import Contributor
@@ -189,7 +187,7 @@ class Repeat(PatternOperator):
 
 
 @dataclass(frozen=True, eq=False)
-class RunScan(EventOperator):
+class RunScan(MatchOperator):
     """The scan that yields the occurrences of each run: their ``columns``, the number of the run, and their own.
 
     Its arguments are an event's start in ticks and the values of the columns.
@@ -220,20 +218,9 @@ class RunScan(EventOperator):
     def shown(self, args: Sequence[Expr]) -> str:
         return f"{self.name}({', '.join(map(show, args))}) within {self.within}{' CONSUME' if self.consumes else ''}"
 
-    def evaluator(self, values: int, **site: Any) -> MatchScanEvaluator:
-        """Return the evaluator that goes from event to event by the step of runs.
-
-        The number of ``values`` does not count, because ``columns`` names them.
-        """
+    def step(self) -> RunStep:
         names = tuple(field.name for field in self.columns)
-        most = INFINITY if self.most is None else self.most
-        step = RunStep((names,), self.count, most, self.within, self.consumes)
-        types = {field.name: arrow_type(field.dataType) for field in self.fields}
-        return MatchScanEvaluator(name=self.name, step=step, columns=names, types=types, **site)
-
-
-RunScanState = tuple[int, int, tuple[Candidate, ...]]
-"""The start of the last event, the number of that event among those of the same start, and the events of the current run."""
+        return RunStep((names,), self.count, INFINITY if self.most is None else self.most, self.within, self.consumes)
 
 
 @dataclass(frozen=True)
@@ -250,23 +237,17 @@ class RunStep(MatchStep):
     within: int
     consumes: bool
 
+    @property
+    def read_order(self) -> ReadOrder:
+        """A run is too long as soon as too many of the newest are in it."""
+        return ReadOrder.NEWEST_FIRST
+
+    def looks_at(self, source: int) -> frozenset[int]:
+        """Return the only input."""
+        return frozenset([source])
+
     def walk(self, rows: EventRows) -> RunWalk:
         return RunWalk(self, rows)
-
-    def state(self, match_state: MatchState, candidates: Mapping[int, Candidate]) -> RunScanState:
-        """Return the counts with the run."""
-        last, number = match_state.counts
-        return last, number, tuple([candidates[row] for row in match_state.rows[0]])
-
-    def candidates(self, state: Any) -> Sequence[Sequence[Candidate]]:
-        """Return the run."""
-        _, _, run = state
-        return (run,)
-
-    def counts(self, state: Any) -> tuple[int, ...]:
-        """Return the start of the last event, and its number among those of that start."""
-        last, number, _ = state
-        return last, number
 
 
 class RunWalk(MatchWalk):
@@ -276,37 +257,35 @@ class RunWalk(MatchWalk):
         """Begin without runs."""
         super().__init__(rows)
         self.step = step
-        self.runs: list[tuple[int, int, int]] = []
 
-    def over_group(self, group: GroupRows, counts: tuple[int, ...]) -> None:
-        """Step from event to event: collect the first and last row of each run, and its number among those of its instant."""
+    def step_over(self, group: GroupRows) -> None:
+        """Collect as matches the first and last row of each run, and its number among those of its instant."""
         step, start = self.step, self.rows.start
-        last, number = counts or (MINUS_INFINITY, 0)
         first = group.first
         for row in range(group.new, group.end):
             if row == group.state_end > group.new:
-                self._keep(group, first, row, (last, number))
+                self.end_state(group, range(first, row), first)
             self.at, since = row, start[row] - step.within
             while start[first] <= since:
                 first += 1
-            number = number + 1 if start[row] == last else 0
-            last = start[row]
-            if step.count <= row + 1 - first <= step.most:
-                self.runs.append((first, row, number))
+            length = row + 1 - first
+            if length > step.most:
+                continue
+            if not self.rows.is_whole:
+                self.lacks = True
+                return
+            if length >= step.count:
+                self.matches.append((first, row, row - self.rows.head[row]))
                 if step.consumes:
+                    self.used += range(first, row + 1)
                     first = row + 1
         if group.state_end == group.end:
-            self._keep(group, first, group.end, (last, number))
-
-    def _keep(self, group: GroupRows, first: int, end: int, counts: tuple[int, int]) -> None:
-        """Collect the state of a group, with the run from a row to before another."""
-        until = max(counts[0], self.rows.start[end - 1] + self.step.within - 1) if end > first else counts[0]
-        self.states.append(MatchState(group.new, (tuple(range(first, end)),), until, counts))
+            self.end_state(group, range(first, group.end), first)
 
     @lazy
     def _occurrences(self) -> tuple[Ints, Ints]:
         """The number of the run, and the row, of each occurrence."""
-        bounds = np.asarray(self.runs, np.int64).reshape(-1, 3)
+        bounds = np.asarray(self.matches, np.int64).reshape(-1, 3)
         return expand_ranges(bounds[:, 0], bounds[:, 1])
 
     def last_rows(self) -> Ints:
@@ -315,7 +294,7 @@ class RunWalk(MatchWalk):
     def _of_runs(self, place: int) -> Ints:
         """Return, for each occurrence, a value of its run: its first row, its last row or its number."""
         run, _ = self._occurrences
-        values: Ints = np.asarray(self.runs, np.int64).reshape(-1, 3)[run, place]
+        values: Ints = np.asarray(self.matches, np.int64).reshape(-1, 3)[run, place]
         return values
 
     def column(self, name: str, kind: pa.DataType) -> pa.Array:
@@ -327,7 +306,7 @@ class RunWalk(MatchWalk):
             return pa.array(row - self._of_runs(0), kind)
         if name == IDS:
             ids = self.rows.columns[ID].to_pylist()
-            texts = [", ".join(ids[first : last + 1]) for first, last, _ in self.runs]
+            texts = [", ".join(ids[first : last + 1]) for first, last, _ in self.matches]
             return pa.array(texts, kind).take(pa.array(self._occurrences[0]))
         return self.rows.columns[name].take(pa.array(row)).cast(kind)
 

@@ -90,7 +90,7 @@ class SequenceScan(PatternScan):
     keyword = Sequence.keyword
     in_order = True
 
-    def step(self, **fields: Any) -> WholeMatchStep:
+    def step_of(self, **fields: Any) -> WholeMatchStep:
         return WholeMatchStep(**fields, in_order=True)
 
 

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 STATE = "__state"
 """The column of pickled states, beside the keys of their groups."""
 
-NEEDED_UNTIL = "__needed_until"
-"""The column of the last start of an event that needs the state, if the module knows it."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class ScanEvaluator(SettledProgress, ABC):
@@ -53,18 +50,6 @@ class ScanEvaluator(SettledProgress, ABC):
     completes_matches: ClassVar[bool] = False
     """True if rows are the matches of a pattern."""
 
-    @abstractmethod
-    def go_on(
-        self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
-    ) -> tuple[pa.Table, pa.Table]:
-        """Return the rows of events, and for each group with events that start before c the state after those.
-
-        Events that do not pass the filter do not count. ``states`` are the groups' states after all events before the first
-        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures
-        are set aside, an event whose step fails leaves the state unchanged and has no rows, and ``aside`` takes it if it starts
-        before c. Otherwise it raises ModuleFailed.
-        """
-
     @property
     def group_columns(self) -> tuple[tuple[str, ...], ...]:
         """The keys."""
@@ -79,38 +64,20 @@ class ScanEvaluator(SettledProgress, ABC):
         may_be_none = NoRowReason.OF_MATCH if self.completes_matches else NoRowReason.OF_MODULE
         return ProgressRule(final=Release.PAST_START, early=Release.PAST_START, may_be_none=may_be_none)
 
+    @abstractmethod
     def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
-        """Return the rows of all events, from the first state of each group on; ``aside`` takes the events whose steps fail.
+        """Return the rows of all events, from the beginning of each group on; ``since`` and ``upto`` leave nothing out.
 
-        They raise ModuleFailed without it, and if the module has no quarantine. ``since`` and ``upto`` leave nothing out.
+        ``aside`` takes the events whose steps fail. They raise ModuleFailed without it, and if the operator has no quarantine.
         """
-        return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
 
     def needed(self, inputs: Sequence[pa.Table], rows: pa.Table, c: int) -> list[Mask]:
-        """Keep the events from c on; the kernel keeps the states before them."""
+        """Keep the events from c on; the kernel keeps what they need of those before."""
         return [ints(inputs[0], LE) >= c]
 
     def passing(self, events: pa.Table) -> pa.Table:
         """Return the events that pass the filter."""
         return events if self.where is None else events.filter(events.column(self.where))
-
-    def latest(self, states: pa.Table, since: int) -> pa.Table:
-        """Return the last state of each group, if an event that starts at ``since`` or later can need it."""
-        group, _ = codes(states, self.keys)
-        last = states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
-        return last.filter(pa.array(ints(last, NEEDED_UNTIL) >= since)) if NEEDED_UNTIL in last.column_names else last
-
-    def numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
-        """Return the group number of each event, and the pickled states by group number; the last one of each group."""
-        if states is None:
-            return ints(events, GROUP_NUMBER), {}
-        bodies = states.column(STATE).to_pylist()
-        if not self.keys:
-            # states that are no longer needed have been removed
-            return np.zeros(events.num_rows, np.int64), dict.fromkeys([0], bodies[-1]) if bodies else {}
-        both = concat([events.select(self.keys), states.select(self.keys)])
-        number, _ = codes(both, self.keys)
-        return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))
 
     def ordered(self, events: pa.Table, group: Ints) -> Ints:
         """Return the places of events in the order of group, start, payload and end.
@@ -126,17 +93,6 @@ class ScanEvaluator(SettledProgress, ABC):
             ranks = column_ranks(events.take(pa.array(rows)), self.order)
             order[tied] = rows[np.lexsort((re[rows], *reversed(ranks), le[rows], group[rows]))]
         return order
-
-    def states(self, heads: pa.Table, bodies: Sequence[bytes], needed_until: Sequence[int] | None = None) -> pa.Table:
-        """Return pickled states with the keys and numbers of their groups, and the instants until which they are needed.
-
-        ``heads`` has an event of each group.
-        """
-        columns: dict[str, Any] = {key: heads.column(key) for key in (*self.keys, GROUP_NUMBER)}
-        columns[STATE] = pa.array(bodies, pa.binary())
-        if needed_until is not None:
-            columns[NEEDED_UNTIL] = pa.array(needed_until, pa.int64())
-        return pa.table(columns)
 
     def as_points(self, events: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
         """Return rows with these columns, each a point at the start of its event, with the keys and number of its group."""
@@ -162,17 +118,43 @@ class ModuleScanEvaluator(ScanEvaluator):
 
     calling: StepCall
 
+    def rows(self, inputs: Sequence[pa.Table], since: int, upto: int, aside: QuarantineRows | None = None) -> pa.Table:
+        return self.go_on(inputs[0], None, MINUS_INFINITY if aside is None else INFINITY, aside)[0]
+
     def go_on(
         self, events: pa.Table, states: pa.Table | None, c: int, aside: QuarantineRows | None = None
     ) -> tuple[pa.Table, pa.Table]:
+        """Return the rows of events, and for each group with events that start before c the state after those.
+
+        Events that do not pass the filter do not count. ``states`` are the groups' states after all events before the first
+        of these; of several states of one group the last counts. A group without a state starts with the first one. If failures
+        are set aside, an event whose step fails leaves the state unchanged and has no rows, and ``aside`` takes it if it starts
+        before c. Otherwise it raises ModuleFailed.
+        """
         events = self.passing(events)
-        group, state_of = self.numbered(events, states)
+        group, state_of = self._numbered(events, states)
         order = self.ordered(events, group)
         walk = _ScanWalk(self, events, order, c, aside)
         heads = np.flatnonzero(np.diff(group[order], prepend=-1)).tolist()
         for first, end in pairwise([*heads, len(order)]):
             walk.over_group(first, end, state_of.get(int(group[order[first]])))
         return walk.result_rows(), walk.states()
+
+    def latest(self, states: pa.Table) -> pa.Table:
+        """Return the last state of each group."""
+        group, _ = codes(states, self.keys)
+        return states.take(pa.array(sorted({g: i for i, g in enumerate(group.tolist())}.values()), pa.int64()))
+
+    def _numbered(self, events: pa.Table, states: pa.Table | None) -> tuple[Ints, dict[int, bytes]]:
+        """Return the group number of each event, and the pickled states by group number; the last one of each group."""
+        if states is None:
+            return ints(events, GROUP_NUMBER), {}
+        bodies = states.column(STATE).to_pylist()
+        if not self.keys:
+            return np.zeros(events.num_rows, np.int64), dict(enumerate(bodies[-1:]))
+        both = concat([events.select(self.keys), states.select(self.keys)])
+        number, _ = codes(both, self.keys)
+        return number[: events.num_rows], dict(zip(number[events.num_rows :].tolist(), bodies, strict=True))
 
 
 class _ScanWalk:
@@ -256,7 +238,8 @@ class _ScanWalk:
 
     def states(self) -> pa.Table:
         """Return the collected states, pickled, with the keys of their groups."""
-        return self.scan.states(self._events_at(self.heads), self.bodies)
+        states = self._events_at(self.heads).drop_columns([LE])
+        return with_column(states, STATE, pa.array(self.bodies, pa.binary()))
 
     def _events_at(self, places: Sequence[int]) -> pa.Table:
         """Return the keys, groups and starts of the events at places of the order."""

@@ -67,6 +67,7 @@ class ActiveGroups:
     """The groups that a micro-batch evaluates: their ``histories``, with group numbers, and the deltas ``fresh`` of now in them.
 
     ``bins`` hold their state. ``upto`` bounds the windows to evaluate. ``totals`` count rows that are late or set aside.
+    ``beside``: the numbers of rows that are evaluated beside the histories.
     """
 
     bins: GroupBins
@@ -75,6 +76,7 @@ class ActiveGroups:
     clock: Clock
     upto: int
     totals: Totals
+    beside: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -180,8 +182,9 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         change, evaluated = None, 0
         if len(bins.active):
             histories = self._histories(bins, fresh)
-            evaluated = sum(table.num_rows for table in histories)
-            change = self._advance_groups(ActiveGroups(bins, histories, fresh, clock, upto, totals))
+            groups = ActiveGroups(bins, histories, fresh, clock, upto, totals)
+            change = self._advance_groups(groups)
+            evaluated = sum(table.num_rows for table in histories) + sum(groups.beside)
         progress = clock.by_port or (clock.c,) * len(self.inputs)
         cti = self.evaluator.cti(progress, bins.least("held")) if clock.c != MINUS_INFINITY else MINUS_INFINITY
         cti = state.values["cti"] = max(cti, int(state.values.get("cti", MINUS_INFINITY)))

@@ -1,8 +1,8 @@
 """Kernel that calls a module event by event: from the state before c on, again from there if events come in between.
 
-State: each group's state after all events before c, as long as the module needs it, and the events since. If rows wait until they
-are final, the module is called once for each event, in order; otherwise every micro-batch with new events repeats the calls for
-all events since c that have started.
+State: each group's state after all events before c, and the events since. If rows wait until they are final, the module is called
+once for each event, in order; otherwise every micro-batch with new events repeats the calls for all events since c that have
+started.
 
 Cost: a sort of the events since c, a call for each of those that have started, and the states of the groups that are evaluated.
 """
@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators.scan import ScanEvaluator
+from streamq.runtime.evaluators.scan import ModuleScanEvaluator, ScanEvaluator
 from streamq.runtime.event import LE
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.kernel import Clock
@@ -29,13 +28,43 @@ from streamq.time import INFINITY
 if TYPE_CHECKING:
     from streamq.runtime.state_layout import StatePart
 
+E = TypeVar("E", bound=ScanEvaluator)
+
 STATES = "states"
 """The basket of the groups' states, each after all events before the c at which the group was last evaluated."""
 
 
 @dataclass(frozen=True)
-class ScanKernel(RecomputeKernel[ScanEvaluator]):
-    """A kernel of an evaluator that continues from states."""
+class StepwiseKernel(RecomputeKernel[E]):
+    """A kernel of an evaluator that goes from event to event, from what is kept of those before c on."""
+
+    def _started(self, groups: ActiveGroups) -> pa.Table:
+        """Return the started events of the active groups; those before the c at which a group was last evaluated are gone."""
+        (events,) = groups.histories
+        return events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(groups.clock))))
+
+    def _waits(self, rows: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> Waits:
+        """Return the instants past the events of each group that start at c or later, and past those without a call so far.
+
+        The rows of an event are unknown before the call, so ``rows`` do not count.
+        """
+        events = self.evaluator.passing(histories[0])
+        of, dues = ints(events, GROUP_NUMBER), Release.PAST_START.dues(events)
+        is_to_come = ints(events, LE) >= self._reached(clock)
+        to_come, nothing = (of[is_to_come], dues[is_to_come]), (of[:0], dues[:0])
+        all_events = ints(histories[0], GROUP_NUMBER), Release.PAST_START.dues(histories[0])
+        return Waits(all_events, to_come if self.early_release is not None else nothing, to_come)
+
+    def _reached(self, clock: Clock) -> int:
+        """Return the progress before which events are processed."""
+        if self.final:
+            return clock.c
+        return INFINITY if self.early else clock.m
+
+
+@dataclass(frozen=True)
+class ScanKernel(StepwiseKernel[ModuleScanEvaluator]):
+    """A kernel of a module that continues from states."""
 
     sets_aside: bool = False
     """True if events whose steps fail are set aside, each once it starts before c; a late output exists then."""
@@ -53,38 +82,18 @@ class ScanKernel(RecomputeKernel[ScanEvaluator]):
 
         At the end of the stream no states are stored. Events whose step fails are set aside and counted, or raise ModuleFailed.
         """
-        # events that start before the c at which their group was last evaluated have been forgotten
-        (events,), bins, clock = groups.histories, groups.bins, groups.clock
-        started = events.filter(pa.array(Release.PAST_START.lets_go(events, self._reached(clock))))
-        latest = partial(self.evaluator.latest, since=clock.c_before)
+        bins, c, latest = groups.bins, groups.clock.c, self.evaluator.latest
+        started = self._started(groups)
         states = bins.read(STATES) if started.num_rows else None
         aside = QuarantineRows() if self.sets_aside else None
-        rows, new_states = self.evaluator.go_on(started, None if states is None else latest(states), clock.c, aside)
+        rows, new_states = self.evaluator.go_on(started, None if states is None else latest(states), c, aside)
         if aside is not None:
             aside.count(groups.totals)
-        if clock.c != INFINITY:
+        if c != INFINITY:
             hash_of = hashes_of_groups(groups.histories)
             new_states = with_column(new_states, HASH, hash_of[ints(new_states, GROUP_NUMBER)])
             bins.append(STATES, new_states.drop_columns([GROUP_NUMBER]), latest)
         return rows
 
-    def _waits(self, rows: pa.Table, histories: Sequence[pa.Table], clock: Clock) -> Waits:
-        """Return the instants past the events of each group that start at c or later, and past those without a call so far.
 
-        The rows of an event are unknown before the call, so ``rows`` do not count.
-        """
-        events = self.evaluator.passing(histories[0])
-        of, dues = ints(events, GROUP_NUMBER), Release.PAST_START.dues(events)
-        is_to_come = ints(events, LE) >= self._reached(clock)
-        to_come, nothing = (of[is_to_come], dues[is_to_come]), (of[:0], dues[:0])
-        all_events = ints(histories[0], GROUP_NUMBER), Release.PAST_START.dues(histories[0])
-        return Waits(all_events, to_come if self.early_release is not None else nothing, to_come)
-
-    def _reached(self, clock: Clock) -> int:
-        """Return the progress before which the module is called for events."""
-        if self.final:
-            return clock.c
-        return INFINITY if self.early else clock.m
-
-
-__all__ = ["ScanKernel"]
+__all__ = ["ScanKernel", "StepwiseKernel"]

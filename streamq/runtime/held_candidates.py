@@ -1,0 +1,144 @@
+"""The candidates of a pattern's scan in a kernel's state: a basket for each input, in bins of time that are split by group.
+
+A micro-batch reads the candidates of the groups whose events look at them, a few bins at first and more of them if it must; it
+appends what has come and what has been consumed. A bin is dropped once all of it is out of the scope.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.basket import KernelBaskets, grain
+from streamq.runtime.bins import bin_starts, hold
+from streamq.runtime.candidates import ReadOrder
+from streamq.runtime.columnar import concat, ints, is_matching, net_deltas, with_column
+from streamq.runtime.deltas import history_of, weighted
+from streamq.runtime.event import LE, RE
+from streamq.runtime.groups import distinct_hashes
+from streamq.runtime.lifetimes import saturating
+from streamq.runtime.parts import PartedBins
+from streamq.time import INFINITY
+
+if TYPE_CHECKING:
+    from streamq.runtime.evaluators.match_scan import MatchScanEvaluator
+    from streamq.runtime.group_bins import BinSizes
+
+CANDIDATES = "candidates"
+"""The beginning of the names of the baskets of candidates."""
+
+MOST_BINS = 32
+"""The number of bins, roughly, up to which a scope is divided."""
+
+PART = 8
+"""The part of the rows above which a bin is split by group: a bin of time may have as many, and as many are read first."""
+
+FACTOR = 4
+"""The factor by which more bins are read each time that those read were too few."""
+
+
+def candidates_basket(source: int) -> str:
+    """Return the name of the basket of an input's candidates."""
+    return f"{CANDIDATES}{source}"
+
+
+@dataclass(frozen=True, eq=False)
+class ReachedBin:
+    """A bin of a basket, with the first and the last start that its candidates may have, and the number of its rows."""
+
+    basket: PartedBins
+    name: str
+    starts: tuple[int, int]
+    rows: int
+
+
+class HeldCandidates:
+    """The candidates of a scan in a kernel's state.
+
+    A candidate is stored with a lifetime as long as its bin is wide: the more candidates there are, the narrower are new bins.
+    ``sizes``: those above which bins are split by group.
+    """
+
+    def __init__(self, state: KernelBaskets, evaluator: MatchScanEvaluator, sizes: BinSizes):
+        self.state, self.evaluator, self.step = state, evaluator, evaluator.step
+        self.few = sizes.split_above // PART
+        self.sizes = replace(sizes, whole_upto=2 * self.few)
+        # else the first events would decide how narrow bins may be
+        state.values.setdefault("grain", grain(0, self.step.within, MOST_BINS))
+
+    def read(self, events: pa.Table, most: int) -> tuple[pa.Table, bool]:
+        """Return candidates that events may look at, and True if these are all of them.
+
+        Bins are read in the step's order: as many as ``most`` says, and more as long as these have few rows; all if the step is
+        sure only of all candidates. ``events`` have the hashes of their groups.
+        """
+        order = self.step.read_order
+        bins = sorted(self._reached(events), key=lambda bin: bin.starts, reverse=order is ReadOrder.NEWEST_FIRST)
+        first = len(bins) if order is ReadOrder.ALL else max(most, self._number_of_few(bins))
+        rest, hashes = bins[first:], distinct_hashes([events])
+        tables = [
+            table for bin in bins[:first] if (table := bin.basket.read_touched(bin.name, lambda: hashes)) is not None
+        ]
+        if not tables:
+            return events.slice(0, 0), not rest
+        rows = _rows_before(concat(tables), [bin.starts for bin in rest], order)
+        if keys := self.evaluator.keys:
+            rows = rows.filter(pa.array(is_matching(rows, events, keys)))
+        return history_of(rows), not rest
+
+    def change(self, waiting: pa.Table, consumed: pa.Table) -> None:
+        """Add candidates, and take out those that have been consumed."""
+        waiting = with_column(waiting, RE, saturating(ints(waiting, LE), self._width(waiting.num_rows)))
+        deltas = concat([weighted(waiting, 1), weighted(consumed, -1)])
+        sources = self.evaluator.sources(deltas)
+        for source in np.unique(sources).tolist():
+            mine = deltas.filter(pa.array(sources == source))
+            hold(self.state, candidates_basket(source), mine, net_deltas, self.evaluator.keys, self.sizes)
+
+    def forget(self, c: int) -> None:
+        """Drop the bins with candidates that no event from c on can have a match with."""
+        for basket in self._baskets(range(len(self.step.inputs))):
+            for bin in basket:
+                if bin_starts(bin)[1] <= c - self.step.within:
+                    basket.drop(bin)
+
+    def _number_of_few(self, bins: Sequence[ReachedBin]) -> int:
+        """Return the number of the first bins that together have few rows."""
+        rows = np.cumsum([bin.rows for bin in bins], dtype=np.int64)
+        return int((rows <= self.few).sum())
+
+    def _width(self, more: int) -> int:
+        """Return the width of bins for new candidates, a power of two; ``more``: the number of these."""
+        bins = (self.state.size(CANDIDATES)[0] + more) // max(1, self.few)
+        return 1 << grain(0, self.step.within, max(1, min(MOST_BINS, bins)))
+
+    def _baskets(self, sources: Iterable[int]) -> list[PartedBins]:
+        """Return the baskets of some inputs."""
+        return [PartedBins(self.state, candidates_basket(source), net_deltas) for source in sources]
+
+    def _reached(self, events: pa.Table) -> Iterator[ReachedBin]:
+        """Yield the bins that events look at and that their scope reaches."""
+        inputs = self.evaluator.looked_at(events)
+        since = int(ints(events, LE).min(initial=INFINITY)) - self.step.within
+        for source, basket in zip(inputs, self._baskets(inputs), strict=True):
+            for bin in basket:
+                if (starts := bin_starts(bin))[1] > since:
+                    rows = sum(self.state.filled(candidates_basket(source), part).stored for part in basket.parts[bin])
+                    yield ReachedBin(basket, bin, starts, rows)
+
+
+def _rows_before(rows: pa.Table, others: Sequence[tuple[int, int]], order: ReadOrder) -> pa.Table:
+    """Return the rows that are read before those of all bins with ``others`` as their first and last starts."""
+    if not others:
+        return rows
+    le = ints(rows, LE)
+    if order is ReadOrder.NEWEST_FIRST:
+        return rows.filter(pa.array(le >= max(end for _, end in others)))
+    return rows.filter(pa.array(le < min(start for start, _ in others)))
+
+
+__all__ = ["HeldCandidates", "candidates_basket"]
