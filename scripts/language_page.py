@@ -282,7 +282,8 @@ def alternatives(kind: type[Node]) -> list[Alternative]:
     """
     if kind not in (WindowAggregate, TopK):
         return [(name, (name,), {}) for name in kind.cases] or [("", (), {})]
-    forms = [(name, (name,), {}) for name in kind.cases if name not in ("members", "time-sensitive")]
+    names = [name for name in kind.cases if name not in ("members", "time-sensitive", "by value")]
+    forms = [(name, (name, "by value") if name in ("condensed", "asleep") else (name,), {}) for name in names]
     parted = [window for window in KINDS if read_statements(window).state.opened is Opened.PARTS]
     windows = parted if kind is TopK else KINDS
     return [*((window.name, ("time-sensitive", "members"), {"window": window}) for window in windows), *forms]

@@ -59,6 +59,7 @@ class WindowAggregate(MemberOperator):
         settled
     State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; asleep: of a
         group with many of them a row for those that end about as late as one another, read instead of them until then;
+        by value: one such row for each of their values, where a median, percentile or distinct count reads these;
         mergeable: as partial results; counted: values by range of windows, with their numbers and partial results
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
         the others of a window; asleep: parts of a group that rows touch or with a window due: new events, those that end soon,
@@ -66,7 +67,8 @@ class WindowAggregate(MemberOperator):
         early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that is due, and
         those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that may still
         move)
-    Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; members: collect and
+    Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; by value: and in the events
+        that these rows stand for, of which no more is read; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window
         that is reported; counted: that, and a sort of the values in it
     """
@@ -78,14 +80,15 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "asleep")
+    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "asleep", "by value")
 
     @property
     def case(self) -> tuple[str, ...]:
         """The cases that hold.
 
         On a grid all aggregates merge, or some are computed from counted values; else results are computed from the members,
-        whose settled ones are condensed, or sleep, if they may. One of the aggregates may read ends that the window does not cut.
+        whose settled ones are condensed, or sleep, if they may; by value if not all aggregates merge. One of the aggregates may
+        read ends that the window does not cut.
         """
         # a lifetime cut at the window's end does not depend on the end of the member
         sensitive = self.is_time_sensitive and not self.clip.cuts_ends
@@ -93,7 +96,8 @@ class WindowAggregate(MemberOperator):
             form = "mergeable" if self.merges else "counted"
         else:
             form = self._form_of_members
-        return ("time-sensitive", form) if sensitive else (form,)
+        by_value = form in ("condensed", "asleep") and not self.merges
+        return (*["time-sensitive"] * sensitive, form, *["by value"] * by_value)
 
     @property
     def title(self) -> str:
@@ -196,6 +200,11 @@ class WindowAggregate(MemberOperator):
         """
         if self.window.grid is None or self.stamp == Stamp.TIME_BOUND:
             return False
+        return self._reads_values
+
+    @property
+    def _reads_values(self) -> bool:
+        """True if each aggregate merges, or reads nothing of a member but values."""
         return all(a.function.of_values or is_mergeable(a, self.input.schema) for _, a in self.aggregates)
 
     def _evaluation(self) -> Evaluation:
@@ -224,6 +233,7 @@ class WindowAggregate(MemberOperator):
             reductions=split.reductions,
             order=order,
             payload=payload,
+            reads_values=self._reads_values,
         )
         time_bound_by = self.aggregates[0][1].function.name if self.stamp == Stamp.TIME_BOUND else ""
         calls_module = any(reduction.calls_module for reduction in split.reductions)

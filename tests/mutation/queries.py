@@ -48,6 +48,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "session of integers": lambda: (
         t.stream(columns="k string, v bigint", axis="integer").group_by("k").session_window(3).select(total=sq.sum("v"))
     ),
+    "median of sessions": lambda: events().group_by("k").session_window(3).select(n=sq.count(), middle=sq.median("v")),
     "session, on its window": lambda: totals(events().group_by("k").session_window(3, stamp="align")),
     "count": lambda: totals(events().group_by("k").count_window(2)),
     "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),

@@ -53,6 +53,10 @@ def snapshot_of_its_end(right: Any, kind: Any, g: Any, table: Any, since: int, u
     return replace(found, high=np.minimum(found.high + 1, last[g]))
 
 
+def whatever_values(evaluator: WindowEvaluator, events: Any, number: Any) -> Any:
+    return number
+
+
 def joins_at_the_gap(right: Any, kind: Any, g: Any, table: Any) -> Any:
     order, number, start, end = right(replace(kind, gap=kind.gap + 1), g, table)
     return order, number, start, np.where(end < INFINITY, end - 1, end)
@@ -188,6 +192,12 @@ MUTANTS = (
         "settled events of a group become one event although a gap parts them",
         "session",
         ((session.SessionAssigner, "chains", one_session_a_group),),
+    ),
+    Mutant(
+        "other values condensed",
+        "settled events of a session become one event although they have different values",
+        "median of sessions",
+        ((WindowEvaluator, "alike", whatever_values),),
     ),
     Mutant(
         "sums of windows that are not sent",

@@ -39,8 +39,11 @@ class Ranges:
 
     def some(self) -> Ranges:
         """Return the ranges that are not empty."""
-        is_some = self.low <= self.high
-        return Ranges(self.event[is_some], self.owner[is_some], self.low[is_some], self.high[is_some], self.where)
+        return self.of(self.low <= self.high)
+
+    def of(self, which: Ints | Mask) -> Ranges:
+        """Return some of the ranges, by place or mask; one may occur repeatedly."""
+        return Ranges(self.event[which], self.owner[which], self.low[which], self.high[which], self.where)
 
 
 class Assigner(ABC):

@@ -156,11 +156,16 @@ class MemberEvaluator(ABC):
         return deltas
 
     def chains(self, events: pa.Table, rows: pa.Table, c: int) -> Ints:
-        """Return a number for each of these settled events, the same for those that stay in the same windows from now on.
+        """Return a number for each of these settled events, the same for those alike that stay in the same windows from now on.
 
         ``rows`` are those of the events' groups: windows that wait for members count as not final, too.
         """
-        return self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
+        number = self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
+        return self.alike(events, number)
+
+    def alike(self, events: pa.Table, number: Ints) -> Ints:
+        """Return a number for each event, the same for those that have the same number and may be one row; by default all may."""
+        return number
 
     def condensed(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         """Return rows that replace events, those of each number together, and the number of each row.

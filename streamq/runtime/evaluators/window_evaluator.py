@@ -13,7 +13,8 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
-from streamq.runtime.columnar import first_places, ints, with_column, with_columns
+from streamq.runtime.columnar import codes, first_places, ints, with_column, with_columns
+from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.member_reductions import payload_order, reduced
@@ -38,12 +39,14 @@ class WindowEvaluator(MemberEvaluator):
     """One row per window with members: keys, the number of members ``__n``, partial results, and reductions of all members.
 
     order: the payload columns that order first, last and collected values; payload: the columns of events that are set aside.
+    reads_values: the reductions read nothing of a member but the values of their columns.
     """
 
     partials: tuple[Partial, ...] = ()
     reductions: tuple[Reduction, ...] = ()
     order: tuple[str, ...] = ()
     payload: tuple[str, ...] = ()
+    reads_values: bool = False
 
     @property
     def progress_rule(self) -> ProgressRule:
@@ -131,12 +134,27 @@ class WindowEvaluator(MemberEvaluator):
 
     @property
     def condenses(self) -> bool:
-        """True if settled events may be replaced by their partial results: no result needs anything else of them."""
-        return self.assigner.has_chains and not (self.reductions or self.sensitive)
+        """True if settled events may be replaced by their partial results, and their values with numbers of events.
+
+        No result may need anything else of them.
+        """
+        return self.assigner.has_chains and not self.sensitive and (self.reads_values or not self.reductions)
+
+    @property
+    def _values(self) -> tuple[str, ...]:
+        """The columns that reductions read."""
+        return value_columns(self.reductions)
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
-        """Return deltas with the columns that are left of events: keys and partial results."""
-        return self.with_partials(deltas).select([*self.keys, *self._held_columns, LE, RE, WEIGHT, HASH])
+        """Return deltas with the columns that are left of events: keys, partial results and values."""
+        names = dict.fromkeys([*self.keys, *self._held_columns, *self._values, LE, RE, WEIGHT, HASH])
+        return self.with_partials(deltas).select([*names])
+
+    def alike(self, events: pa.Table, number: Ints) -> Ints:
+        """Return a number for each event, the same for those that have the same number and the same values for reductions."""
+        if not self._values:
+            return number
+        return codes(with_column(events.select([*self._values]), INDEX, number), [INDEX, *self._values])[0]
 
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         """Return a row with the merged partial results for each number, and the number of each row."""
@@ -169,16 +187,18 @@ class WindowEvaluator(MemberEvaluator):
     ) -> RangedMembers:
         """Return the members for reductions: each event with the range of rows of ``windows`` that contain it.
 
-        window: the starts and ends of ``windows``; groups: the key values of each.
+        A row that stands for several events is repeated. window: the starts and ends of ``windows``; groups: the key values of
+        each.
         """
+        number = ints(table, COUNT)[ranges.event]
+        ranges = ranges.of(np.repeat(np.arange(len(number)), number))
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
-        if self.order:
+        if self.order and not self.reads_values:
             place = np.empty(table.num_rows, np.int64)
             place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
             place = place[ranges.event]
-        names = dict.fromkeys(a for r in self.reductions for a in (*r.column.args, *filter(None, [r.column.where])))
-        names |= dict.fromkeys(self.payload)
+        names = dict.fromkeys((*self._values, *self.payload))
         return RangedMembers(
             table.select([*names, LE]).take(pa.array(ranges.event)),
             first,

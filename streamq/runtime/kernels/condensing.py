@@ -80,6 +80,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         if not self._condenses:
             return outdated
         is_settled = ~is_outdated & (ints(events, RE if self.ends_move else LE) < clock.c)
+        alike = self.evaluator.alike(events, ints(events, GROUP_NUMBER))
+        is_settled &= np.bincount(alike, is_settled)[alike] > 1
         settled = events.filter(pa.array(is_settled))
         number = self.evaluator.chains(settled, rows, clock.c)
         is_replaced = np.bincount(number)[number] > 1
@@ -108,7 +110,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         slot = wakes.copy()
         slot[is_awake] = slots(end[is_awake], upto - 1, self.sizes.slot_parts)
         candidates = np.flatnonzero(many[group] & (slot < INFINITY))
-        number, first = codes(pa.table({"group": group[candidates], "slot": slot[candidates]}), ["group", "slot"])
+        alike = self.evaluator.alike(events.take(pa.array(candidates)), group[candidates])
+        number, first = codes(pa.table({"alike": alike, "slot": slot[candidates]}), ["alike", "slot"])
         has_awake = np.bincount(number, is_awake[candidates], minlength=len(first)) > 0
         is_replaced = (has_awake & (np.bincount(number, minlength=len(first)) > 1))[number]
         sleeps = np.zeros(events.num_rows, bool)

@@ -83,7 +83,20 @@ def test_sums_of_floats_are_the_same_bit_by_bit(kind: str) -> None:
     assert answers[0] == answers[1] and answers[0]
 
 
-@pytest.mark.parametrize("aggregate", [sq.median("v"), sq.collect("v"), sq.time_weighted_avg("v")])
+@all_kinds
+def test_settled_events_are_one_row_a_value_where_values_are_read(kind: str) -> None:
+    """Of a window and group; they count as often as there are events. All seven values occur in both groups."""
+    run = live(kind, n=sq.count(), x=sq.median("v"), different=sq.count_distinct("v"))
+    for at in range(0, EVENTS, NEW):
+        run.batch({"s": events(kind, range(at, at + NEW))})
+    assert reading(run).state_rows == 2 * 7 + 1
+    whole = live(kind, n=sq.count(), x=sq.median("v"), different=sq.count_distinct("v"))
+    whole.batch({"s": events(kind, range(EVENTS))})
+    answers = [sorted(net_deltas(one.finish(FAR)).to_pylist(), key=repr) for one in (run, whole)]
+    assert answers[0] == answers[1] and answers[0]
+
+
+@pytest.mark.parametrize("aggregate", [sq.collect("v"), sq.time_weighted_avg("v")])
 def test_what_reads_single_members_keeps_them(aggregate: Any) -> None:
     run = live("session", x=aggregate)
     run.batch({"s": events("session", range(EVENTS))})
