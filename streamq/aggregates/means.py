@@ -43,11 +43,12 @@ class MeanReduction(RangeReduction):
 
         Raise StreamqError if a sum or a mean does not fit its type.
         """
-        values = members.rows.column(self.column.args[0])
+        row = np.repeat(np.arange(len(members.number)), members.number)
+        values = members.rows.column(self.column.args[0]).take(pa.array(row))
         total = PartialSum("p", "v", DecimalType(38, values.type.scale))
         table = pa.table({MEMBERS: np.ones(len(values), np.int64), "v": values})
         partials = pa.table({MEMBERS: table.column(MEMBERS), **total.of_events(table)})
-        windows = merge_by_window(partials, members.first, members.last, (), [total])
+        windows = merge_by_window(partials, members.first[row], members.last[row], (), [total])
         merged = windows.in_order([INDEX]).finished(members.asked)
         to = DecimalType(self.column.type.precision, self.column.type.scale)
         sums = zip(merged.column("p").to_pylist(), merged.column("p__n").to_pylist(), strict=True)

@@ -21,16 +21,18 @@ Mask = np.ndarray[Any, np.dtype[np.bool_]]
 class RangedMembers:
     """Rows that lie in windows ``first .. last`` each, of the windows 0 .. n - 1, none empty.
 
-    place: where each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lifetime: the rows'
-    starts and ends in ticks, which ``clip`` cuts to their windows; window: each window's interval; groups: each window's
-    group; memory: the calls of modules that a host of streams remembers, for their reductions; asked: the windows whose results
-    somebody reads, None: all. aside: takes the windows whose calls fail, once they are ``final``; None: there is nothing that
-    takes them. final: the windows that can no longer change, None: all.
+    number: how many events each row stands for; more than one only where all reductions read values alone. place: where
+    each row stands in the order of (start, payload, end), if an ordered aggregate asks for it; lifetime: the rows' starts
+    and ends in ticks, which ``clip`` cuts to their windows; window: each window's interval; groups: each window's group;
+    memory: the calls of modules that a host of streams remembers, for their reductions; asked: the windows whose results
+    somebody reads, None: all. aside: takes the windows whose calls fail, once they are ``final``; None: there is nothing
+    that takes them. final: the windows that can no longer change, None: all.
     """
 
     rows: pa.Table
     first: Ints
     last: Ints
+    number: Ints
     n: int
     place: Ints | None
     lifetime: tuple[Ints, Ints]

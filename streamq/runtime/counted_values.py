@@ -32,13 +32,14 @@ def reduced_windows(
 
     ``first..last`` are the places of the windows of each row of ``values``, which is empty for some; rows have numbers of events.
     """
-    number = np.where(first <= last, np.maximum(ints(values, COUNT), 0), 0)
-    row = np.repeat(np.arange(values.num_rows), number)
+    number = ints(values, COUNT)
+    row = np.flatnonzero((first <= last) & (number > 0))
     nothing = np.zeros(len(row), np.int64)
     members = RangedMembers(
         rows=values.select(list(value_columns(reductions))).take(pa.array(row)),
         first=first[row],
         last=last[row],
+        number=number[row],
         n=len(windows.index),
         place=None,
         # no reduction of values reads lifetimes

@@ -163,10 +163,10 @@ def rows(name: str, before: int, after: int) -> list[tuple[Any, ...]]:
     return [("insert", start + by, end + by, None, "x", 1) for start, end in EVENTS if after <= start + by < before]
 
 
-def started(query: sq.Stream, output: str) -> LocalRun:
+def started(query: sq.Stream, output: str, buckets: int = 2) -> LocalRun:
     plan, names = number_sources(query.plan)
     tables = {names[n]: table for n, table in query.tables.items() if names[n] == "names"}
-    program = compiled(rewrite(plan).plan, output, ctis=output == OutputForm.CHANGELOG, buckets=2)
+    program = compiled(rewrite(plan).plan, output, ctis=output == OutputForm.CHANGELOG, buckets=buckets)
     return LocalRun(program, static=tables)
 
 
@@ -269,7 +269,7 @@ def check_flat(sizes: Sequence[int]) -> None:
 @pytest.mark.parametrize("name", OPERATORS)
 def test_state_stays_flat(name: str, output: str) -> None:
     """Bytes of state over many micro-batches stay within what the first half needed."""
-    run = started(BOUNDED.get(name, OPERATORS[name][0]), output)
+    run = started(BOUNDED.get(name, OPERATORS[name][0]), output, buckets=2 if SOAK else 1)
     sizes = []
     for i in range(MANY):
         # with a pause now and then, for a session without an end keeps all of its events

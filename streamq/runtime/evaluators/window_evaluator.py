@@ -187,11 +187,10 @@ class WindowEvaluator(MemberEvaluator):
     ) -> RangedMembers:
         """Return the members for reductions: each event with the range of rows of ``windows`` that contain it.
 
-        A row that stands for several events is repeated. window: the starts and ends of ``windows``; groups: the key values of
+        window: the starts and ends of ``windows``; groups: the key values of
         each.
         """
-        number = ints(table, COUNT)[ranges.event]
-        ranges = ranges.of(np.repeat(np.arange(len(number)), number))
+        ranges = ranges.of(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)
         place = None
         if self.order and not self.reads_values:
@@ -203,6 +202,7 @@ class WindowEvaluator(MemberEvaluator):
             table.select([*names, LE]).take(pa.array(ranges.event)),
             first,
             first + (ranges.high - ranges.low),
+            ints(table, COUNT)[ranges.event],
             n=windows.num_rows,
             place=place,
             lifetime=(ints(table, LE)[ranges.event], ints(table, RE)[ranges.event]),
