@@ -57,7 +57,7 @@ def _ranked(rank: Ints, first: Ints, last: Ints, number: Ints, place: Ints, top:
     wide = len(place) + 1
     for bit in range(max(top - 1, 0).bit_length() - 1, -1, -1):
         high_bits = rank >> bit
-        begun, ended = (_Totals(high_bits * wide + at, several) for at in (first, last + 1))
+        begun, ended = (_RangeTotals(high_bits * wide + at, several) for at in (first, last + 1))
         zero = (prefix >> bit) * wide
         here = begun.between(zero, zero + window) - ended.between(zero, zero + window)
         is_one = place >= here
@@ -66,7 +66,7 @@ def _ranked(rank: Ints, first: Ints, last: Ints, number: Ints, place: Ints, top:
     return np.minimum(prefix, top - 1)
 
 
-class _Totals:
+class _RangeTotals:
     """The totals of ``numbers`` by ranges of ``at``; None: each is 1, which needs no order of its own and less time."""
 
     def __init__(self, at: Ints, numbers: Ints | None):

@@ -117,7 +117,7 @@ def assert_independent_of_arrival(query: sq.Stream, seeds: Iterable[int]) -> Non
         assert history(deltas_of(query, cuts, output, restarts=bool(seed % 3))) == expected
 
 
-FAST = ("hopping", "session")
+FAST = ("hopping",)
 """The windows that the fast part tries; the slow part tries the others."""
 
 

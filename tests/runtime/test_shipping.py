@@ -60,6 +60,7 @@ A_WINDOW_A_KIND: tuple[Window, ...] = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_plan_with_modules_of_every_kind_can_be_pickled() -> None:
     """A sink's function goes with the results that it writes, and those with their plans, to a Spark Connect server."""
     ship_runtime()
