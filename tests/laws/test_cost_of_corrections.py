@@ -20,6 +20,8 @@ from tests.laws.cost_mutants import EVERY_PART, EVERY_WINDOW
 from tests.laws.cost_operators import BATCHES, COLUMNS, FAR, HOT, NOTED, SIZES, SMALL, TOTAL, Work
 from tests.programs import compiled, with_sizes
 
+pytestmark = pytest.mark.slow
+
 FEW, MANY = 100, 500
 """The groups with reported windows that are compared; those of both fill several parts of bins."""
 SPAN = 12
@@ -81,9 +83,7 @@ def work_of_corrections(name: str, groups: int, sizes: BinSizes = SMALL, **optio
     return Work(after.evaluated - before.evaluated, after.bins - before.bins, after.noted)
 
 
-EVERY_QUERY = pytest.mark.parametrize(
-    "name", [n if n == "hopping" else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES]
-)
+EVERY_QUERY = pytest.mark.parametrize("name", QUERIES)
 MUTATED = pytest.mark.parametrize("name", QUERIES if os.environ.get("STREAMQ_SOAK") else ["hopping"])
 """The queries with which mutants of the kernel are tried."""
 EARLY = pytest.mark.parametrize("options", [{}, {"early": True}], ids=["late", "early"])

@@ -188,6 +188,7 @@ GRIDS = (Grid(10, 2), Grid(3, 7), Grid(10, 10), Grid(7, 3))
 OPTIONS: tuple[dict[str, Any], ...] = ({}, {"early": True}, {"output": OutputForm.FINAL}, {"level": Level(None)})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_ends_that_move_and_go_leave_the_rows_of_the_events_left(seed: int) -> None:
     """Also in other buckets after each micro-batch, and bounded before windows that have been sent; final ones stay."""
