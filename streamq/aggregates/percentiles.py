@@ -67,7 +67,7 @@ def _ranked(rank: Ints, first: Ints, last: Ints, number: Ints, place: Ints, top:
 
 
 class _RangeTotals:
-    """The totals of ``numbers`` by ranges of ``at``; None: each is 1, which needs no order of its own and less time."""
+    """The totals of ``numbers`` at places in a range; None: each number is 1, and it is enough to sort the places ``at``."""
 
     def __init__(self, at: Ints, numbers: Ints | None):
         order = None if numbers is None else np.argsort(at)

@@ -279,8 +279,8 @@ class WindowAggregate(MemberOperator):
 
         Else they are evaluated, unless one aggregate does not merge and one copies its members. Those, and other windows, copy
         their members, or are evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows each,
-        of which no aggregate needs copies. Spark's copies cost little all the same where it adds them up before it sends them:
-        where results merge, and an event tells its windows by itself.
+        of which no aggregate needs copies. But landmark windows with a period are copied if all aggregates merge: Spark adds
+        up the copies before it sends them.
         """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:
@@ -298,9 +298,9 @@ class WindowAggregate(MemberOperator):
         if other is not None:
             return BatchChoice(form=BatchForm.EVALUATED, reason=f"Spark has no aggregate for {other.name}")
         number, copies = self.window.windows_of_a_point, any(function.copies_members for function in functions)
-        is_summed_first = self.merges and not self.window.by_numbers and number < INFINITY
+        are_added_first = self.merges and not self.window.by_numbers and number < INFINITY
         # without keys one task would have to evaluate all events
-        if number >= MANY_WINDOWS and self.keys and not copies and not is_summed_first:
+        if number >= MANY_WINDOWS and self.keys and not copies and not are_added_first:
             windows = f"{number} windows" if number < INFINITY else "all later windows"
             return BatchChoice(
                 form=BatchForm.EVALUATED, reason=f"each event is in {windows}, which costs less without copies"

@@ -309,11 +309,11 @@ for start, source, *values in ((1, 0, 1, 'a', 1), (2, 0, 2, 'b', 9), (4, 1, 4, '
     events = pa.table({**times, **columns})
     if candidates is None:
         candidates = events.slice(0, 0)
-    found = scan.scan(events, candidates, start + 1, is_whole=True)
-    gone = found.consumed.to_pylist()
-    candidates = pa.concat_tables([candidates, found.waiting])
+    scanned = scan.scan(events, candidates, start + 1, is_whole=True)
+    gone = scanned.consumed.to_pylist()
+    candidates = pa.concat_tables([candidates, scanned.waiting])
     candidates = candidates.filter(pa.array([row not in gone for row in candidates.to_pylist()], pa.bool_()))
-    print([(row['x.n'], row['y.n']) for row in found.matches.to_pylist()])
+    print([(row['x.n'], row['y.n']) for row in scanned.matches.to_pylist()])
 """
     code = READ.rpartition("pickle.load")[0] + use
     done = subprocess.run([sys.executable, "-c", code, str(tmp_path / "shipped")], capture_output=True, text=True)

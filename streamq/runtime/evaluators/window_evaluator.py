@@ -187,8 +187,7 @@ class WindowEvaluator(MemberEvaluator):
     ) -> RangedMembers:
         """Return the members for reductions: each event with the range of rows of ``windows`` that contain it.
 
-        window: the starts and ends of ``windows``; groups: the key values of
-        each.
+        window: the starts and ends of ``windows``; groups: the key values of each.
         """
         ranges = ranges.of(np.flatnonzero(ints(table, COUNT)[ranges.event] > 0))
         first = find_places(ints(windows, OWNER), ints(windows, INDEX), ranges.owner, ranges.low)

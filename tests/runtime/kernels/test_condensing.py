@@ -85,7 +85,7 @@ def test_sums_of_floats_are_the_same_bit_by_bit(kind: str) -> None:
 
 @all_kinds
 def test_settled_events_are_one_row_a_value_where_values_are_read(kind: str) -> None:
-    """Of a window and group; they count as often as there are events: of 4, 5 and 6 most are 4, so that the median is."""
+    """Each value counts as often as there are events with it: of 4, 5 and 6 most are 4, and so the median is 4."""
     v = sq.functions.greatest(sq.col("v"), sq.lit(4))
     run, whole = (live(kind, n=sq.count(), x=sq.median(v), different=sq.count_distinct(v)) for _ in range(2))
     for at in range(0, EVENTS, NEW):

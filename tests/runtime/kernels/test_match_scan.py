@@ -19,8 +19,8 @@ SCOPE = 5
 def candidates_after(*each: tuple[int, int]) -> Iterator[int]:
     """The number of candidates after each micro-batch, at instants one after another: of an A and a B with these values."""
     a, b = (sq.points(t.table(COLUMNS, []), "at", name=name, progress=sq.generate(0)) for name in "ab")
-    found = sq.cedr(f"EVENT E WHEN SEQUENCE(A AS x FIRST CONSUME, B AS y, {SCOPE}) WHERE x.v = y.v", A=a, B=b)
-    run = LocalRun(compiled(rewrite(number_sources(found.plan)[0]).plan, buckets=1))
+    matches = sq.cedr(f"EVENT E WHEN SEQUENCE(A AS x FIRST CONSUME, B AS y, {SCOPE}) WHERE x.v = y.v", A=a, B=b)
+    run = LocalRun(compiled(rewrite(number_sources(matches.plan)[0]).plan, buckets=1))
     for start, values in enumerate(each):
         run.batch({name: t.table(COLUMNS, [(start, v)]) for name, v in zip("ab", values, strict=True)})
         baskets = [Baskets(DictStore(store)) for store in run.stores.values()]
