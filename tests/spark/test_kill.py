@@ -141,7 +141,9 @@ QUERIES = {
     ),
 }
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
-KILLS = 3 if SOAK else 2
+ENDED = [False, False, True] if SOAK else [False]
+"""For each kill, True if it comes as the run ends the stream."""
+
 FILES = 6 if SOAK else 4
 
 
@@ -153,12 +155,10 @@ def test_killed_and_started_again(name: str, spark: SparkSession, plain: None, t
     everything, others = (land(folder / "in", chance) for folder in (runs, own))
     script = tmp_path / "job.py"
     script.write_text(SCRIPT)
-    for kill in range(KILLS):
-        # the last one as it ends the stream
-        is_last = kill == KILLS - 1
+    for kill, is_last in enumerate(ENDED):
         log = tmp_path / f"log{kill}"
         job = started(script, log, str(runs), str(own), name, "last" if is_last else "not yet")
-        after = FILES if is_last else (kill + 1) * (FILES - 2) // (KILLS - 1) + chance.randrange(2)
+        after = FILES if is_last else (kill + 1) * (FILES - 2) // ENDED.count(False) + chance.randrange(2)
         while job.poll() is None and (commits(runs) < after or commits(own) < kill + 1):
             time.sleep(0.05)
         time.sleep(2 * chance.random())
