@@ -40,6 +40,8 @@ from tests.laws.cost_operators import (
 from tests.mutation.mutant import Mutant
 from tests.programs import with_sizes
 
+pytestmark = pytest.mark.slow
+
 SOAK = bool(os.environ.get("STREAMQ_SOAK"))
 
 
@@ -57,28 +59,21 @@ EVERY_KERNEL = (
     "chop",
 )
 """The operators whose mutants are tried: one for each kernel, and one of BY_START. In a soak they are tried with all."""
-FAST = ("session", "hopping", "first consume", "left join")
-"""The operators that the fast part tries, too."""
 
 
-def some_fast(names: Any) -> list[Any]:
-    """The names, of which the fast part tries some and the slow part the others."""
-    return [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in names]
+def mutated(names: Any) -> list[str]:
+    """The names of those whose mutants are tried."""
+    return [n for n in names if SOAK or n in EVERY_KERNEL]
 
 
-def mutated(names: Any) -> list[Any]:
-    """The names of those whose mutants are tried, some of them in the fast part."""
-    return some_fast(n for n in names if SOAK or n in EVERY_KERNEL)
-
-
-@pytest.mark.parametrize("operator", some_fast(OPERATORS))
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_open_costs_nothing(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups) for groups in (FEW, MANY))
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.noted <= few.noted + NOTED
 
 
-@pytest.mark.parametrize("operator", some_fast(OPERATORS))
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_what_is_open_costs_nothing_where_rows_are_sent_at_once(operator: str) -> None:
     few, many = (work_of_trickle(OPERATORS[operator], groups, SMALL, **EARLY) for groups in (FEW, IN_SMALL_BINS))
     assert many.evaluated <= 1.1 * few.evaluated + 100
@@ -96,7 +91,7 @@ def bins_of_trickle(operator: str, groups: int = IN_SMALL_BINS) -> int:
     return work_of_trickle(OPERATORS[operator], groups, SMALL, by_start=operator in BY_START).bins
 
 
-@pytest.mark.parametrize("operator", some_fast(OPERATORS))
+@pytest.mark.parametrize("operator", OPERATORS)
 def test_a_bin_that_nobody_touched_is_not_read(operator: str) -> None:
     assert bins_of_trickle(operator) <= MORE_BINS.get(operator, 1) * BINS
 
@@ -171,13 +166,11 @@ def times_evaluated(operator: str, seed: int) -> float:
     return evaluated / (len(inputs) * float((sizes**2).sum()))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_rows_evaluated_are_those_that_came_were_touched_or_fell_due(operator: str) -> None:
     assert max(times_evaluated(operator, seed) for seed in SEEDS) <= TIMES
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("operator", mutated([o for o in OPERATORS if o not in STATES_ONLY]))
 def test_what_evaluates_everything_breaks_the_law_of_random_histories(operator: str) -> None:
     with EVERY_ROW.get(operator, EVERY_GROUP).in_place():
@@ -190,14 +183,14 @@ IN_GROUP = (25, 250)
 """The events that a group has open, few and many."""
 
 
-@pytest.mark.parametrize("operator", some_fast(PARTS))
+@pytest.mark.parametrize("operator", PARTS)
 def test_what_is_open_in_a_touched_group_costs_nothing(operator: str) -> None:
     few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
     assert many.evaluated <= 1.1 * few.evaluated + 100
     assert many.noted <= few.noted + NOTED
 
 
-@pytest.mark.parametrize("operator", some_fast(WHOLE_GROUPS))
+@pytest.mark.parametrize("operator", WHOLE_GROUPS)
 def test_what_is_open_in_a_touched_group_costs_where_groups_are_opened_as_a_whole(operator: str) -> None:
     few, many = (work_of_hot_groups(OPERATORS[operator], each) for each in IN_GROUP)
     assert many.evaluated > 3 * few.evaluated

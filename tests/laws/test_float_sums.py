@@ -22,6 +22,8 @@ from streamq.runtime.event import RE, WEIGHT
 from streamq.runtime.group_bins import BinSizes
 from tests.programs import compiled, with_sizes
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = "start bigint, end bigint, k string, v double, w double"
 VALUES = [0.1, 0.2, 0.7, -0.3, 1e16, -1e16, 1.0, 3e-9, 1e300, -1e300, None]
 RESULTS = {
@@ -117,12 +119,8 @@ def assert_independent_of_arrival(query: sq.Stream, seeds: Iterable[int]) -> Non
         assert history(deltas_of(query, cuts, output, restarts=bool(seed % 3))) == expected
 
 
-FAST = ("hopping",)
-"""The windows that the fast part tries; the slow part tries the others."""
-
-
 @pytest.mark.parametrize("results", [RESULTS, MERGEABLE], ids=["of members", "partial"])
-@pytest.mark.parametrize("windows", [w if w in FAST else pytest.param(w, marks=pytest.mark.slow) for w in WINDOWS])
+@pytest.mark.parametrize("windows", WINDOWS)
 def test_results_do_not_depend_on_arrival(windows: str, results: dict[str, Any]) -> None:
     turn = list(WINDOWS).index(windows) + (results is MERGEABLE)
     assert_independent_of_arrival(WINDOWS[windows](source()).select(**results), SEEDS[turn % 2])
@@ -135,7 +133,6 @@ def test_doubles_that_are_added_in_order_break_the_law(windows: str, monkeypatch
         assert_independent_of_arrival(WINDOWS[windows](source()).select(total=sq.sum("v")), itertools.chain(*SEEDS))
 
 
-@pytest.mark.slow
 def test_a_row_is_corrected_only_if_its_members_change() -> None:
     """Each event shortens the last row of all; the rows before it stay, though events that slept are added anew."""
     query = source().group_by("k").snapshot_window().select(**MERGEABLE)
