@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import PlanError, TimeError, sentence
-from streamq.runtime.columnar import expand_ranges, ints
+from streamq.runtime.columnar import codes, expand_ranges, ints
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.assigner import Assigner, RangeAssigner, Ranges
 from streamq.runtime.evaluators.numbering import distance_behind
@@ -207,15 +207,14 @@ class LandmarkAssigner(RangeAssigner):
         first = np.maximum(distance_behind(le[which], mark), 0) // hop + 1
         if since > MINUS_INFINITY:
             first = np.maximum(first, distance_behind(since, mark) // hop + 1)
-        pair = np.stack([g[which], mark])
-        owners, owner = np.unique(pair, axis=1, return_inverse=True)
+        owner, of = codes(pa.table({"group": g[which], "mark": mark}), ["group", "mark"])
 
         def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
-            start = owners[1][owner]
+            start = mark[of[owner]]
             end = saturating(start + (index - 1) * hop, hop)
             return start, end if period is None else np.minimum(end, saturating(start, period))
 
-        return Ranges(which, owner.reshape(-1).astype(np.int64), first, last, where)
+        return Ranges(which, owner, first, last, where)
 
     def _mark(self, t: int) -> int | None:
         """Return the last landmark at or before t; None if t lies before the only one."""
