@@ -7,6 +7,7 @@ import sys
 
 MODULES = {
     "batch": "benchmarks.batch_hopping",
+    "datacell": "benchmarks.datacell",
     "numbered_windows": "benchmarks.numbered_windows",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",

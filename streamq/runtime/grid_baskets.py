@@ -5,7 +5,7 @@ Large bins are split by group, so that what corrects a few groups reads these (:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -40,6 +40,7 @@ class PartialsBasket:
     merges: they are merged for good; else they are values with weights, which may be retracted. reads_end: members whose ends
     may still move stay separate, with their lifetimes. points: events are points, so that a range has as many windows as the
     grid gives. parted: bins that exceed ``sizes`` are split by group. values: columns of values that are not merged either.
+    bin_rank: a bin has ``2**bin_rank`` last windows; None: half as many as its ranges are long.
     """
 
     keys: tuple[str, ...]
@@ -51,6 +52,7 @@ class PartialsBasket:
     parted: bool
     sizes: BinSizes
     values: tuple[str, ...]
+    bin_rank: int | None = None
 
     def merged(self, table: pa.Table) -> pa.Table:
         """Merge rows of one key and range; if they may be retracted, only rows of equal values, dropping those that cancel."""
@@ -72,22 +74,38 @@ class PartialsBasket:
             new, low, high = new.filter(pa.array(~endless)), low[~endless], high[~endless]
         if not len(high):
             return
-        # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
-        widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
+        if self.bin_rank is not None:
+            widths = np.full(len(high), self.bin_rank)
+        else:
+            # bins about half as wide as their ranges: few to read, and dropped soon after they are needed
+            widths = np.maximum(np.floor(np.log2((high - low + 1).astype(np.float64))).astype(np.int64) - 1, 0)
         for bin, is_in_it in in_bins(high, widths):
             bins.append(bin, self._packed(new.filter(pa.array(is_in_it))))
             spans.add(bin, low[is_in_it], high[is_in_it])
 
+    def bins(self, state: KernelBaskets) -> list[str]:
+        """Return the names of the bins."""
+        return list(self._bins(state))
+
     def read(
-        self, state: KernelBaskets, first: int, last: int, touched: TouchedWindows | None = None
+        self,
+        state: KernelBaskets,
+        first: int,
+        last: int,
+        touched: TouchedWindows | None = None,
+        *,
+        without: Container[str] = (),
     ) -> pa.Table | None:
         """Return the partial results of the windows ``first..last``, and of touched ones those of their groups; None without any.
 
-        Others of the same bins may be among them. If ends are read, members and their retractions are summed up.
+        Others of the same bins may be among them; the bins ``without`` are left out. If ends are read, members and their
+        retractions are summed up.
         """
         bins, spans = self._bins(state), BinSpans(state.values)
         tables = []
         for bin in bins:
+            if bin in without:
+                continue
             low, high = spans.of(bin)
             if max(first, low) <= min(last, high):
                 tables.append(bins.read(bin))

@@ -44,6 +44,7 @@ class BinSizes:
     bin are evaluated, because that costs less than to tell them apart. compact_at: the number of chunks above which a basket's
     bin is rewritten. slack: the number of settled events that a bin may always hold. awake_upto: the number of events
     of a group up to which none of them sleeps. slot_parts: the slots of a timing wheel are so narrow (``timing_wheel.slots``).
+    block_rank: a block merges ``2**block_rank`` basic windows, or smaller blocks (``basic_window_blocks``).
     """
 
     split_above: int = 32_768
@@ -52,6 +53,7 @@ class BinSizes:
     slack: int = 64
     awake_upto: int = 256
     slot_parts: int = 2
+    block_rank: int = 3
 
 
 class GroupBins:

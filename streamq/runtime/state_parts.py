@@ -15,12 +15,13 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.runtime.agenda import Agenda
+from streamq.runtime.basic_window_blocks import BlocksBasket
 from streamq.runtime.basket import AGENDA, ENDS, KernelBaskets
 from streamq.runtime.bins import hold
 from streamq.runtime.columnar import concat, ints, net_deltas, split_by
 from streamq.runtime.consistency import BEGUN, EVENT, HELD, SYNC
 from streamq.runtime.event import LE, RE, WEIGHT
-from streamq.runtime.grid_baskets import PARTIALS, REPORTED, PartialsBasket, ReportedBasket
+from streamq.runtime.grid_baskets import PARTIALS, REPORTED, ReportedBasket
 from streamq.runtime.group_bins import BinSizes
 from streamq.runtime.groups import HASH, with_timed_hashes
 from streamq.runtime.joined_events import side_basket
@@ -287,15 +288,17 @@ def joined_sides(group_columns: Sequence[Sequence[str]], sizes: BinSizes) -> tup
 class GridRows:
     """Partial results by range of windows, and reported rows: see :mod:`streamq.runtime.grid_baskets`."""
 
-    held: PartialsBasket
+    blocks: BlocksBasket
     reported: ReportedBasket
 
     def move(self, old: States, new: States, spread: Spread) -> None:
-        """Take out all rows, and add those of each new bucket."""
+        """Take out all rows, and add those of each new bucket, which merges its blocks anew."""
+        held = self.blocks.held
         for state in old:
-            partials = self.held.read(state, MINUS_INFINITY, INFINITY)
+            self.blocks.drop(state)
+            partials = held.read(state, MINUS_INFINITY, INFINITY)
             for number, mine in split_by(partials, spread.of_input(partials)) if partials is not None else ():
-                self.held.add(new[number], mine)
+                held.add(new[number], mine)
             rows = _taken_rows(PartedBins(state, REPORTED, net_deltas))
             for number, mine in split_by(rows, spread.of_input(rows)) if rows is not None else ():
                 self.reported.add(new[number], [mine], MINUS_INFINITY)

@@ -158,7 +158,7 @@ def changes_before(c: int, tables: Sequence[pa.Table], axis: str) -> str:
     return ", ".join(f"{w:+d} {interval(le, until, axis)} {row}" for row, le, until, w in changes)
 
 
-SMALLEST = BinSizes(split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2)
+SMALLEST = BinSizes(split_above=2, whole_upto=0, compact_at=0, slack=-1_000, awake_upto=0, slot_parts=-2, block_rank=1)
 """Bins are split and rewritten whenever they can be, and settled events forgotten; all events sleep that may."""
 
 

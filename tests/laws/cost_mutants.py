@@ -105,12 +105,12 @@ EVERY_WINDOW = Mutant(
         Edit(
             f"{KERNELS}/window_aggregate.py",
             """
-        needed = report_to >= report_from or dirty is not None or self.reads_end
-        if needed and not self.reads_end:
-            held = self._held.read(state, report_from, report_to, dirty)
+        elif report_to >= report_from:
+            due = self._with_new(self._blocks.read(state, report_from, report_to), new)
 """,
             """
-        needed, held = True, self._held.read(state, MINUS_INFINITY, INFINITY)
+        else:
+            due = self._with_new(self._held.read(state, MINUS_INFINITY, INFINITY), new)
 """,
         ),
     ),

@@ -121,7 +121,7 @@ MUTANTS = [
     ("except", Mutant("sent", "rows sent go to the first bucket", "", ((Spread, "of_result", first_bucket),))),
     ("pairs", staying("rows in bins of time", "self._bins(new[number]).append(mine)")),
     ("left", staying("rows in bins by group", "new[number].append(basket, ROOT, mine, live)")),
-    ("tumbling", staying("partial results", "self.held.add(new[number], mine)")),
+    ("tumbling", staying("partial results", "held.add(new[number], mine)")),
     (
         "itself",
         staying("sides of a join", "hold(new[number], self.basket, mine, net_deltas, self.group_columns, self.sizes)"),

@@ -1,9 +1,9 @@
 """Kernel of windows on a grid: keeps partial results by range of windows, and merges them into a window when it is reported.
 
 State: partial results in bins by their last window, so that a bin is dropped as a whole; if input may be taken back, values with
-weights instead of merged results (a minimum cannot be subtracted). Cost: a micro-batch adds its own partials; a
-reported window merges the partials that it spans, or, over long ranges, log2 of them (dyadic nodes); one that is corrected, those
-of its group.
+weights instead of merged results (a minimum cannot be subtracted). Of points in windows of many hops also blocks of partials
+(:mod:`streamq.runtime.basic_window_blocks`). Cost: a micro-batch adds its own partials; a reported window merges the blocks, or
+partials, that it spans; one that is corrected, the partials of its group.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from streamq.choices import CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow
 from streamq.plan.reduction import Reduction
+from streamq.runtime.basic_window_blocks import BlocksBasket
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.counted_values import reduced_windows, value_columns
@@ -97,7 +98,7 @@ class WindowAggregateKernel:
         from streamq.runtime.state_layout import StateLayout
         from streamq.runtime.state_parts import AnnouncedEnds, GridRows, SameValue
 
-        return StateLayout(parts=(GridRows(self._held, self._reported), AnnouncedEnds(), SameValue("last")))
+        return StateLayout(parts=(GridRows(self._blocks, self._reported), AnnouncedEnds(), SameValue("last")))
 
     # map side
 
@@ -169,37 +170,34 @@ class WindowAggregateKernel:
             last_corrected = last_of_all if self.early else max(report_to, MINUS_INFINITY)
             report_from, report_to = INFINITY, MINUS_INFINITY
             dirty = TouchedWindows.of_all([dirty, self._not_final(state, new, closed, open_before, last_corrected)])
-        needed = report_to >= report_from or dirty is not None or self.reads_end
-        if needed and not self.reads_end:
-            held = self._held.read(state, report_from, report_to, dirty)
-        all_of = [t for t in (held, new) if t is not None]
-        everything = None
-        if all_of and needed:
-            # partial results that merge need not be merged twice, by range and then by window
-            everything = concat(all_of) if self.merges else self._held.merged(concat(all_of))
-
         out: list[pa.Table] = []
         least = open_now
-        if everything is not None and self.reads_end:
+        everything = self._with_new(held, new) if self.reads_end else None
+        if everything is not None:
             opened = OpenWindows.find(everything, self.keys, clock.c)
             least = least_open(opened, open_now)
             if self.final:
                 out += self._final_rows(everything, opened, closed, open_before, report_to)
             else:
                 out += self._rows(everything, report_from, report_to)
-        elif everything is not None:
-            out += self._rows(everything, report_from, report_to)
-        if dirty is not None and everything is not None:
-            out += self._corrected(state, everything, dirty, last_corrected)
+        elif report_to >= report_from:
+            due = self._with_new(self._blocks.read(state, report_from, report_to), new)
+            out += [] if due is None else self._rows(due, report_from, report_to)
+        if dirty is not None:
+            if not self.reads_end:
+                everything = self._with_new(self._held.read(state, INFINITY, MINUS_INFINITY, dirty), new)
+            out += [] if everything is None else self._corrected(state, everything, dirty, last_corrected)
         if not self.final and out and clock.c != INFINITY:
             self._reported.add(state, out, least)
         if new is not None and clock.c != INFINITY:
             self._held.add(state, new)
+            self._blocks.add(state, new)
+        self._blocks.merge_past(state, grid.last_starting_before(clock.m))
         self._forget(state, least)
-        due = None
+        next_due = None
         if not self.early:
-            due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
-        return Output(self._deltas(out), self._cti(least, clock.c), totals, due)
+            next_due = BinSpans(state.values).due(grid, least if self.final else grid.first_ending_after(clock.m))
+        return Output(self._deltas(out), self._cti(least, clock.c), totals, next_due)
 
     # partial results
 
@@ -231,6 +229,14 @@ class WindowAggregateKernel:
             return None
         # one table comes merged from the map side
         return fresh[0] if self.combines and len(fresh) == 1 else self._held.merged(concat(fresh))
+
+    def _with_new(self, held: pa.Table | None, new: pa.Table | None) -> pa.Table | None:
+        """Return partial results of state and those that came in one table; None if there are none."""
+        both = [table for table in (held, new) if table is not None]
+        if not both:
+            return None
+        # partial results that merge need not be merged twice, by range and then by window
+        return concat(both) if self.merges else self._held.merged(concat(both))
 
     def _judged(self, arrival: Arrival, totals: Totals) -> pa.Table:
         """Return the arrival's partials without late ones, or with the part of them that the policy, or the level, adjusts.
@@ -285,7 +291,23 @@ class WindowAggregateKernel:
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
+            bin_rank=self.sizes.block_rank if self._has_blocks else None,
         )
+
+    @property
+    def _has_blocks(self) -> bool:
+        """True if basic windows are merged into blocks: they merge for good, and windows that are reported have many of them."""
+        return (
+            self.merges
+            and self.points
+            and self.window.divides
+            and not (self.early or self.reads_end)
+            and self.window.n >> self.sizes.block_rank > 1
+        )
+
+    @property
+    def _blocks(self) -> BlocksBasket:
+        return BlocksBasket(held=self._held)
 
     @property
     def _reported(self) -> ReportedBasket:
@@ -442,6 +464,7 @@ class WindowAggregateKernel:
     def _forget(self, state: KernelBaskets, least: int) -> None:
         """Drop the state of windows before ``least``."""
         self._held.forget(state, least)
+        self._blocks.forget(state, least)
         self._reported.forget(state, least)
 
     # results

@@ -1,0 +1,248 @@
+"""The single-stream experiments of DataCell (Liarou et al., section 4.1), in-process: one slide of a window, against all of it.
+
+    python -m benchmarks.datacell [--scale 1] [--only 4a ...] [--json FILE]
+
+Q1: ``x1, sum(x2) where x1 > v group by x1`` over sliding windows; Q3: ``max(x1), sum(x2) where x1 > v`` from a landmark on. There
+is a tuple a tick, so that windows of time are windows of numbers of tuples. ``x1`` is one of 5,000 numbers; v chooses how many
+are selected.
+
+A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
+kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
+micro-batch, without state. *Arrow*: filter and ``group_by`` of PyArrow, by hand, over the same. All take turns; processor time
+in milliseconds, medians. ``--scale 0.1`` has a tenth of the tuples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from operator import methodcaller
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+import streamq as sq
+from streamq import testing as t
+from streamq.compiler.local import LocalRun
+from streamq.time import INFINITY
+from tests.laws.cost_operators import program
+
+VALUES = 5_000
+"""The distinct values of ``x1``."""
+
+SLIDES = 5
+"""The slides that are measured, after one that is not."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """A sliding window of ``n`` basic windows of ``basic`` tuples."""
+
+    n: int
+    basic: int
+
+    @property
+    def tuples(self) -> int:
+        return self.n * self.basic
+
+
+class Tuples:
+    """A stream of tuples at random, in time order."""
+
+    def __init__(self) -> None:
+        self.rng, self.now = np.random.default_rng(7), 0
+
+    def take(self, number: int) -> pa.Table:
+        """Return the next tuples."""
+        at = np.arange(self.now, self.now + number)
+        self.now += number
+        x1, x2 = self.rng.integers(0, VALUES, number), self.rng.integers(0, 1_000, number)
+        return pa.table({"t": at, "x1": x1, "x2": x2})
+
+
+Windowing = Callable[[Any], Any]
+
+
+def q1(selected: float, windows: Windowing) -> sq.Stream:
+    """Return Q1 over the windows that ``windows`` makes of a grouped stream."""
+    source = sq.points(t.table("t bigint, x1 bigint, x2 bigint", []), time="t", name="s")
+    groups = source.where(sq.col("x1") >= int(VALUES * (1 - selected))).group_by("x1")
+    rows: sq.Stream = windows(groups).select(total=sq.sum("x2"))
+    return rows
+
+
+def q3(selected: float, windows: Windowing) -> sq.Stream:
+    """Return Q3 over the windows that ``windows`` makes of a stream."""
+    source = sq.points(t.table("t bigint, x1 bigint, x2 bigint", []), time="t", name="s")
+    rows: sq.Stream = windows(source.where(sq.col("x1") >= int(VALUES * (1 - selected)))).select(
+        most=sq.max("x1"), total=sq.sum("x2")
+    )
+    return rows
+
+
+def live(query: sq.Stream) -> LocalRun:
+    """Return a query that runs in-process."""
+    return LocalRun(program(lambda a, b: query))
+
+
+def anew(query: sq.Stream, window: pa.Table) -> pa.Table:
+    """Return the result of a window, all of whose tuples come at once; it begins at 0."""
+    return live(query).batch({"s": window}, [(None, INFINITY)])
+
+
+def by_hand(selected: float, window: pa.Table, *, grouped: bool) -> pa.Table:
+    """Return the result of a window by PyArrow alone."""
+    rows = window.filter(pc.greater_equal(window.column("x1"), int(VALUES * (1 - selected))))
+    if grouped:
+        return rows.group_by("x1", use_threads=False).aggregate([("x2", "sum")])
+    result = rows.group_by([], use_threads=False).aggregate([("x1", "max"), ("x2", "sum")])
+    return result.rename_columns(["most", "x2_sum"])
+
+
+def milliseconds(action: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the processor time of an action, and its result."""
+    before = time.process_time()
+    result = action()
+    return 1_000 * (time.process_time() - before), result
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The processor time of a slide in milliseconds, by each way."""
+
+    experiment: str
+    of: str
+    incremental: float
+    anew: float
+    arrow: float
+    state_rows: int
+
+    @property
+    def shown(self) -> str:
+        ratios = f"{self.anew / self.incremental:>9.1f} {self.arrow / self.incremental:>9.2f}"
+        times = f"{self.incremental:>11.1f} {self.anew:>9.0f} {self.arrow:>9.0f}"
+        return f"{self.experiment:<4} {self.of:<24} {times} {ratios} {self.state_rows:>10,}"
+
+
+def state_rows(run: LocalRun) -> int:
+    """Return the rows that the kernels hold after the last micro-batch."""
+    return sum(kernel.state_rows or 0 for kernel in run.readings.of_kernels.values())
+
+
+def slides_of_q1(experiment: str, of: str, window: Window, selected: float) -> Cell:
+    """Measure slides of Q1, once a window is full."""
+    size, hop = window.tuples, window.basic
+    tuples = Tuples()
+    run = live(q1(selected, lambda groups: groups.hopping_window(size, hop)))
+    whole = q1(selected, lambda groups: groups.tumbling_window(size))
+    # the first window in chunks: they are merged by basic window, whatever comes together
+    content = []
+    for _ in range(min(window.n, 32)):
+        content.append(tuples.take(size // min(window.n, 32)))
+        run.batch({"s": content[-1]}, [(None, tuples.now)])
+    times: list[tuple[float, float, float]] = []
+    for number in range(SLIDES + 1):
+        new = tuples.take(hop)
+        content = [pa.concat_tables([*content, new]).slice(hop).combine_chunks()]
+        whole_window = content[0].set_column(0, "t", pa.array(np.arange(size)))
+        hand = partial(by_hand, selected, whole_window, grouped=True)
+        slide = measured(run, new, tuples.now, partial(anew, whole, whole_window), hand, ("x1", "total"))
+        if number:
+            times.append(slide)
+    mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
+    return Cell(experiment, of, mine, theirs, arrow, state_rows(run))
+
+
+Way = Callable[[], pa.Table]
+
+
+def measured(
+    run: LocalRun, new: pa.Table, now: int, again: Way, hand: Way, names: tuple[str, str]
+) -> tuple[float, float, float]:
+    """Return the milliseconds of a slide by each way; raise AssertionError unless they have the same results.
+
+    ``names`` are the columns of ``run``'s results that are compared; the second is ``x2_sum`` where it is computed by hand.
+    """
+    mine, result = milliseconds(partial(run.batch, {"s": new}, [(None, now)]))
+    theirs, result_anew = milliseconds(again)
+    arrow, result_by_hand = milliseconds(hand)
+
+    def rows(table: pa.Table, *columns: str) -> list[Any]:
+        return sorted(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
+
+    assert rows(result, *names) == rows(result_anew, *names) == rows(result_by_hand, names[0], "x2_sum")
+    return mine, theirs, arrow
+
+
+def figure_4a(scale: float) -> Iterator[Cell]:
+    """Yield Q1 of 512 basic windows, of which a fifth of the tuples is selected."""
+    yield slides_of_q1("4a", "n = 512, 20 %", Window(512, int(20_000 * scale)), 0.2)
+
+
+def figure_5a(scale: float) -> Iterator[Cell]:
+    """Yield Q1 by selectivity."""
+    for selected in (0.1, 0.5, 0.9):
+        yield slides_of_q1("5a", f"n = 512, {selected:.0%}", Window(512, int(20_000 * scale)), selected)
+
+
+def figure_6a(scale: float) -> Iterator[Cell]:
+    """Yield Q1 by the size of the window, which always has 512 basic windows."""
+    for basic in (2_000, 8_000, 20_000):
+        window = Window(512, int(basic * scale))
+        yield slides_of_q1("6a", f"{window.tuples:,} tuples", window, 0.2)
+
+
+def figure_7a(scale: float) -> Iterator[Cell]:
+    """Yield Q1 by the number of basic windows of one window."""
+    for n in (2, 8, 32, 128, 512, 2_048):
+        yield slides_of_q1("7a", f"n = {n:,}", Window(n, int(10_240_000 * scale) // n), 0.2)
+
+
+def figure_6b(scale: float) -> Iterator[Cell]:
+    """Yield the slides of a landmark window, each of which brings as many tuples; anew only at some, as it takes ever longer."""
+    hop, selected = int(2_500_000 * scale), 0.2
+    tuples = Tuples()
+    run = live(q3(selected, lambda source: source.landmark_window(hop, start=0)))
+    content: list[pa.Table] = []
+    for number in range(1, 41):
+        content.append(tuples.take(hop))
+        if number not in (1, 2, 5, 10, 20, 40):
+            run.batch({"s": content[-1]}, [(None, tuples.now)])
+            continue
+        whole = q3(selected, methodcaller("tumbling_window", tuples.now))
+        every = pa.concat_tables(content).combine_chunks()
+        hand = partial(by_hand, selected, every, grouped=False)
+        slide = measured(run, content[-1], tuples.now, partial(anew, whole, every), hand, ("most", "total"))
+        yield Cell("6b", f"landmark, slide {number}", *slide, state_rows(run))
+
+
+FIGURES = {"4a": figure_4a, "5a": figure_5a, "6a": figure_6a, "6b": figure_6b, "7a": figure_7a}
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--only", nargs="*", choices=FIGURES, default=list(FIGURES))
+    parser.add_argument("--json", type=Path, default=Path("datacell.json"))
+    options = parser.parse_args(arguments)
+    print(
+        f"{'':<4} {'':<24} {'incremental':>11} {'anew':>9} {'Arrow':>9} {'anew/inc':>9} {'Arrow/inc':>9} {'state rows':>10}"
+    )
+    cells = []
+    for name in options.only:
+        for cell in FIGURES[name](options.scale):
+            print(cell.shown, flush=True)
+            cells.append(vars(cell))
+    options.json.write_text(json.dumps({"scale": options.scale, "cells": cells}, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""Blocks of basic windows: merged partial results of 8, 64, ... consecutive ones, which a sliding window reads instead of them.
+
+A window of n hops consists of n basic windows. Those that are over are merged once for each block; from then on a slide merges a
+few blocks of each size and the basic windows at both ends that fill none, some 7 log8 n rows a group, and not n.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from streamq.runtime.basket import KernelBaskets
+from streamq.runtime.bins import bin_starts, in_bins
+from streamq.runtime.columnar import concat, ints, with_column
+from streamq.runtime.grid_baskets import PartialsBasket
+from streamq.runtime.open_windows import HI, LO
+from streamq.runtime.range_partials import merge_partial_rows
+from streamq.time import INFINITY, MINUS_INFINITY
+
+BLOCKS = "blocks"
+"""The basket of blocks; also the value of state that has, for each size, the number of the first block that is not merged."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlocksBasket:
+    """The blocks over the partial results ``held``, of which a bin has as many basic windows as a block of the least size.
+
+    The sizes of blocks are logarithms of numbers of basic windows. A block is a row for each group, with the columns of
+    ``held``; its HI is its first basic window, which is also the number of the last window that contains the whole block.
+    """
+
+    held: PartialsBasket
+
+    @property
+    def sizes(self) -> range:
+        """The sizes, up to half a window; none if a window has too few basic windows, or their partial results do not merge."""
+        rank = self.held.bin_rank
+        return range(0) if rank is None else range(rank, self.held.grid.n.bit_length() - 1, rank)
+
+    def read(self, state: KernelBaskets, first: int, last: int) -> pa.Table | None:
+        """Return partial results that merge into the windows ``first..last``, in each of which every event occurs once.
+
+        Results of other basic windows may be among them. None if there are none.
+        """
+        usable = _Usable(state.values.get(BLOCKS, {}), last, first + self.held.grid.n)
+        replaced = [
+            bin for bin in self.held.bins(state) if self.sizes and usable.covers(bin_starts(bin)[0], self.sizes)
+        ]
+        tables = [self.held.read(state, first, last, without=replaced)]
+        for bin, start, size in self._blocks(state):
+            larger = [s for s in self.sizes if s > size]
+            if usable.covers(start, [size]) and not usable.covers(start, larger):
+                tables.append(self._read(state, bin, size))
+        some = [table for table in tables if table is not None]
+        return concat(some) if some else None
+
+    def add(self, state: KernelBaskets, new: pa.Table) -> None:
+        """Add partial results of blocks that have been merged before they came."""
+        merged = state.values.get(BLOCKS, {})
+        for size in self.sizes:
+            is_late = ints(new, HI) >> size < merged.get(str(size), MINUS_INFINITY)
+            if is_late.any():
+                self._append(state, new.filter(pa.array(is_late)), size)
+
+    def merge_past(self, state: KernelBaskets, before: int) -> None:
+        """Merge the blocks that end before the basic window ``before``, from those of the next smaller size."""
+        if before in (INFINITY, MINUS_INFINITY):
+            return
+        merged = state.values.setdefault(BLOCKS, {}) if self.sizes else {}
+        for size in self.sizes:
+            since, upto = merged.get(str(size), MINUS_INFINITY), before >> size
+            if upto <= since:
+                break
+            parts = self._parts(state, size, since << size, upto << size)
+            if parts is not None:
+                self._append(state, parts, size)
+            merged[str(size)] = upto
+
+    def forget(self, state: KernelBaskets, least: int) -> None:
+        """Drop the blocks that no window from ``least`` on contains as a whole."""
+        for bin, start, _ in self._blocks(state):
+            if start < least:
+                state.drop(BLOCKS, bin)
+
+    def drop(self, state: KernelBaskets) -> None:
+        """Drop all blocks; they are merged again."""
+        self.forget(state, INFINITY)
+        state.values.pop(BLOCKS, None)
+
+    def _blocks(self, state: KernelBaskets) -> Iterator[tuple[str, int, int]]:
+        """Yield the bin of each block that has rows, its first basic window and its size."""
+        for bin in state.bins(BLOCKS):
+            start, end = bin_starts(bin)
+            yield bin, start, (end - start).bit_length() - 1
+
+    def _parts(self, state: KernelBaskets, size: int, first: int, end: int) -> pa.Table | None:
+        """Return the results that blocks of a size merge, of the basic windows ``first`` up to ``end``; None without any."""
+        if size == self.sizes[0]:
+            bins = [bin for bin in self.held.bins(state) if not first <= bin_starts(bin)[0] < end]
+            return self.held.read(state, MINUS_INFINITY, INFINITY, without=bins)
+        below = [b for b in self._blocks(state) if b[2] == size - self.sizes.step and first <= b[1] < end]
+        tables = [table for bin, _, part in below if (table := self._read(state, bin, part)) is not None]
+        return concat(tables) if tables else None
+
+    def _append(self, state: KernelBaskets, parts: pa.Table, size: int) -> None:
+        """Merge results into the blocks of a size that contain them."""
+        rows = self._merged(with_column(parts, HI, ints(parts, HI) >> size << size).drop_columns([LO]))
+        first = ints(rows, HI)
+        for bin, is_in_it in in_bins(first, np.full(len(first), size)):
+            state.append(BLOCKS, bin, rows.filter(pa.array(is_in_it)))
+
+    def _read(self, state: KernelBaskets, bin: str, size: int) -> pa.Table | None:
+        """Return the rows of a block, with the first window that contains it as a whole; None if it has none."""
+        rows = state.read(BLOCKS, bin, self._merged)
+        return None if rows is None else with_column(rows, LO, ints(rows, HI) + (1 << size) - self.held.grid.n)
+
+    def _merged(self, rows: pa.Table) -> pa.Table:
+        """Return rows of blocks with one row for each group and block."""
+        return merge_partial_rows(rows, [*self.held.keys, HI], self.held.partials)
+
+
+@dataclass(frozen=True)
+class _Usable:
+    """The blocks that are merged and lie within the basic windows ``first`` up to ``end``."""
+
+    merged: dict[str, int]
+    first: int
+    end: int
+
+    def covers(self, basic_window: int, sizes: Iterable[int]) -> bool:
+        """True if a block of one of these sizes contains a basic window."""
+        return any(
+            self.first <= (cell := basic_window >> size) << size
+            and (cell + 1) << size <= self.end
+            and cell < self.merged.get(str(size), MINUS_INFINITY)
+            for size in sizes
+        )
+
+
+__all__ = ["BLOCKS", "BlocksBasket"]

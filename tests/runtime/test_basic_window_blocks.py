@@ -1,0 +1,123 @@
+"""Blocks of basic windows: what a slide reads grows with the logarithm of the window, and no event is lost or read twice."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.runtime.basic_window_blocks import BLOCKS
+from streamq.runtime.basket import Baskets, DictStore
+from streamq.runtime.event import LE, WEIGHT
+from streamq.runtime.group_bins import BinSizes
+from tests.laws.cost_operators import program, work
+from tests.mutation.mutant import Edit, Mutant
+from tests.programs import with_sizes
+
+FILE = "streamq/runtime/basic_window_blocks.py"
+COLUMNS = "at bigint, k string, v bigint"
+POINTS = sq.points(t.table(COLUMNS, []), time="at", name="s")
+
+
+def windows(points: sq.Stream, n: int) -> sq.Stream:
+    return points.group_by("k").hopping_window(n, 1).select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
+
+
+def rows_of_a_slide(n: int) -> float:
+    """The rows that a slide reads on average, of a key with an event in each hop."""
+    live = LocalRun(program(lambda a, b: windows(POINTS, n)))
+    rows = t.table(COLUMNS, [(at, "a", at) for at in range(2 * n)])
+    live.batch({"s": rows}, [(None, 2 * n)])
+    before = work(live).evaluated
+    for at in range(2 * n, 2 * n + 16):
+        live.batch({"s": t.table(COLUMNS, [(at, "a", at)])}, [(None, at + 1)])
+    return (work(live).evaluated - before) / 16
+
+
+def test_a_slide_reads_rows_by_the_logarithm_of_the_windows() -> None:
+    few, many = map(rows_of_a_slide, (32, 1_024))
+    assert many < 40 and many < 3 * few
+
+
+UNMERGED = Mutant(
+    "no blocks", "no block is ever merged", "", edits=(Edit(FILE, "if upto <= since:", "if upto <= since or before:"),)
+)
+
+
+def test_without_blocks_it_reads_all() -> None:
+    with UNMERGED.in_place():
+        assert rows_of_a_slide(512) > 512
+
+
+FAULTS = (
+    Mutant("late ones left out", "late events are not added to merged blocks", "", edits=(
+        Edit(FILE, "self._append(state, new.filter(pa.array(is_late)), size)", "pass"),)),
+    Mutant("a block too far", "a block that begins before the window counts for it", "", edits=(
+        Edit(FILE, "self.first <= (cell", "self.first <= 1 + (cell"),)),
+    Mutant("twice", "a block is read beside a larger one that contains it", "", edits=(
+        Edit(FILE, "and not usable.covers(start, larger)", ""),)),
+    Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
+        Edit(FILE, "if start < least:", "if False:"),)),
+)  # fmt: skip
+DELAY = 12
+
+
+def check(n: int, output: OutputForm) -> None:
+    """Points that come late and out of order, in blocks of the least size: the windows are those that counting gives."""
+    rng = random.Random(1)
+    points = [(rng.randrange(80), rng.choice("ab"), rng.randrange(9)) for _ in range(70)]
+    left = sorted(points, key=lambda point: point[0] + rng.randrange(DELAY))
+    source = sq.points(t.table(COLUMNS, []), time="at", name="s", progress=sq.generate(DELAY))
+    live = LocalRun(with_sizes(program(lambda a, b: windows(source, n), output=output), BinSizes(block_rank=1)))
+    history: Counter[tuple[Any, ...]] = Counter()
+    while left:
+        new, left = left[:5], left[5:]
+        add(history, live.batch({"s": t.table(COLUMNS, new)}))
+        assert blocks(live) <= n + DELAY
+    add(history, live.finish())
+    assert +history == counted(points, n) and not -history
+
+
+def add(history: Counter[tuple[Any, ...]], deltas: pa.Table) -> None:
+    for row in deltas.to_pylist():
+        history[tuple(row[name] for name in ("k", "n", "total", "most", LE))] += row[WEIGHT]
+
+
+def blocks(live: LocalRun) -> int:
+    """The blocks in state."""
+    stores = [Baskets(DictStore(store)) for store in live.stores.values()]
+    return sum(len(one.bins(name)) for one in stores for name in one.names("") if name.endswith(BLOCKS))
+
+
+def counted(points: list[tuple[int, str, int]], n: int) -> Counter[tuple[Any, ...]]:
+    """The windows by the definition."""
+    rows: Counter[tuple[Any, ...]] = Counter()
+    for start in range(-n, 80):
+        for key in "ab":
+            values = [v for at, k, v in points if k == key and start <= at < start + n]
+            if values:
+                rows[key, len(values), sum(values), max(values), start] += 1
+    return rows
+
+
+def check_some() -> None:
+    for n, output in itertools.product((5, 16), (OutputForm.FINAL, OutputForm.CHANGELOG)):
+        check(n, output)
+
+
+def test_windows_are_those_that_counting_gives() -> None:
+    check_some()
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
+def test_a_fault_is_seen(fault: Mutant) -> None:
+    with fault.in_place(), pytest.raises(AssertionError):
+        check_some()
