@@ -11,7 +11,7 @@ from streamq.operators.merge_partials import MergePartials
 from streamq.operators.partial_aggregate import show_partials
 from streamq.plan.node import Node
 from streamq.plan.own_names import show_keys
-from streamq.plan.statements import Statements, read_statements
+from streamq.plan.statements import Statements, statements_in_case
 from streamq.plan.tree import show
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
@@ -25,7 +25,8 @@ def window_lines(node: Node, windows: GridAggregation, kernel: WindowAggregateKe
     grid = windows.window.shown_with(ClipInput.FULL, windows.stamp, node.schema.axis)
     shown = show_partials(windows.arguments, windows.partials) + _show_values(windows)
     bound = "windows not final, and members not settled" if kernel.reads_end else "windows not final"
-    statements = replace(read_statements(MergePartials), final=kernel.progress_rule.final_rows)
+    case = "in blocks" if kernel.has_blocks else "one by one"
+    statements = replace(statements_in_case(MergePartials, (case,), {}), final=kernel.progress_rule.final_rows)
     statements = statements.keeping(bound + ("" if kernel.final else "; rows reported and not final"))
     if windows.reductions:
         cost = f"{statements.state.cost}; a sort of the values in it"
@@ -42,6 +43,8 @@ def _form_of_members(kernel: WindowAggregateKernel) -> str:
     """Return the form in which a kernel keeps members, as explain shows it."""
     if kernel.reductions:
         return "values, each with the number of its events, and partial results"
+    if kernel.has_blocks:
+        return "partial results of hops, and of blocks of 8, 64, ... hops"
     return "partial results" if kernel.merges else "values with weights"
 
 

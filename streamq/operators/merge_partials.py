@@ -19,6 +19,7 @@ from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
 from streamq.plan.partial import SparkPartial, spark_partials
 from streamq.plan.schema import INTERVAL, POINT, Schema, quote
+from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.evaluators.window_evaluator import WindowEvaluator
 from streamq.runtime.progress_rule import Cti
@@ -36,14 +37,25 @@ class MergePartials(Operator):
 
     CTI: start of the earliest window not final; at point_at_end c
     Final: windows that end at or before c; where a value reads an end that may still move, once their members are settled too
-    State: partial results of windows not final; where events may be taken back, values with weights
+    State: partial results of windows not final; in blocks: those of blocks of 8, 64, ... hops beside, but with early=True; where
+        events may be taken back, values with weights
     Opens: parts, the partial results in a window that is due, and those of its group in one that is corrected (all of them in
         each micro-batch where a value reads an end that may still move)
-    Cost: a merge of the partial results in a window that is reported; over long ranges, of log2 of them
+    Cost: one by one: a merge of the partial results in a window that is reported, over long ranges of log2 of them; in blocks: a
+        merge of O(log n) blocks of the n hops of a window that is reported
     """
 
     input: PartialAggregate
     stamp: Stamp = Stamp.ALIGN
+
+    cases = ("in blocks", "one by one")
+
+    @property
+    def case(self) -> tuple[str, ...]:
+        """The way in which a stream merges partial results: in blocks of hops those of many points that are not taken back."""
+        part = self.input
+        is_insert_only = part.input.schema.shape == POINT and not part.input.traits.retracts
+        return ("in blocks" if is_insert_only and block_sizes(part.window.basic_grid()) else "one by one",)
 
     title = "merge"
     only_rewritten = True

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
+from streamq.grid import Grid
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.bins import bin_starts, in_bins
 from streamq.runtime.columnar import concat, ints, with_column
@@ -24,11 +25,23 @@ BLOCKS = "blocks"
 """The basket of blocks; also the value of state that has, for each size, the number of the first block that is not merged."""
 
 
+RANK = 3
+"""The logarithm of the number of basic windows, or smaller blocks, that a block merges."""
+
+
+def block_sizes(grid: Grid, rank: int = RANK) -> range:
+    """Return the sizes of the blocks of a grid's basic windows, as logarithms of their numbers: up to half a window.
+
+    None if a window has too few, or does not consist of basic windows.
+    """
+    return range(rank, grid.n.bit_length() - 1, rank) if grid.divides else range(0)
+
+
 @dataclass(frozen=True, kw_only=True)
 class BlocksBasket:
     """The blocks over the partial results ``held``, of which a bin has as many basic windows as a block of the least size.
 
-    The sizes of blocks are logarithms of numbers of basic windows. A block is a row for each group, with the columns of
+    A block is a row for each group, with the columns of
     ``held``; its HI is its first basic window, which is also the number of the last window that contains the whole block.
     """
 
@@ -36,9 +49,8 @@ class BlocksBasket:
 
     @property
     def sizes(self) -> range:
-        """The sizes, up to half a window; none if a window has too few basic windows, or their partial results do not merge."""
-        rank = self.held.bin_rank
-        return range(0) if rank is None else range(rank, self.held.grid.n.bit_length() - 1, rank)
+        """The sizes of blocks (:func:`block_sizes`); none if the bins of ``held`` are not as blocks need them."""
+        return range(0) if self.held.bin_rank is None else block_sizes(self.held.grid, self.held.bin_rank)
 
     def read(self, state: KernelBaskets, first: int, last: int) -> pa.Table | None:
         """Return partial results that merge into the windows ``first..last``, in each of which every event occurs once.

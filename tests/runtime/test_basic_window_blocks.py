@@ -108,6 +108,11 @@ def counted(points: list[tuple[int, str, int]], n: int) -> Counter[tuple[Any, ..
     return rows
 
 
+@pytest.mark.parametrize(("n", "has_blocks"), [(15, False), (16, True)])
+def test_explain_says_if_there_are_blocks(n: int, has_blocks: bool) -> None:
+    assert ("O(log n) blocks" in (windows(POINTS, n).explanation("physical"))) == has_blocks
+
+
 def check_some() -> None:
     for n, output in itertools.product((5, 16), (OutputForm.FINAL, OutputForm.CHANGELOG)):
         check(n, output)

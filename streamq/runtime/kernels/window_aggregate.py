@@ -20,7 +20,7 @@ from streamq.choices import CountReason
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT, Partial, RowWindow
 from streamq.plan.reduction import Reduction
-from streamq.runtime.basic_window_blocks import BlocksBasket
+from streamq.runtime.basic_window_blocks import BlocksBasket, block_sizes
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import concat, group, ints, net_deltas, with_column, with_columns
 from streamq.runtime.counted_values import reduced_windows, value_columns
@@ -291,19 +291,14 @@ class WindowAggregateKernel:
             # bins of which some groups are read
             parted=not (self.final or self.reads_end),
             sizes=self.sizes,
-            bin_rank=self.sizes.block_rank if self._has_blocks else None,
+            bin_rank=self.sizes.block_rank if self.has_blocks else None,
         )
 
     @property
-    def _has_blocks(self) -> bool:
+    def has_blocks(self) -> bool:
         """True if basic windows are merged into blocks: they merge for good, and windows that are reported have many of them."""
-        return (
-            self.merges
-            and self.points
-            and self.window.divides
-            and not (self.early or self.reads_end)
-            and self.window.n >> self.sizes.block_rank > 1
-        )
+        is_whole = self.points and not (self.early or self.reads_end)
+        return self.merges and is_whole and bool(block_sizes(self.window, self.sizes.block_rank))
 
     @property
     def _blocks(self) -> BlocksBasket:
