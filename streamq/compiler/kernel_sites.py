@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 from pyspark.sql import types as t
 
@@ -34,8 +36,8 @@ class SchemaLeaf(Node):
         return self.schema
 
 
-def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: bool, options: Options) -> KernelSite:
-    """Return the site of an operator's kernel; ``ends_move``: ends of the first input's events may still move."""
+def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, first: Sequence[Path], options: Options) -> KernelSite:
+    """Return the site of an operator's kernel; ``first``: the paths of its first input."""
     schemas = tuple(
         pa.schema([(name, arrow_type(infer(expr, child.schema, "stream"))) for name, expr in columns.columns])
         for columns, child in zip(evaluation.inputs, node.children, strict=True)
@@ -45,7 +47,8 @@ def kernel_site(node: EvaluatedOperator, evaluation: Evaluation, *, ends_move: b
         result=evaluation.schema.names,
         early=options.early,
         late_output=options.late_output,
-        ends_move=ends_move,
+        ends_move=any(path.moves for path in first),
+        retracts=any(path.retracts for path in first),
     )
 
 

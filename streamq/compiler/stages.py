@@ -161,7 +161,7 @@ class _Compiler:
         state = state_name(self.program, own, node.line, ports, [node])
         name = self._name(node.title.replace(" ", "_"), state)
         factory = evaluation.factory
-        site = kernel_site(node, evaluation, ends_move=any(p.moves for p in ports[0].paths), options=self.options)
+        site = kernel_site(node, evaluation, ports[0].paths, self.options)
         kernel = factory.make(evaluation, site)
         final_kernel = factory.make(evaluation, replace(site, final=True)) if factory.can_hold else None
         statements = statements_of(node)

@@ -31,7 +31,7 @@ class KernelSite:
 
     ``inputs``: the payload columns of each port. ``result``: the payload columns of the rows that the kernel sends. ``final``:
     rows wait until they are final. ``early``: a row is sent as soon as it exists, before it is final. ``late_output``: the run
-    has a late output. ``ends_move``: ends of the first input's events may still move.
+    has a late output. ``ends_move``: ends of the first input's events may still move; ``retracts``: they may be taken back.
     """
 
     inputs: tuple[pa.Schema, ...]
@@ -40,6 +40,7 @@ class KernelSite:
     early: bool = False
     late_output: bool = False
     ends_move: bool = False
+    retracts: bool = False
 
 
 class KernelFactory(ABC):

@@ -37,7 +37,7 @@ class CondensingFactory(RecomputeFactory):
     condenses = True
 
     def make(self, evaluation: Evaluation, site: KernelSite) -> Kernel:
-        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move)
+        return CondensingKernel(**self.parameters(evaluation, site), ends_move=site.ends_move, retracts=site.retracts)
 
 
 class MemberOperator(EvaluatedOperator):

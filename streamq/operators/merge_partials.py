@@ -48,6 +48,8 @@ class MergePartials(Operator):
     input: PartialAggregate
     stamp: Stamp = Stamp.ALIGN
 
+    title = "merge"
+    only_rewritten = True
     cases = ("in blocks", "one by one")
 
     @property
@@ -56,9 +58,6 @@ class MergePartials(Operator):
         part = self.input
         is_insert_only = part.input.schema.shape == POINT and not part.input.traits.retracts
         return ("in blocks" if is_insert_only and block_sizes(part.window.basic_grid()) else "one by one",)
-
-    title = "merge"
-    only_rewritten = True
 
     def _schema(self) -> Schema:
         """Return the columns of the partial results without their ranges of windows, with the stamp's lifetimes."""

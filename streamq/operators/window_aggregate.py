@@ -57,7 +57,8 @@ class WindowAggregate(MemberOperator):
         the start (at point_at_end the end) of the earliest window not final
     Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
         settled
-    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; asleep: of a
+    State: {window}; condensed: settled ones (of landmark and calendar windows new ones, too, if they are never taken back) that
+        are in the same windows as one row, with their partial results; asleep: of a
         group with many of them a row for those that end about as late as one another, read instead of them until then;
         by value: one such row for each of their values, where a median, percentile or distinct count reads these;
         mergeable: as partial results, of points in windows of 16 hops or more also those of blocks of hops; counted: values by

@@ -104,7 +104,7 @@ def read_statements(kind: type[Any]) -> Statements:
     return Statements.from_texts(_read_texts(kind))
 
 
-def statements_in_case(kind: type[Stated], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> Statements:
+def statements_in_case(kind: type[Any], case: tuple[str, ...], parts: Mapping[str, type[Any]]) -> Statements:
     """Return the statements of a class, each without the clauses that do not hold in a case.
 
     Clauses are separated by semicolons. One that begins ``case, case: ...``, with some of the class's ``cases``, holds if one of

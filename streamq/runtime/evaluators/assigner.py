@@ -52,6 +52,9 @@ class Assigner(ABC):
     is_piecewise: bool = False
     """True if windows are the pieces between changes: a change ends one of them, and leaves earlier ones unchanged."""
 
+    is_fixed: bool = False
+    """True if windows lie where they lie, whatever events there are."""
+
     has_chains: bool = False
     """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
 
@@ -119,6 +122,7 @@ class Assigner(ABC):
 class RangeAssigner(Assigner):
     """An assigner whose windows lie where they lie, whatever events there are."""
 
+    is_fixed = True
     has_chains = True
 
     def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:

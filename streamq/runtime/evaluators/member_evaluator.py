@@ -151,6 +151,14 @@ class MemberEvaluator(ABC):
         """True if settled events may be replaced by fewer rows; evaluators that know how override it."""
         return False
 
+    @property
+    def condenses_at_once(self) -> bool:
+        """True if events that are never taken back may be replaced before they are settled: they stay in the same windows.
+
+        So they do where these do not depend on other events.
+        """
+        return self.condenses and self.assigner.is_fixed
+
     def condensable(self, deltas: pa.Table) -> pa.Table:
         """Return deltas, with the hashes of their groups, in the form in which events are condensed."""
         return deltas
@@ -160,8 +168,11 @@ class MemberEvaluator(ABC):
 
         ``rows`` are those of the events' groups: windows that wait for members count as not final, too.
         """
-        number = self.assigner.chains(ints(events, GROUP_NUMBER), events, self._least_open_end(rows, c))
-        return self.alike(events, number)
+        return self.alike_in_windows(events, self._least_open_end(rows, c))
+
+    def alike_in_windows(self, events: pa.Table, c: int) -> Ints:
+        """Return a number for each event, the same for those alike that are in the same windows that end at or after c - 1."""
+        return self.alike(events, self.assigner.chains(ints(events, GROUP_NUMBER), events, c))
 
     def alike(self, events: pa.Table, number: Ints) -> Ints:
         """Return a number for each event, the same for those that have the same number and may be one row; by default all may."""

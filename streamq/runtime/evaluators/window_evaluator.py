@@ -141,6 +141,11 @@ class WindowEvaluator(MemberEvaluator):
         return self.assigner.has_chains and not self.sensitive and (self.reads_values or not self.reductions)
 
     @property
+    def condenses_at_once(self) -> bool:
+        """True if that is so, and no partial result depends on the order of events, which is then that of arrival."""
+        return super().condenses_at_once and not any(partial.depends_on_order for partial in self.partials)
+
+    @property
     def _values(self) -> tuple[str, ...]:
         """The columns that reductions read."""
         return value_columns(self.reductions)

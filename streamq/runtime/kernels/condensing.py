@@ -19,16 +19,16 @@ import pyarrow as pa
 
 from streamq.runtime.basket import KernelBaskets
 from streamq.runtime.columnar import codes, concat, ints, with_column
-from streamq.runtime.deltas import weighted
+from streamq.runtime.deltas import history_of, weighted
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.event import LE, RE, WAKES
-from streamq.runtime.groups import GROUP_NUMBER
+from streamq.runtime.groups import GROUP_NUMBER, number_groups
 from streamq.runtime.kernel import Arrival, Clock, Totals
 from streamq.runtime.kernels.recompute import ActiveGroups
 from streamq.runtime.kernels.windows import WindowsKernel
 from streamq.runtime.timing_wheel import TimingWheel, slots
 from streamq.runtime.values import Mask
-from streamq.time import INFINITY
+from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
     from streamq.runtime.state_layout import StatePart
@@ -44,6 +44,9 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
     ends_move: bool = False
     """True if an event's end may still move after its start has settled."""
+
+    retracts: bool = False
+    """True if an event may be taken back."""
 
     @property
     def _moving_rows(self) -> tuple[StatePart, ...]:
@@ -65,7 +68,16 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         """Return the deltas that have come, in the form in which events are condensed; late ones are counted."""
         (deltas,) = super()._fresh(arrivals, totals)
         deltas = self.evaluator.condensable(deltas)
+        if self._condenses and not self.retracts and self.evaluator.condenses_at_once:
+            deltas = self._condensed_at_once(deltas)
         return [with_column(deltas, WAKES, np.full(deltas.num_rows, INFINITY)) if self._has_wheel else deltas]
+
+    def _condensed_at_once(self, deltas: pa.Table) -> pa.Table:
+        """Return new events as a row for those of a group that are alike and in the same windows: these are so for good."""
+        (events,) = number_groups([history_of(deltas)], self.evaluator.group_columns)
+        number = self.evaluator.alike_in_windows(events, MINUS_INFINITY)
+        rows, _ = self.evaluator.condensed(events, number)
+        return weighted(rows, 1).select(deltas.column_names)
 
     def _completed(self, fresh: list[pa.Table], state: KernelBaskets, clock: Clock, upto: int) -> list[pa.Table]:
         """Return the deltas of a micro-batch with those of the slots that are due."""
