@@ -23,7 +23,7 @@ from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.runtime.timing_wheel import TimingWheel
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
-from tests.mutation.mutant import Mutant, wrapped
+from tests.mutation.mutant import Edit, Mutant, wrapped
 
 
 def first_too_early(window: Grid, le: Any, re: Any, arithmetic: Any) -> Any:
@@ -174,6 +174,18 @@ MUTANTS = (
         "rows of one instant are numbered as they came, not by order_by",
         "rows",
         (wrapped(rows.RowsAssigner, "_ordered", order_by_ignored),),
+    ),
+    Mutant(
+        "condensed too soon",
+        "new events of landmark windows become one row though they may be taken back",
+        "landmark",
+        edits=(
+            Edit(
+                "streamq/runtime/kernels/condensing.py",
+                "if self._condenses and not self.retracts and",
+                "if self._condenses and",
+            ),
+        ),
     ),
     Mutant(
         "landmark window not cut",
