@@ -72,7 +72,12 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
         return f"{self.stream!r} by {', '.join(self.keys)}"
 
     def select(self, *columns: ExprArgument, **named_columns: ExprArgument) -> S:
-        """Raise PlanError: a group without a window has no rows to compute; the message suggests one."""
+        """Compute one row for each window and group of the pairs of a :meth:`windowed_join`, as :meth:`per_window` does.
+
+        Raises PlanError for groups of another stream, which need a window before; the message suggests one.
+        """
+        if self.stream.plan.aggregates_per_window:
+            return self.per_window().select(*columns, **named_columns)
         raise PlanError(
             sentence(
                 "select",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Self
+from typing import Any, Self, cast
 
 from pyspark.sql import types as t
 
@@ -17,7 +17,7 @@ from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.node import Node, node
 from streamq.plan.own_names import shown_name
-from streamq.plan.passes import columns, reads_end
+from streamq.plan.passes import aggregates, columns, reads_end
 from streamq.plan.resolve import ExprArgument, name_columns, resolve
 from streamq.plan.schema import Field, Schema, check_names
 from streamq.plan.tree import show
@@ -111,8 +111,9 @@ class SelectVerbs(Verbs):
         """Replace the payload by the columns that the arguments define; lifetimes stay as they are.
 
         Positional arguments are column names or aliased expressions. A keyword argument is a column of that name, and a
-        string there is a constant: ``x="v"`` is the text, ``x=sq.col("v")`` the column. Raises UnknownColumn, TypeMismatch,
-        and PlanError for a column called ``start`` or ``end``.
+        string there is a constant: ``x="v"`` is the text, ``x=sq.col("v")`` the column. Aggregates over the pairs of a
+        :meth:`windowed_join` are computed for each window, as by :meth:`per_window`; other streams need a window before. Raises
+        UnknownColumn, TypeMismatch, and PlanError for a column called ``start`` or ``end``.
 
         >>> import streamq as sq
         >>> s = sq.events([(1, 5, {"zone": "a", "fare": 3})])
@@ -120,6 +121,9 @@ class SelectVerbs(Verbs):
         zone  twice  start  end
            a      6      1    5
         """
+        if self.plan.aggregates_per_window and any(map(self._aggregates, (*columns, *named_columns.values()))):
+            stream: Any = self
+            return cast(Self, stream.per_window().select(*columns, **named_columns))
         for column in columns:
             if isinstance(column, Aggregate):
                 hint = f"Make a window first: s.tumbling_window(...).select({show(column)})."
@@ -130,6 +134,11 @@ class SelectVerbs(Verbs):
         check_names([name for name, _ in columns_by_name], "select")
         resolved = ((name, resolve(e, self.plan, "select", of_events=True)) for name, e in columns_by_name)
         return self._derive(Select(self.plan, tuple(resolved)))
+
+    def _aggregates(self, column: ExprArgument) -> bool:
+        """Return True if an argument of ``select`` contains an aggregate."""
+        expr = resolve(column, self.plan, "select") if callable(column) else column
+        return isinstance(expr, Expr) and bool(aggregates(expr))
 
     def with_columns(self, **named_columns: ExprArgument) -> Self:
         """Add columns, or replace those of the same name; the others stay. A string is a constant, as in :meth:`select`.

@@ -129,6 +129,10 @@ class Step(Operator):
         return self.progress_map is None and self.input.on_windows
 
     @property
+    def aggregates_per_window(self) -> bool:
+        return self.progress_map is None and self.input.aggregates_per_window
+
+    @property
     def moves_start(self) -> bool:
         """True if a row's start may differ from its start in the input."""
         return False

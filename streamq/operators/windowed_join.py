@@ -61,6 +61,7 @@ class WindowedJoin(Pairing):
 
     title = "windowed_join"
     on_windows = True
+    aggregates_per_window = True
 
     def _mixes_windows(self) -> bool:
         return self.window.overlap
@@ -177,7 +178,8 @@ class WindowedJoinVerbs(Verbs):
         """Join the members of each window: one row per pair and window, whether or not both events live at the same time.
 
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
-        in :meth:`join`. (docs/concepts.md, "Joins"; Liarou et al., section 3.)
+        in :meth:`join`. Aggregates in a ``select`` over the pairs, also by groups of them, are computed for each window. (docs/concepts.md, "Joins"; Liarou et
+        al., section 3.)
 
         ::
 
@@ -189,6 +191,9 @@ class WindowedJoinVerbs(Verbs):
         >>> a.windowed_join(b, on="k", size=5).show()
         k  v  w  start  end
         1  a  b      0    5
+        >>> a.windowed_join(b, on="k", size=6, hop=3).select(pairs=sq.count(), last=sq.max("w")).show()
+        pairs last  start  end
+            1    b      0    6
         """
         keys, condition, *names = pair_fields(
             self.plan, other, on, where=where, suffixes=suffixes, how=JoinKind.INNER, verb="windowed_join"

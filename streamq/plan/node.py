@@ -127,6 +127,11 @@ class Node(ABC):
         return False
 
     @property
+    def aggregates_per_window(self) -> bool:
+        """True if an aggregate over its rows, without a window verb before it, is one of each lifetime."""
+        return False
+
+    @property
     def case(self) -> tuple[str, ...]:
         """The members of ``cases`` that hold for this node."""
         return ()

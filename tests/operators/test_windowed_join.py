@@ -67,6 +67,31 @@ def test_windows_at_the_ends_of_the_axis_are_cut_there() -> None:
     assert found == [(least, least + 8, 1, 1), (most - 7, None, 2, 2)]
 
 
+def test_aggregates_over_pairs_are_those_of_each_window() -> None:
+    """With and without groups, in whatever form they are written; an expression without an aggregate is of a pair."""
+    pairs = L.windowed_join(R, "k", size=4, hop=2)
+    count, total = {"n": sq.count()}, {"top": lambda e: sq.max(e.w) - 1}
+    assert answer(pairs.select(**count)) == [(-2, 2, 1), (0, 4, 1), (2, 6, 1), (4, 8, 1)]
+    for streams in (
+        (pairs.select(**count), pairs.per_window().select(**count)),
+        (pairs.where(sq.col("w") > 10).select(**total), pairs.where(sq.col("w") > 10).per_window().select(**total)),
+        (pairs.group_by("v").select(**total), pairs.group_by("v").per_window().select(**total)),
+        (pairs.group_by("v").agg(**count), pairs.group_by("v").per_window().agg(**count)),
+    ):
+        direct, per_window = (stream.plan for stream in streams)
+        assert direct == per_window
+    assert answer(pairs.select("w", long=sq.duration()))[0] == (-2, 2, 10, 4)
+
+
+def test_other_streams_need_a_window_before_an_aggregate() -> None:
+    pairs = L.windowed_join(R, "k", size=4, hop=2)
+    for stream in (L, pairs.shift(1), L.join(R, "k")):
+        with pytest.raises(PlanError, match="select"):
+            stream.select(n=sq.count())
+        with pytest.raises(PlanError, match="select: a group without a window"):
+            stream.group_by("k").select(n=sq.count())
+
+
 def test_errors() -> None:
     with pytest.raises(
         AmbiguousColumn, match="windowed_join: columns of both streams have equal names; found v. Bring"

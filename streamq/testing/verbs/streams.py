@@ -35,10 +35,11 @@ from streamq.plan.expr import Cast, Col, Expr, Lit
 from streamq.plan.inference import infer
 from streamq.plan.lifetime import Lifetime
 from streamq.plan.node import Node
+from streamq.plan.passes import aggregates
 from streamq.testing.verbs.expressions import outputs, over
 from streamq.testing.verbs.joins import Pair, keys
 from streamq.testing.verbs.pieces import Piece
-from streamq.testing.verbs.windows import Groups, Windowable
+from streamq.testing.verbs.windows import Groups, Windowable, pairs_windows
 from streamq.time import TIMESTAMP
 from streamq.windows import Hopping
 
@@ -68,6 +69,10 @@ class Events(Windowable):
     filter = where
 
     def select(self, *columns: Any, **named_columns: Any) -> Events:
+        """Compute a column each; aggregates over the pairs of a windowed join are those of each window."""
+        values = [over(column, self.plan.schema) for column in (*columns, *named_columns.values())]
+        if pairs_windows(self.plan) and any(map(aggregates, values)):
+            return self.per_window().select(*columns, **named_columns)
         return self._selected(dict(outputs(columns, named_columns)))
 
     def with_columns(self, **named_columns: Any) -> Events:

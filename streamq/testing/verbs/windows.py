@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from streamq.aggregates.window_bounds import WINDOW_END, WINDOW_START
 from streamq.choices import ClipInput, Stamp
-from streamq.operators import Scan, Select, TopK, WindowAggregate
+from streamq.operators import Explode, JoinTable, Scan, Select, TopK, Where, WindowAggregate, WindowedJoin
 from streamq.operators.user_rows import rows_of
 from streamq.plan.aggregate import Aggregate
 from streamq.plan.expr import Col, Expr
@@ -56,6 +56,13 @@ class Windowable(ABC):
         return self._events(Scan(self.plan, self.keys, operator.operator, args, where))
 
 
+def pairs_windows(plan: Node) -> bool:
+    """True if a plan is a windowed join, with steps over it that leave lifetimes as they are."""
+    while isinstance(plan, Explode | JoinTable | Select | Where):
+        plan = plan.input
+    return isinstance(plan, WindowedJoin)
+
+
 for _room in rooms().values():
     for _name, _verb in _room.verbs.items():
         setattr(Windowable, _name, _verb)
@@ -76,6 +83,13 @@ class Groups(Windowable):
 
     def _events(self, plan: Node) -> Events:
         return self.events.of(plan)
+
+    def select(self, *columns: Any, **named_columns: Any) -> Events:
+        """Compute a row for each window and group of the pairs of a windowed join."""
+        assert pairs_windows(self.plan)
+        return self.per_window().select(*columns, **named_columns)
+
+    agg = select
 
 
 @dataclass(frozen=True)
