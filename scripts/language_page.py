@@ -15,7 +15,15 @@ from typing import Any, NamedTuple
 
 import streamq as sq
 from streamq import policies
-from streamq.operators import Attempt, MergePartials, PartialAggregate, TopK, WindowAggregate, written_operators
+from streamq.operators import (
+    Attempt,
+    MergePartials,
+    PartialAggregate,
+    TopK,
+    WindowAggregate,
+    WindowSpan,
+    written_operators,
+)
 from streamq.operators.grouped_stream import GroupedStream, GroupVerbs
 from streamq.operators.window_verbs import WindowVerbs
 from streamq.operators.windowed_stream import WindowedStream
@@ -251,7 +259,7 @@ touches. `explain()` shows the same for each operator of a query.
 def facts() -> str:
     """Progress, finality, state and cost of every operator; of one with cases, of those that say the same together."""
     rows = [FACTS_HEAD]
-    for kind in (*written_operators(), Attempt, PartialAggregate, MergePartials):
+    for kind in (*written_operators(), Attempt, PartialAggregate, MergePartials, WindowSpan):
         labels: dict[tuple[str, ...], list[str]] = {}
         for label, case, parts in alternatives(kind):
             texts = statements_in_case(kind, case, parts).texts

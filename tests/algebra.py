@@ -134,6 +134,11 @@ QUERIES: dict[str, Query] = {
     "windowed_join": lambda s, t, z: s.windowed_join(
         t, on="k", size=5, hop=3, suffixes=("", "_r"), where=lambda a, b: a.v < b.v
     ),
+    "pairs by window": lambda s, t, z: (
+        s.to_points()
+        .windowed_join(t.set_duration(3), on="k", size=5, hop=2, suffixes=("", "_r"))
+        .select(n=sq.count(), most=sq.max("v"), total=sq.sum("v_r"))
+    ),
     "shift, extend, to_points_at_end": lambda s, t, z: s.shift(5).extend(-2).to_points_at_end(),
     "alter_lifetime": lambda s, t, z: s.alter_lifetime(start=sq.start() - sq.start() % 4, duration=col("v")),
     "join_table": lambda s, t, z: s.join_table(z, on="k", how="left", name="sizes"),

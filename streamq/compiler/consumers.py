@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from streamq.grid import Grid
 from streamq.operators.operator import Operator
 from streamq.operators.source import Source
 from streamq.operators.step import Step
@@ -43,13 +44,21 @@ class Consumer:
 
     @property
     def moves_alike(self) -> bool:
-        """True if no step makes several rows of one, and each moves rows by as many ticks as it moves progress."""
-        return all(not step.multiplies and step.moves_as_progress for step in self.steps)
+        """True if no step makes several rows of one, each moves rows as it moves progress, and none before spans of windows."""
+        is_moved_first = self._spans is not None and self.grid is None
+        return not is_moved_first and all(not step.multiplies and step.moves_as_progress for step in self.steps)
 
     @property
-    def moves_starts(self) -> bool:
-        """True if an event may have another start at the end of the way."""
-        return any(step.moves_start for step in self.steps)
+    def grid(self) -> Grid | None:
+        """The grid of the windows whose members the events are; None without one, and if a step before them moves starts."""
+        before = self.steps if self._spans is None else self.steps[: self._spans]
+        window = self.window if self._spans is None else self.steps[self._spans].event_windows
+        return None if window is None or any(step.moves_start for step in before) else window.grid
+
+    @property
+    def _spans(self) -> int | None:
+        """The place of the first step that replaces lifetimes by spans of windows; None without one."""
+        return next((place for place, step in enumerate(self.steps) if step.event_windows is not None), None)
 
     @property
     def reads_lifetime(self) -> bool:

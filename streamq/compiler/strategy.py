@@ -77,7 +77,7 @@ def _judging(source: Source, ways: Sequence[Consumer], options: Options) -> Judg
     if source.ingress is not None:
         return JudgeChoice(at=JudgePlace.OWN_KERNEL)
     way = ways[0] if len(ways) == 1 else None
-    grid = way.window.grid if way is not None and way.window is not None and not way.moves_starts else None
+    grid = None if way is None else way.grid
     reason = _reason_for_a_stage(source, ways, options)
     return JudgeChoice(at=JudgePlace.STAGE if reason else JudgePlace.FIRST_KERNEL, reason=reason, grid=grid)
 

@@ -22,6 +22,7 @@ from streamq.operators.top_k import TopK
 from streamq.operators.union import Union
 from streamq.operators.where import Where
 from streamq.operators.window_aggregate import WindowAggregate
+from streamq.operators.window_span import WindowSpan
 from streamq.operators.windowed_join import WindowedJoin
 from streamq.plan.node import NODES
 
@@ -35,5 +36,5 @@ def written_operators() -> list[type[Operator]]:
 __all__ = [
     "AlterLifetime", "Attempt", "Chop", "Clip", "DistinctIds", "Except", "Explode", "Join", "JoinTable",
     "MergePartials", "PartialAggregate", "Scan", "Select", "Source", "ToSignal", "TopK", "Union", "Where",
-    "WindowAggregate", "WindowedJoin", "written_operators",
+    "WindowAggregate", "WindowSpan", "WindowedJoin", "written_operators",
 ]  # fmt: skip

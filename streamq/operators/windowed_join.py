@@ -178,7 +178,8 @@ class WindowedJoinVerbs(Verbs):
         """Join the members of each window: one row per pair and window, whether or not both events live at the same time.
 
         ``size``, ``hop`` (default: size) and ``offset`` as in :meth:`hopping_window`; ``on``, ``where`` and ``suffixes`` as
-        in :meth:`join`. Aggregates in a ``select`` over the pairs, also by groups of them, are computed for each window. (docs/concepts.md, "Joins"; Liarou et
+        in :meth:`join`. Aggregates in a ``select`` over the pairs, also by groups of them, are computed for each window. Where
+        windows overlap and events end, a pair is then made once, and not in each window. (docs/concepts.md, "Joins"; Liarou et
         al., section 3.)
 
         ::

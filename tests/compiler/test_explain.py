@@ -165,6 +165,12 @@ def spans() -> Stream:
     return late.to_signal("zone")
 
 
+def pairs() -> Stream:
+    """The two streams of DataCell: aggregates per window, from partial results of pairs of basic windows."""
+    few = trips("few").windowed_join(trips("more"), "zone", size="1 hour", hop="5 minutes", suffixes=("", "_m"))
+    return few.select(most=sq.max("fare"), mean=sq.avg("tip_m"))
+
+
 def windows() -> Stream:
     """Every kind of window, clipped, stamped, filtered, and windows over windows."""
     by = rides().group_by("zone")
@@ -211,7 +217,7 @@ def modules() -> Stream:
     )
 
 
-QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, windows, applied, modules)
+QUERIES = (delays, shared, open_ends, opaque, hosted, joined, spans, pairs, windows, applied, modules)
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.__name__)

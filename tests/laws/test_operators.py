@@ -48,6 +48,9 @@ OPERATORS: dict[str, t.Scenario] = {
     "semi join": t.stream().join(ANY, on=ANY, where=ANY, how="semi"),
     "left_anti_join": t.stream().left_anti_join(ANY, on=ANY, where=ANY),
     "windowed_join": t.stream().windowed_join(ANY, on=ANY, size=ANY, hop=ANY, offset=ANY, where=ANY),
+    "pairs by window": t.stream(shape="points")
+    .windowed_join(t.stream(shape="points"), on=ANY, size=ANY, hop=ANY, offset=ANY, where=ANY)
+    .select(n=sq.count()),
     "except_": t.stream().except_(ANY),
     "clip": t.stream().clip(ANY, on=ANY),
     "join_table": heard(t.stream().join_table(ANY, on=[("k", "name")], how=ANY, name="names")),

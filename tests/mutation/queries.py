@@ -63,6 +63,11 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     ),
     "anti join": lambda: events().left_anti_join(events(), on="k"),
     "windowed_join": lambda: events().windowed_join(events(), on="k", size=4, hop=2),
+    "pairs by window": lambda: (
+        events(shape="points")
+        .windowed_join(events(shape="points"), on="k", size=5, hop=2, suffixes=("", "_r"))
+        .select(n=sq.count(), most=sq.max("v_r"))
+    ),
     "except_": lambda: events().except_(events()),
     "clip": lambda: events().clip(events(), on="k"),
     "to_signal": lambda: events(shape="points").to_signal(key="k"),

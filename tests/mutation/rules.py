@@ -6,11 +6,13 @@ from dataclasses import replace
 from typing import Any
 
 from streamq.compiler.rules import RULES, prune_columns, push_where_below_window
-from streamq.operators import Select, Union, Where, WindowAggregate
+from streamq.operators import AlterLifetime, Select, Union, Where, WindowAggregate
 from streamq.plan.passes import columns
 from streamq.testing import execution
 from streamq.windows import Hopping
-from tests.mutation.mutant import FAILS, Mutant, wrapped
+from tests.mutation.mutant import FAILS, Edit, Mutant, wrapped
+
+SPANS = "streamq/runtime/window_spans.py"
 
 
 def changed(name: str, law: Any) -> tuple[Any, str, Any]:
@@ -46,6 +48,14 @@ def remainder_dropped(right: Any, node: Any) -> Any:
         case WindowAggregate(window=Hopping(size, hop) as grid) if size > hop:
             return right(replace(node, window=replace(grid, size=size // hop * hop)))
     return right(node)
+
+
+def on_their_hops(right: Any, node: Any) -> Any:
+    made = right(node)
+    match made:
+        case Select(AlterLifetime(rows), columns):
+            return Select(rows, columns)
+    return made
 
 
 def filters_not_asked(right: Any, node: Any, wheres: Any) -> Any:
@@ -84,6 +94,24 @@ MUTANTS = (
         "a window that its hop does not divide is made of whole hops",
         "hopping over points",
         (changed("split_basic_windows", remainder_dropped),),
+    ),
+    Mutant(
+        "results of pairs on hops",
+        "the results of a window's pairs live on the hop that stands for the window",
+        "pairs by window",
+        (changed("pair_basic_windows", on_their_hops),),
+    ),
+    Mutant(
+        "last window of pairs lost",
+        "a span ends where the last window of its event starts",
+        "pairs by window",
+        edits=(Edit(SPANS, "-(self.grid.offset + 1)", "-(self.grid.offset + 1 + self.grid.hop)"),),
+    ),
+    Mutant(
+        "progress into windows of pairs",
+        "progress is that of the events, though spans begin before them",
+        "pairs by window",
+        edits=(Edit(SPANS, "self.start(t, INTEGERS))", "t)"),),
     ),
     Mutant(
         "column of a filter pruned",

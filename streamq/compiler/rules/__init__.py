@@ -9,6 +9,7 @@ from streamq.compiler.rules import (
     drop_identity_select,
     merge_selects,
     merge_wheres,
+    pair_basic_windows,
     prune_aggregates,
     prune_columns,
     push_select_below_union,
@@ -62,6 +63,7 @@ RULES: tuple[Rule, ...] = (
     Rule(push_select_below_union.push_select_below_union, push_select_below_union.why_not),
     Rule(prune_columns.prune_columns, prune_columns.why_not),
     Rule(prune_aggregates.prune_aggregates, recomputes=True),
+    Rule(pair_basic_windows.pair_basic_windows, pair_basic_windows.why_not, phase=1, recomputes=True),
     Rule(restate_aggregates.restate_aggregates, phase=1),
     Rule(split_basic_windows.split_basic_windows, split_basic_windows.why_not, phase=1),
 )

@@ -1,0 +1,109 @@
+"""Aggregate the pairs of a windowed join once for each range of windows, instead of once for each window."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from streamq.choices import JoinKind, LengthKind, Stamp
+from streamq.compiler.rules.substitution import expression_facts
+from streamq.operators import AlterLifetime, Join, Select, Where, WindowAggregate, WindowedJoin, WindowSpan
+from streamq.operators.lifetime_change import Length, Start
+from streamq.operators.member_operator import BOUNDS
+from streamq.plan.aggregation import is_mergeable
+from streamq.plan.expr import Col, Expr
+from streamq.plan.lifetime import Lifetime
+from streamq.plan.node import Node
+from streamq.plan.passes import columns, reads_lifetime
+from streamq.plan.tree import show
+from streamq.windows import Hopping, Snapshot
+
+
+def pair_basic_windows(node: Node) -> Node | None:
+    """``per_window(windowed_join(a, b)) => extend(tumbling(join(span(a), span(b))))``: a pair is made once, not once a window.
+
+    A span (``WindowSpan``) has a hop for each window of an event, so spans of two events overlap in a hop for each window that
+    both lie in. Windows of one hop over the spans of pairs have the pairs of a window as members; ``split_basic_windows`` then
+    keeps partial results by range of windows (DataCell's pairs of basic windows). A result is extended from its hop to its
+    window. The windows must overlap, else a pair is in one window anyway, and lifetimes must end, because up to which window an
+    endless pair is reported depends on all events. The aggregates must merge and must not depend on order or lifetimes, because
+    their members live on spans. No expression between reads a lifetime, except for columns that are the window's bounds.
+    """
+    pairs = _pairs_below(node)
+    match node:
+        case WindowAggregate(Select(source, members)) if pairs is not None and _obstacle(node, pairs) is None:
+            bounds = {name: expr for name, expr in members if isinstance(expr, Lifetime)}
+            kept = tuple((name, expr) for name, expr in members if name not in bounds)
+            hops = Hopping(pairs.window.hop, pairs.window.hop, pairs.window.offset)
+            keys = tuple(key for key in node.keys if key not in bounds)
+            rows = replace(node, input=Select(_over_spans(source), kept), keys=keys, window=hops)
+            windows = AlterLifetime(rows, Start(), Length(LengthKind.SAME, pairs.window.size - pairs.window.hop))
+            return Select(windows, tuple((name, bounds.get(name, Col(name))) for name in node.schema.names))
+    return None
+
+
+def why_not(node: Node) -> str | None:
+    """Return, for ``explain()``, the reason that forbids the rule at aggregates per window of pairs; None if there is none."""
+    pairs = _pairs_below(node)
+    return None if pairs is None or not isinstance(node, WindowAggregate) else _obstacle(node, pairs)
+
+
+def _pairs_below(node: Node) -> WindowedJoin | None:
+    """Return the join whose pairs a node aggregates per window, with only selects and filters between; None if it does not."""
+    match node:
+        case WindowAggregate(Select(below), keys, Snapshot()) if BOUNDS.keys() <= set(keys):
+            while isinstance(below, Select | Where):
+                below = below.input
+            return below if isinstance(below, WindowedJoin) else None
+    return None
+
+
+def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
+    """Return the reason why aggregates per window of ``pairs`` are not computed by range of windows; None if they can be."""
+    source = node.input.schema
+    if not pairs.window.overlap:
+        return "windows do not overlap: a pair of points is in one window"
+    if pairs.left.traits.infinite or pairs.right.traits.infinite:
+        return "events may never end, and the last window of such a pair depends on all events"
+    for name, aggregate in node.aggregates:
+        if not is_mergeable(aggregate, source):
+            return f"{aggregate.function.builder(aggregate.options)[0]} does not merge"
+        if aggregate.function.timed or aggregate.function.ordered or reads_lifetime(aggregate):
+            return f"{name} depends on the lifetimes of pairs"
+    if node.set_aside or node.stamp != Stamp.ALIGN:
+        return "what fails is set aside with its window"
+    bounds = _bounds(node)
+    if any(bounds & columns(aggregate) for _, aggregate in node.aggregates):
+        return "an aggregate reads the lifetimes of pairs"
+    for expr in _between(node, pairs):
+        if reads_lifetime(expr):
+            return f"{show(expr)} reads the window's lifetime"
+        if not expression_facts(expr).deterministic:
+            return f"{show(expr)} is not known to be deterministic"
+    return None
+
+
+def _bounds(node: WindowAggregate) -> set[str]:
+    """Return the columns of the aggregated rows that are a start, an end or a duration."""
+    assert isinstance(node.input, Select)
+    return {name for name, expr in node.input.columns if isinstance(expr, Lifetime)}
+
+
+def _between(node: WindowAggregate, pairs: WindowedJoin) -> list[Expr]:
+    """Return the expressions from the join to the aggregates, without columns that are parts of a lifetime as they are."""
+    exprs = [] if pairs.where is None else [pairs.where]
+    below = node.input
+    bounds = _bounds(node)
+    while isinstance(below, Select | Where):
+        exprs += [below.predicate] if isinstance(below, Where) else [e for n, e in below.columns if n not in bounds]
+        below, bounds = below.input, set()
+    return exprs
+
+
+def _over_spans(node: Node) -> Node:
+    """Return selects and filters over a windowed join as the same over a join of the spans of its inputs."""
+    match node:
+        case WindowedJoin(left, right, window, on, where, left_names, right_names):
+            sides = WindowSpan(left, window), WindowSpan(right, window)
+            return Join(*sides, on, where, JoinKind.INNER, left_names, right_names)
+        case _:
+            return node.with_children([_over_spans(child) for child in node.children])

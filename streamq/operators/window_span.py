@@ -1,0 +1,94 @@
+"""WindowSpan: replaces lifetimes by ranges of windows, so that an ordinary join pairs the members of common windows."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from streamq.operators.step import SparkRows, Step
+from streamq.plan.lowering import lifetime
+from streamq.plan.node import Node, Traits, node
+from streamq.plan.schema import INTERVAL, POINT, Schema
+from streamq.runtime.event import LE
+from streamq.runtime.tick_arithmetic import ARRAYS
+from streamq.runtime.window_spans import WindowSpans
+from streamq.windows import Hopping
+from streamq.windows.grid_columns import COLUMNS
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column
+
+    from streamq.operators.arrow_rows import ArrowRows
+
+
+@node
+class WindowSpan(Step):
+    """Gives an event the span of its windows: from the start of the first to a hop after the start of the last.
+
+    Windows overlap or touch, and lifetimes end. The hop at the start of a window stands for the window, so tumbling windows of
+    one hop over spans have the members of the ``window``.
+
+    CTI: start of the first window that ends after c
+    Final: rows of final events
+    State: none
+    Opens: nothing
+    Cost: a projection
+    """
+
+    input: Node
+    window: Hopping
+
+    title = "window span"
+    only_rewritten = True
+    # an event is late by the end of its last window before c exactly if its span begins before the CTI sent
+    moves_as_progress = True
+    moves_start = True
+
+    def _schema(self) -> Schema:
+        return self.input.schema.with_shape(INTERVAL)
+
+    def _traits(self) -> Traits:
+        """Return the input's traits; a lifetime's length bounds the number of its windows, hence its span."""
+        traits = self.input.traits
+        longest = 1 if self.input.schema.shape == POINT else traits.longest
+        grid = self.window.grid
+        span = None if longest is None else ((longest + grid.size - 2) // grid.hop + 1) * grid.hop
+        return Traits(traits.retracts, traits.moves_ends, traits.infinite, span)
+
+    def _mixes_windows(self) -> bool:
+        return False
+
+    @property
+    def event_windows(self) -> Hopping:
+        return self.window
+
+    @property
+    def progress(self) -> str:
+        return "start of the first window that ends after c"
+
+    def detail(self) -> str:
+        return self.window.shown(self.schema.axis)
+
+    @property
+    def progress_map(self) -> WindowSpans:
+        return WindowSpans(self.window.grid)
+
+    def map_progress_on_spark(self) -> Column:
+        from pyspark.sql import functions as F
+
+        return self.progress_map.start(F.col(LE), COLUMNS)
+
+    def on_spark(self, rows: SparkRows) -> SparkRows:
+        from pyspark.sql import functions as F
+
+        le, re = lifetime(self.input.schema)
+        spans = self.progress_map
+        return rows.with_lifetimes(spans.start(le, COLUMNS), spans.end(re, COLUMNS), F.lit(True), self.schema)
+
+    def in_arrow(self, rows: ArrowRows) -> ArrowRows:
+        import numpy as np
+        import pyarrow as pa
+
+        spans = self.progress_map
+        starts = spans.start(rows.starts.to_numpy(), ARRAYS)
+        ends = spans.end(rows.ends.to_numpy(), ARRAYS)
+        return rows.with_lifetimes(pa.array(starts), pa.array(ends), pa.array(np.ones(rows.count, bool)), self.schema)
