@@ -1,15 +1,15 @@
-"""The single-stream experiments of DataCell (Liarou et al., section 4.1), in-process: one slide of a window, against all of it.
+"""The experiments of DataCell (Liarou et al., section 4.1), in-process: one slide of a window, against all of it.
 
     python -m benchmarks.datacell [--scale 1] [--only 4a ...] [--json FILE]
 
 Q1: ``x1, sum(x2) where x1 > v group by x1`` over sliding windows; Q3: ``max(x1), sum(x2) where x1 > v`` from a landmark on. There
 is a tuple a tick, so that windows of time are windows of numbers of tuples. ``x1`` is one of 5,000 numbers; v chooses how many
-are selected.
+are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two streams with windows alike.
 
 A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
 kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
-micro-batch, without state. *Arrow*: filter and ``group_by`` of PyArrow, by hand, over the same. All take turns; processor time
-in milliseconds, medians. ``--scale 0.1`` has a tenth of the tuples.
+micro-batch, without state. *Arrow*: filter, join and ``group_by`` of PyArrow, by hand, over the same. All take turns; processor
+time in milliseconds, medians. ``--scale 0.1`` has a tenth of the tuples.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ class Window:
 
 
 class Tuples:
-    """A stream of tuples at random, in time order."""
+    """A stream of tuples at random, in time order; ``x2`` is one of some ``values``."""
 
-    def __init__(self) -> None:
-        self.rng, self.now = np.random.default_rng(7), 0
+    def __init__(self, values: int = 1_000, seed: int = 7) -> None:
+        self.rng, self.now, self.values = np.random.default_rng(seed), 0, values
 
     def take(self, number: int) -> pa.Table:
         """Return the next tuples."""
         at = np.arange(self.now, self.now + number)
         self.now += number
-        x1, x2 = self.rng.integers(0, VALUES, number), self.rng.integers(0, 1_000, number)
+        x1, x2 = self.rng.integers(0, VALUES, number), self.rng.integers(0, self.values, number)
         return pa.table({"t": at, "x1": x1, "x2": x2})
 
 
@@ -88,14 +88,30 @@ def q3(selected: float, windows: Windowing) -> sq.Stream:
     return rows
 
 
+def q2(size: int, hop: int) -> sq.Stream:
+    """Return Q2 over windows of ``size`` tuples of each stream, one from each ``hop`` on."""
+    columns = t.table("t bigint, x1 bigint, x2 bigint", [])
+    first, second = (sq.points(columns, time="t", name=name) for name in ("s1", "s2"))
+    pairs = first.windowed_join(second, on="x2", size=size, hop=hop, suffixes=("", "_2"))
+    return pairs.select(most=sq.max("x1"), total=sq.sum("x1_2"), mean=sq.avg("x1_2"))
+
+
 def live(query: sq.Stream) -> LocalRun:
     """Return a query that runs in-process."""
     return LocalRun(program(lambda a, b: query))
 
 
-def anew(query: sq.Stream, window: pa.Table) -> pa.Table:
-    """Return the result of a window, all of whose tuples come at once; it begins at 0."""
-    return live(query).batch({"s": window}, [(None, INFINITY)])
+def anew(query: sq.Stream, window: dict[str, pa.Table]) -> pa.Table:
+    """Return the result of a window, all of whose tuples come at once, by stream; it begins at 0."""
+    return live(query).batch(window, [(None, INFINITY)])
+
+
+def pairs_by_hand(first: pa.Table, second: pa.Table) -> pa.Table:
+    """Return the result of Q2 by PyArrow alone."""
+    second = second.select(["x1", "x2"]).rename_columns(["y1", "x2"])
+    pairs = first.join(second, "x2", join_type="inner", use_threads=False)
+    result = pairs.group_by([], use_threads=False).aggregate([("x1", "max"), ("y1", "sum"), ("y1", "mean")])
+    return result.rename_columns(["most", "x2_sum", "mean"])
 
 
 def by_hand(selected: float, window: pa.Table, *, grouped: bool) -> pa.Table:
@@ -154,7 +170,27 @@ def slides_of_q1(experiment: str, of: str, window: Window, selected: float) -> C
         content = [pa.concat_tables([*content, new]).slice(hop).combine_chunks()]
         whole_window = content[0].set_column(0, "t", pa.array(np.arange(size)))
         hand = partial(by_hand, selected, whole_window, grouped=True)
-        slide = measured(run, new, tuples.now, partial(anew, whole, whole_window), hand, ("x1", "total"))
+        slide = measured(run, {"s": new}, tuples.now, partial(anew, whole, {"s": whole_window}), hand, ("x1", "total"))
+        if number:
+            times.append(slide)
+    mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
+    return Cell(experiment, of, mine, theirs, arrow, state_rows(run))
+
+
+def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
+    """Measure slides of Q2, once the windows are full; ``x2`` is one of some ``values``."""
+    size, hop = window.tuples, window.basic
+    streams = {"s1": Tuples(values, seed=1), "s2": Tuples(values, seed=2)}
+    run, whole = live(q2(size, hop)), q2(size, size)
+    content = {name: tuples.take(size) for name, tuples in streams.items()}
+    run.batch(content, [(None, size)])
+    times: list[tuple[float, float, float]] = []
+    for number in range(SLIDES + 1):
+        new = {name: tuples.take(hop) for name, tuples in streams.items()}
+        content = {name: pa.concat_tables([content[name], new[name]]).slice(hop).combine_chunks() for name in streams}
+        windows = {name: table.set_column(0, "t", pa.array(np.arange(size))) for name, table in content.items()}
+        hand = partial(pairs_by_hand, windows["s1"], windows["s2"])
+        slide = measured(run, new, size + hop * (number + 1), partial(anew, whole, windows), hand, ("most", "total"))
         if number:
             times.append(slide)
     mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
@@ -165,13 +201,13 @@ Way = Callable[[], pa.Table]
 
 
 def measured(
-    run: LocalRun, new: pa.Table, now: int, again: Way, hand: Way, names: tuple[str, str]
+    run: LocalRun, new: dict[str, pa.Table], now: int, again: Way, hand: Way, names: tuple[str, str]
 ) -> tuple[float, float, float]:
     """Return the milliseconds of a slide by each way; raise AssertionError unless they have the same results.
 
     ``names`` are the columns of ``run``'s results that are compared; the second is ``x2_sum`` where it is computed by hand.
     """
-    mine, result = milliseconds(partial(run.batch, {"s": new}, [(None, now)]))
+    mine, result = milliseconds(partial(run.batch, new, [(None, now)]))
     theirs, result_anew = milliseconds(again)
     arrow, result_by_hand = milliseconds(hand)
 
@@ -185,6 +221,27 @@ def measured(
 def figure_4a(scale: float) -> Iterator[Cell]:
     """Yield Q1 of 512 basic windows, of which a fifth of the tuples is selected."""
     yield slides_of_q1("4a", "n = 512, 20 %", Window(512, int(20_000 * scale)), 0.2)
+
+
+PAIRED = 102_400
+"""The tuples of a window of Q2."""
+
+
+def figure_4b(scale: float) -> Iterator[Cell]:
+    """Yield Q2 of 64 basic windows, where a tuple meets one of the other stream."""
+    yield slides_of_q2("4b", "n = 64, 1e-3 %", Window(64, int(PAIRED * scale) // 64), 100_000)
+
+
+def figure_5b(scale: float) -> Iterator[Cell]:
+    """Yield Q2 by the part of all pairs that meet."""
+    for values in (10_000_000, 1_000_000, 10_000):
+        yield slides_of_q2("5b", f"n = 64, {1 / values:.0e}", Window(64, int(PAIRED * scale) // 64), values)
+
+
+def figure_7b(scale: float) -> Iterator[Cell]:
+    """Yield Q2 by the number of basic windows of one window."""
+    for n in (2, 8, 64, 512):
+        yield slides_of_q2("7b", f"n = {n}", Window(n, int(PAIRED * scale) // n), 100_000)
 
 
 def figure_5a(scale: float) -> Iterator[Cell]:
@@ -220,11 +277,21 @@ def figure_6b(scale: float) -> Iterator[Cell]:
         whole = q3(selected, methodcaller("tumbling_window", tuples.now))
         every = pa.concat_tables(content).combine_chunks()
         hand = partial(by_hand, selected, every, grouped=False)
-        slide = measured(run, content[-1], tuples.now, partial(anew, whole, every), hand, ("most", "total"))
+        again = partial(anew, whole, {"s": every})
+        slide = measured(run, {"s": content[-1]}, tuples.now, again, hand, ("most", "total"))
         yield Cell("6b", f"landmark, slide {number}", *slide, state_rows(run))
 
 
-FIGURES = {"4a": figure_4a, "5a": figure_5a, "6a": figure_6a, "6b": figure_6b, "7a": figure_7a}
+FIGURES = {
+    "4a": figure_4a,
+    "4b": figure_4b,
+    "5a": figure_5a,
+    "5b": figure_5b,
+    "6a": figure_6a,
+    "6b": figure_6b,
+    "7a": figure_7a,
+    "7b": figure_7b,
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
