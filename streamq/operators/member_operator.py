@@ -101,6 +101,8 @@ class MemberOperator(EvaluatedOperator):
         # the CTI of the others is at most the start of each window that is not final, so ends of rows before it are final
         has_moving_ends = self.window.is_piecewise and self.stamp != Stamp.POINT_AT_END and not self.is_time_sensitive
         is_pointwise = self.window.by_starts and not self.is_time_sensitive and not takes_ends
+        waiting = replace(evaluator, waits_for_members=True)
+        on_stream = waiting if takes_ends and self.input.traits.moves_ends else evaluator
         return Evaluation(
             evaluator=evaluator,
             inputs=(port,),
@@ -110,11 +112,11 @@ class MemberOperator(EvaluatedOperator):
             pointwise=(0,) if is_pointwise else (),
             # a time-bound operator accepts moving ends: its promise does not cover values computed from them
             reads_ends=self.is_time_sensitive and not is_time_bound and not self.clip.cuts_ends,
-            waiting=None if is_time_bound else replace(evaluator, waits_for_members=True),
+            waiting=None if is_time_bound else waiting,
             moves=EndMoves.ALWAYS if has_moving_ends or is_time_bound else EndMoves.NEVER,
             group_columns=self.keys,
             sets_aside=sets_aside,
-            factory=factory or (CondensingFactory() if evaluator.condenses else WindowsFactory()),
+            factory=factory or (CondensingFactory() if on_stream.condenses else WindowsFactory()),
         )
 
     def with_keys(self, inputs: Sequence[Node], is_keyed: Sequence[bool], keys: tuple[str, ...]) -> Node:

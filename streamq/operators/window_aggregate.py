@@ -64,11 +64,11 @@ class WindowAggregate(MemberOperator):
         mergeable: as partial results, of points in windows of 16 hops or more also those of blocks of hops; counted: values by
         range of windows, with their numbers and partial results
     Opens: members: {window}; condensed: parts of a group that rows touch or with a window due: events not settled, and a row for
-        the others of a window; asleep: parts of a group that rows touch or with a window due: new events, those that end soon,
-        and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed, asleep: with
-        early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that is due, and
-        those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that may still
-        move)
+        the others in the same windows; asleep: parts of a group that rows touch or with a window due: new events, those that
+        end soon, and a row for each slot of the timing wheel; asleep: all its events where ends may still move; condensed,
+        asleep: with early=True all its events, of which none are condensed; mergeable, counted: parts, the rows in a window that
+        is due, and those of its group in one that is corrected (all of them in each micro-batch where a value reads an end that
+        may still move)
     Cost: members, condensed, asleep: O(n log n) in the events opened and their windows not final; by value: and in the events
         that these rows stand for, of which no more is read; members: collect and
         time_weighted_avg have a copy of each member in each of its windows; mergeable: a merge of the partial results in a window

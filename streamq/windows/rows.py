@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from streamq.choices import Stamp
 from streamq.errors import check_whole_number, column_names
+from streamq.plan.partial import COUNT
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import first_places, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import first_place, group_bounds
 from streamq.runtime.event import LE, RE
@@ -36,6 +37,8 @@ class Rows(Window):
 
     Window j has the events ``j*step .. j*step + n - 1`` as its members, counted from 0, and lasts from the start of the first
     until one tick after the start of the last. Where events are equal in start and ``order_by``, the rest of the payload decides.
+    On a stream the settled events of a group from one window's beginning to the next are one row, if ``step`` is above 1 and all
+    results merge: DataCell's basic windows (section 3).
 
     CTI: the start of the first row of the earliest incomplete window
     Final: windows that end at or before c
@@ -145,12 +148,76 @@ class RowsVerbs(WindowKindVerbs[W]):
 
 
 @dataclass(frozen=True)
+class OrderedRows:
+    """The rows of a table in the order of their groups and events, as arrays; a row is one event, or several consecutive ones.
+
+    ``row`` is its number in the table. ``head`` is the index of the first row of its group, and ``last`` that of the last.
+    ``start`` is that of its first event. ``upto`` has the number of events before each row, over all groups, and at its end that
+    of all events.
+    """
+
+    row: Ints
+    group: Ints
+    head: Ints
+    last: Ints
+    start: Ints
+    upto: Ints
+
+    @staticmethod
+    def of(row: Ints, g: Ints, table: pa.Table) -> OrderedRows:
+        """Return the rows of a table in the order ``row``; ``g`` are their groups, in the table's order.
+
+        Without a column of counts each row is one event.
+        """
+        count = ints(table, COUNT)[row] if COUNT in table.column_names else np.ones(len(row), np.int64)
+        head, last = group_bounds(g[row], g[row])
+        return OrderedRows(row, g[row], head, last, ints(table, LE)[row], np.concatenate([[0], np.cumsum(count)]))
+
+    @property
+    def place(self) -> Ints:
+        """The place of each row's first event in its group, from 0 on."""
+        return self.upto[:-1] - self.upto[self.head]
+
+    @property
+    def events(self) -> Ints:
+        """The number of events of each row's group."""
+        return self.upto[self.last + 1] - self.upto[self.head]
+
+    def place_since(self, since: int) -> Ints:
+        """Return, for each row, the place of the first event of its group in a row that starts at ``since`` or later.
+
+        That is the place of the next event to come if there is no such row.
+        """
+        first = first_place(self.group, self.start >= since, self.group)
+        return self.upto[np.minimum(first, self.last + 1)] - self.upto[self.head]
+
+    def start_at(self, head: Ints, place: Ints) -> Ints:
+        """Return the start of the row with the event at a place of the group with this head."""
+        return self.start[np.searchsorted(self.upto, self.upto[head] + place, "right") - 1]
+
+
+@dataclass(frozen=True)
 class RowsAssigner(Assigner):
-    """Assigns events to rows windows by their places in their group's order of LE, ``order_by``, RE."""
+    """Assigns events to rows windows by their places in their group's order of LE, ``order_by``, RE.
+
+    A window is final once its last event is settled. So a row that stands for several events, which are settled, lies in the
+    windows that are not final with all of them, if none begins in its midst; and the last event of such a window is a row.
+    """
 
     n: int
     step: int
     order_by: tuple[str, ...]
+
+    counts_events = True
+
+    @property
+    def has_chains(self) -> bool:
+        """True unless a window begins at every event."""
+        return self.step > 1
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        return self.order_by
 
     @property
     def cti(self) -> Cti:
@@ -163,68 +230,91 @@ class RowsAssigner(Assigner):
 
         return MissingRows(self.n, "", grouped)
 
-    def _ordered(self, g: Ints, table: pa.Table) -> tuple[Ints, Ints]:
-        """Return the row numbers sorted by group, LE, ``order_by``, RE, and in that order the place of each in its group, from 0.
+    def _keys(self, g: Ints, table: pa.Table) -> tuple[Ints, ...]:
+        """Return the columns of order, the first one last: group, LE, ``order_by``."""
+        return (*reversed(column_ranks(table, self.order_by)), ints(table, LE), g)
+
+    def _order(self, table: pa.Table, keys: Sequence[Ints]) -> Ints:
+        """Return the row numbers in order.
 
         RE comes last, so that an end that moves does not reorder settled events: it is greater than their ends anyway.
         """
-        order = np.lexsort((ints(table, RE), *reversed(column_ranks(table, self.order_by)), ints(table, LE), g))
-        first, _ = group_bounds(g[order], g[order])
-        return order, np.arange(len(order)) - first
+        return np.lexsort((ints(table, RE), *keys))
+
+    def _ordered(self, g: Ints, table: pa.Table) -> OrderedRows:
+        return OrderedRows.of(self._order(table, self._keys(g, table)), g, table)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
-        """Return each event's complete windows that end after ``since``; ``upto`` bounds nothing.
+        """Return each row's complete windows that end after ``since``; ``upto`` bounds nothing.
 
-        An owner is a group, by the place of its first event among all events in order; its windows are numbered from 0 on.
+        An owner is a group, by the place of its first row among all rows in order; its windows are numbered from 0 on. A final
+        window has no events that matter, and ends too early, if a row stands for its last event and others.
         """
-        order, number = self._ordered(g, table)
-        g, le, n, step = g[order], ints(table, LE)[order], self.n, self.step
-        first, last = group_bounds(g, g)
-        asked = first_place(g, le >= since, g) - first
-        low = np.maximum(-((n - 1 - np.maximum(number, asked)) // step), 0)
-        high = np.minimum(number, last - first + 1 - n) // step
+        rows, n, step = self._ordered(g, table), self.n, self.step
+        low = np.maximum(-((n - 1 - np.maximum(rows.place, rows.place_since(since))) // step), 0)
+        high = np.minimum(rows.place, rows.events - n) // step
 
         def where(owner: Ints, index: Ints) -> tuple[Ints, Ints]:
-            start = owner + index * step
-            return le[start], le[start + n - 1] + 1
+            first = index * step
+            return rows.start_at(owner, first), rows.start_at(owner, first + n - 1) + 1
 
-        return Ranges(order, first, low, high, where)
+        return Ranges(rows.row, rows.head, low, high, where)
 
     def needed(self, g: Ints, table: pa.Table, c: int) -> Mask:
-        """Mark the events from the first row of the earliest window that ends at or after c - 1, rounded down to whole steps."""
-        order, number = self._ordered(g, table)
-        first, last = group_bounds(g[order], g[order])
-        le = ints(table, LE)[order]
+        """Mark the rows from the first one of the earliest window that ends at or after c - 1, rounded down to whole steps."""
+        rows, step = self._ordered(g, table), self.step
         # the last row of a window that is not final has LE >= c - 2; rows are dropped by whole steps, so that numbers stay right
-        gone = np.zeros(len(order), np.int64)
-        np.add.at(gone, first, (le < c - 2).astype(np.int64))
-        settled = gone[first]
-        earliest = np.maximum(-((self.n - 1 - settled) // self.step), 0) * self.step
-        earliest = np.minimum(earliest, (last - first + 1) // self.step * self.step)
-        is_needed = np.empty(len(order), bool)
-        is_needed[order] = number >= np.minimum(earliest, settled // self.step * self.step)
+        settled = rows.place_since(c - 2)
+        earliest = np.maximum(-((self.n - 1 - settled) // step), 0)
+        is_needed = np.empty(len(rows.row), bool)
+        is_needed[rows.row] = rows.place >= np.minimum(earliest, settled // step) * step
         return is_needed
+
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return equal numbers for the events from one place at which a window begins up to the next.
+
+        Events that nothing orders keep numbers of their own if such a place parts them: as rows they could not be ordered.
+        """
+        keys = self._keys(g, table)
+        order = self._order(table, keys)
+        rows = OrderedRows.of(order, g, table)
+        chain = _runs([rows.head, rows.place // self.step])
+        tie = _runs([key[order] for key in keys])
+        first, last = group_bounds(tie, tie)
+        chains = np.empty(len(order), np.int64)
+        chains[order] = np.where(chain[first] == chain[last], chain, len(order) + np.arange(len(order)))
+        return chains
+
+    def heads(self, table: pa.Table, number: Ints) -> Ints:
+        """Return the first events in order."""
+        order = self._order(table, self._keys(number, table))
+        return order[first_places(number[order])]
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
         """Return the first row of each group's earliest incomplete window, if it has come, until the group's next row is past."""
-        order, _ = self._ordered(g, table)
-        if not len(order):
+        if not len(g):
             return no_holds()
-        g = g[order]
-        first, _ = group_bounds(g, g)
-        le = ints(table, LE)[order]
-        past = np.zeros(len(order), np.int64)
-        np.add.at(past, first, (le < c).astype(np.int64))
-        heads = np.unique(first)
+        ordered = self._ordered(g, table)
+        past = ordered.place_since(c)
         # the first window without its last row, and its first row, if that has come
-        j = np.maximum(-((self.n - 1 - past[heads]) // self.step), 0)
-        begun = j * self.step < past[heads]
-        to_come = le >= c
+        begins = np.maximum(-((self.n - 1 - past) // self.step), 0) * self.step
+        begun = (ordered.head == np.arange(len(g))) & (begins < past)
+        held = ordered.start_at(ordered.head[begun], begins[begun])
+        is_to_come = ordered.start >= c
+        to_come = ordered.start[is_to_come]
         return Holds(
-            np.concatenate([g[heads[begun]], g[to_come]]),
-            np.concatenate([le[(heads + j * self.step)[begun]], np.full(int(to_come.sum()), INFINITY)]),
-            np.concatenate([np.full(int(begun.sum()), INFINITY), saturating(le[to_come], 1)]),
+            np.concatenate([ordered.group[begun], ordered.group[is_to_come]]),
+            np.concatenate([held, np.full(len(to_come), INFINITY)]),
+            np.concatenate([np.full(len(held), INFINITY), saturating(to_come, 1)]),
         )
+
+
+def _runs(keys: Sequence[Ints]) -> Ints:
+    """Return the numbers of the runs of rows that are equal in all keys."""
+    is_new = np.zeros(len(keys[0]), bool)
+    for key in keys:
+        is_new[1:] |= key[1:] != key[:-1]
+    return np.cumsum(is_new)
 
 
 __all__ = ["Rows"]

@@ -90,7 +90,7 @@ OPERATORS: dict[str, Query] = {
     "snapshot": lambda a, b: a.group_by("k").snapshot_window().select(n=sq.count(), m=sq.max("v")),
     "sliding": lambda a, b: a.group_by("k").sliding_window(FAR).select(n=sq.count()),
     "count": lambda a, b: a.group_by("k").count_window(2).select(n=sq.count()),
-    "rows": lambda a, b: a.group_by("k").rows_window(2, 1).select(n=sq.count()),
+    "rows": lambda a, b: a.group_by("k").rows_window(FAR, 50).select(n=sq.count(), m=sq.max("v")),
     "landmark": lambda a, b: a.group_by("k").landmark_window(FAR, start=0).select(n=sq.count()),
     "top_k": lambda a, b: a.group_by("k").session_window(5).top_k(1, by="v"),
     "top_k of snapshots": lambda a, b: a.group_by("k").snapshot_window().top_k(2, by="v"),

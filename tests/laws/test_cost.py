@@ -205,7 +205,7 @@ def test_sums_of_floats_cost_as_others_before_they_are_final() -> None:
     assert many.evaluated <= 1.1 * few.evaluated + 100
 
 
-NOT_CONDENSED = ("snapshot", "sliding", "session", "landmark", "top_k", "top_k of snapshots")
+NOT_CONDENSED = ("snapshot", "sliding", "session", "landmark", "rows", "top_k", "top_k of snapshots")
 """The operators that condense events, unless rows are sent at once."""
 
 

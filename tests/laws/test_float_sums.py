@@ -44,7 +44,7 @@ WINDOWS: dict[str, Callable[[sq.Stream], Any]] = {
     "session": lambda s: s.group_by("k").session_window(3),
     "landmark": lambda s: s.group_by("k").landmark_window(7, start=0),
     "count": lambda s: s.group_by("k").count_window(3),
-    "rows": lambda s: s.group_by("k").rows_window(3, 1),
+    "rows": lambda s: s.group_by("k").rows_window(4, 2),
 }
 SEEDS = (range(0, 100, 2), range(1, 100, 2)) if os.environ.get("STREAMQ_SOAK") else ((0, 3), (1, 2))
 """The examples of a test, one part or the other in turn."""

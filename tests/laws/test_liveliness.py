@@ -103,7 +103,7 @@ OPERATORS: dict[str, tuple[sq.Stream, Rule]] = {
     "hopping, right-clipped": (A.tumbling_window(6).select(x=sq.time_weighted_avg("v")), first_open_window(6, 6)),
     "count": (A.count_window(2).select(n=sq.count()), as_told),
     "count by end": (A.count_window(2, by="end").select(n=sq.count()), as_told),
-    "rows": (A.rows_window(2, 1).select(n=sq.count()), as_told),
+    "rows": (A.rows_window(4, 2).select(n=sq.count()), as_told),
     "landmark": (A.landmark_window(5, start=0).select(n=sq.count()), as_told),
     "session, point_at_end": (A.session_window(3, stamp="point_at_end").select(n=sq.count()), as_told),
     "session": (A.session_window(3).select(n=sq.count()), least_open_start(3)),

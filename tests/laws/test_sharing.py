@@ -46,6 +46,7 @@ STEPS: dict[str, Step] = {
     "hopping": lambda s, _: s.group_by("k").hopping_window(8, 4).select(n=sq.max("n")),
     "median": lambda s, _: s.group_by("k").tumbling_window(5).select(n=sq.percentile("n", 0.5).cast("bigint")),
     "sessions": lambda s, _: s.group_by("k").session_window(3).select(n=sq.count()),
+    "rows": lambda s, _: s.group_by("k").rows_window(4, 2).select(n=sq.sum("n")),
     "snapshots": lambda s, _: s.group_by("k").snapshot_window().select(n=sq.sum("n")),
     "best": lambda s, _: s.group_by("k").tumbling_window(7).top_k(1, by="n").select("k", "n"),
     "join": lambda s, other: s.join(other, on="k", suffixes=("", "_r")).select("k", n=C("n") + C("n_r")),
@@ -166,8 +167,14 @@ def test_most_of_the_queries_share_a_stage() -> None:
 
 def extremes(payload: pa.Schema) -> pa.Table:
     """Deltas with the least, the greatest and no values in all columns."""
-    integers = [-(2**63), 2**63 - 1, 0, None]
-    columns = {f.name: pa.array(integers if pa.types.is_integer(f.type) else [None] * 4, f.type) for f in payload}
+
+    def values(kind: pa.DataType) -> list[int | None]:
+        if not pa.types.is_integer(kind):
+            return [None] * 4
+        beyond = 1 << (kind.bit_width - 1)
+        return [-beyond, beyond - 1, 0, None]
+
+    columns = {f.name: pa.array(values(f.type), f.type) for f in payload}
     return pa.table({LE: [1] * 4, RE: [2] * 4, WEIGHT: [1] * 4, **columns})
 
 

@@ -52,6 +52,7 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     "session, on its window": lambda: totals(events().group_by("k").session_window(3, stamp="align")),
     "count": lambda: totals(events().group_by("k").count_window(2)),
     "rows": lambda: events().group_by("k").rows_window(2, order_by="v").select(first=sq.first("v"), total=sq.sum("v")),
+    "rows in steps": lambda: totals(events().group_by("k").rows_window(5, 3, order_by="v")),
     "landmark": lambda: totals(events().landmark_window(4, period=10)),
     "time_weighted_avg": lambda: events().group_by("k").tumbling_window(5).select(level=sq.time_weighted_avg("v")),
     "first and last": lambda: events().snapshot_window().select(first=sq.first("v"), last=sq.last("v")),

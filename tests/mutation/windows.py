@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from streamq.grid import Grid
+from streamq.plan.partial import COUNT
 from streamq.runtime import grid_ranges
 from streamq.runtime.columnar import ints, with_column
 from streamq.runtime.evaluators import window_evaluator
@@ -69,6 +70,14 @@ def each_event_an_instant(g: Any, at: Any) -> Any:
 
 def order_by_ignored(right: Any, kind: Any, g: Any, table: Any) -> Any:
     return right(replace(kind, order_by=()), g, table)
+
+
+def each_row_an_event(right: Any, row: Any, g: Any, table: Any) -> Any:
+    return right(row, g, table.drop_columns([COUNT]) if COUNT in table.column_names else table)
+
+
+def steps_condensed_together(right: Any, kind: Any, g: Any, table: Any, c: int) -> Any:
+    return right(replace(kind, step=2 * kind.step), g, table, c)
 
 
 def runs_over_the_next_mark(right: Any, kind: Any, g: Any, table: Any, since: int, upto: int) -> Ranges:
@@ -174,6 +183,18 @@ MUTANTS = (
         "rows of one instant are numbered as they came, not by order_by",
         "rows",
         (wrapped(rows.RowsAssigner, "_ordered", order_by_ignored),),
+    ),
+    Mutant(
+        "rows counted after they were condensed",
+        "a row that stands for several events has the place of one",
+        "rows in steps",
+        (wrapped(rows.OrderedRows, "of", each_row_an_event),),
+    ),
+    Mutant(
+        "two steps condensed together",
+        "settled events become one row although a window begins between them",
+        "rows in steps",
+        (wrapped(rows.RowsAssigner, "chains", steps_condensed_together),),
     ),
     Mutant(
         "condensed too soon",

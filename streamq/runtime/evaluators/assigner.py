@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from streamq.grid import Grid
-from streamq.runtime.columnar import codes, ints
+from streamq.runtime.columnar import codes, first_places, ints
 from streamq.runtime.event import RE
 from streamq.runtime.groups import Holds, ToCome, no_holds
 from streamq.runtime.values import Ints, Mask
@@ -55,8 +55,18 @@ class Assigner(ABC):
     is_fixed: bool = False
     """True if windows lie where they lie, whatever events there are."""
 
-    has_chains: bool = False
-    """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
+    counts_events: bool = False
+    """True if windows go by numbers of events: those of a chain are consecutive, and a row of them stands for their number."""
+
+    @property
+    def has_chains(self) -> bool:
+        """True if some settled events stay together in the same windows for good, as :meth:`chains` tells."""
+        return False
+
+    @property
+    def order_columns(self) -> tuple[str, ...]:
+        """The columns of the payload that decide which windows an event is in; by default none."""
+        return ()
 
     @property
     def grid(self) -> Grid | None:
@@ -98,9 +108,14 @@ class Assigner(ABC):
 
         Events of one number are in the same windows from now on, of those that end at or after c - 1. One event from their least
         start to their greatest end would be in these windows, and no others would change if it replaced them; if windows are
-        pieces, one from their greatest start to their least end. By default each event has a number of its own.
+        pieces, one from their greatest start to their least end; if windows count events, one that counts as all of them. By
+        default each event has a number of its own.
         """
         return np.arange(len(g))
+
+    def heads(self, table: pa.Table, number: Ints) -> Ints:
+        """Return, by number of a chain, the event whose columns a row of the chain has; by default the one that comes first."""
+        return first_places(number)
 
     def latest_cti(self, c: int) -> int:
         """Return the CTI to send at c if no group holds it back."""

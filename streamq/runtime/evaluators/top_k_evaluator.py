@@ -61,8 +61,8 @@ class TopKEvaluator(MemberEvaluator):
 
     @property
     def condenses(self) -> bool:
-        """True if settled events stay together in the same windows: all but the best of them are forgotten."""
-        return self.assigner.has_chains
+        """True if settled events stay together in the same windows: all but the best are forgotten, unless windows count them."""
+        return self.assigner.has_chains and not self.assigner.counts_events
 
     def _merged(self, events: pa.Table, number: Ints) -> tuple[pa.Table, Ints]:
         """Return the best events of each number: no other can be among the best of a window with all of these."""

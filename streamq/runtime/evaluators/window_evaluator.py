@@ -13,7 +13,7 @@ from pyspark.sql.types import LongType
 from streamq.plan.partial import COUNT, Partial
 from streamq.plan.reduction import RangedMembers, Reduction
 from streamq.runtime.built_in_partials import PartialMax
-from streamq.runtime.columnar import codes, first_places, ints, with_column, with_columns
+from streamq.runtime.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
@@ -136,9 +136,15 @@ class WindowEvaluator(MemberEvaluator):
     def condenses(self) -> bool:
         """True if settled events may be replaced by their partial results, and their values with numbers of events.
 
-        No result may need anything else of them.
+        No result may need anything else of them. Where windows count events, a row stands for consecutive ones: events of one
+        value are not, ties in several rows would change the order of states, and an end that may move would part them.
         """
-        return self.assigner.has_chains and not self.sensitive and (self.reads_values or not self.reductions)
+        if not self.assigner.has_chains or self.sensitive:
+            return False
+        if self.assigner.counts_events:
+            depends_on_order = any(partial.depends_on_order for partial in self.partials)
+            return not (self.reductions or depends_on_order or self.waits_for_members)
+        return self.reads_values or not self.reductions
 
     @property
     def condenses_at_once(self) -> bool:
@@ -151,8 +157,9 @@ class WindowEvaluator(MemberEvaluator):
         return value_columns(self.reductions)
 
     def condensable(self, deltas: pa.Table) -> pa.Table:
-        """Return deltas with the columns that are left of events: keys, partial results and values."""
-        names = dict.fromkeys([*self.keys, *self._held_columns, *self._values, LE, RE, WEIGHT, HASH])
+        """Return deltas with the columns that are left of events: keys, partial results, values, those of order."""
+        ordered = self.assigner.order_columns
+        names = dict.fromkeys([*self.keys, *ordered, *self._held_columns, *self._values, LE, RE, WEIGHT, HASH])
         return self.with_partials(deltas).select([*names])
 
     def alike(self, events: pa.Table, number: Ints) -> Ints:
@@ -165,7 +172,7 @@ class WindowEvaluator(MemberEvaluator):
         """Return a row with the merged partial results for each number, and the number of each row."""
         merged = merge_partial_rows(with_column(events, INDEX, number), [INDEX], self.partials)
         of = ints(merged, INDEX)
-        rows = events.take(pa.array(first_places(number)[of]))
+        rows = events.take(pa.array(self.assigner.heads(events, number)[of]))
         return with_columns(rows, {name: merged.column(name) for name in self._held_columns}), of
 
     def _in_order(self, table: pa.Table) -> pa.Table:

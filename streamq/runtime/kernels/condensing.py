@@ -61,8 +61,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
 
     @property
     def _condenses(self) -> bool:
-        """True if events are condensed: not if rows are sent at once."""
-        return not self._sends_at_once
+        """True if events are condensed: not if rows are sent at once, or wait for ends without which no event may be replaced."""
+        return self.evaluator.condenses and not self._sends_at_once
 
     def _fresh(self, arrivals: Sequence[Arrival], totals: Totals) -> list[pa.Table]:
         """Return the deltas that have come, in the form in which events are condensed; late ones are counted."""
@@ -99,6 +99,8 @@ class CondensingKernel(WindowsKernel[MemberEvaluator]):
         is_replaced = np.bincount(number)[number] > 1
         if self._has_wheel:
             is_replaced &= ints(settled, WAKES) == INFINITY
+        elif not is_replaced.any():
+            return outdated
         condensed, _ = self.evaluator.condensed(settled.filter(pa.array(is_replaced)), number[is_replaced])
         if self._has_wheel:
             left = int((~is_replaced).sum())

@@ -1,0 +1,127 @@
+"""Rows windows keep a row of state for each step of settled events; their answers are those of plain rules, however rows come."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq import testing as t
+from streamq.choices import OutputForm
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.plan.node import number_sources
+from streamq.runtime.columnar import net_deltas
+from streamq.runtime.deltas import with_weights
+from streamq.runtime.group_bins import BinSizes
+from streamq.runtime.kernels.condensing import CondensingKernel
+from tests.laws.cost_operators import TOTAL
+from tests.programs import compiled, with_sizes
+from tests.runtime.kernels.test_condensing import reading
+
+COLUMNS = "at bigint, k bigint, v bigint"
+SOURCE = sq.points(t.table(COLUMNS, []), "at", name="s", progress=sq.explicit())
+SEEDS = range(300 if os.environ.get("STREAMQ_SOAK") else 8)
+MICRO_BATCHES = 10
+SMALL = BinSizes(split_above=8, whole_upto=0, slack=1)
+
+Event = tuple[int, int, int]
+
+
+def started(query: sq.Stream, output: str = OutputForm.CHANGELOG, **options: Any) -> LocalRun:
+    plan = rewrite(number_sources(query.plan)[0]).plan
+    return LocalRun(compiled(plan, output, **{"buckets": 1, **options}))
+
+
+def windows_of(events: list[Event], n: int, step: int, key: Callable[[Event], int]) -> Counter[tuple[int, ...]]:
+    """The key, bounds, sum and maximum of each n consecutive events of a group in the order of start, v and k."""
+    rows: Counter[tuple[int, ...]] = Counter()
+    ordered = sorted(events, key=lambda e: (key(e), e[0], e[2], e[1]))
+    for k, of_group in groupby(ordered, key):
+        group = list(of_group)
+        for first in range(0, len(group) - n + 1, step):
+            members = group[first : first + n]
+            values = [v for _, _, v in members]
+            rows[k, members[0][0], members[-1][0] + 1, sum(values), max(values)] += 1
+    return rows
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_any_history_in_any_micro_batches_has_the_windows_of_plain_rules(seed: int) -> None:
+    """Several events start at one instant, or are equal; a run may go on in other buckets, or send rows at once from then on."""
+    random = np.random.default_rng(seed)
+    n, step, values = int(random.integers(1, 41)), int(random.integers(2, 6)), int(random.choice([1, 2, 50]))
+    has_keys, apart = bool(random.integers(2)), int(random.integers(1, 4))
+    groups = SOURCE.group_by("k") if has_keys else SOURCE.select("v", "k")
+    windows = groups.rows_window(n, step, order_by="v", stamp=str(random.choice(["align", "point_at_end"])))
+    result = {"s": sq.sum("v"), "m": sq.max("v"), "a": sq.window_start(), "b": sq.window_end()}
+    query = windows.select(**result)
+    output, early = (OutputForm.FINAL, [False]) if seed % 2 else (OutputForm.CHANGELOG, [False, True])
+    runs = [started(query, output, buckets=number, early=at_once) for number in (1, 2) for at_once in early]
+    programs = [with_sizes(run.program, SMALL if random.integers(2) else BinSizes()) for run in runs]
+    run, events, sent, c = LocalRun(programs[0]), [], [], 0
+    for _ in range(MICRO_BATCHES):
+        starts = c + random.integers(0, apart, random.integers(24))
+        new = [(int(at), int(random.integers(2)), int(random.integers(values))) for at in starts]
+        events, c = events + new, c + int(random.integers(4))
+        sent.append(run.batch({"s": t.table(COLUMNS, new)}, [(None, c)]))
+        run = run.go_on(programs[int(random.integers(len(programs))) if random.random() < 0.3 else 0])
+    sent.append(run.finish())
+    rows = net_deltas(pa.concat_tables([with_weights(deltas) for deltas in sent])).to_pylist()
+    answer = Counter({(row.get("k", 0), *(row[name] for name in "absm")): row["__w"] for row in rows})
+    assert answer == windows_of(events, n, step, (lambda e: e[1]) if has_keys else lambda _: 0)
+
+
+def trickle(run: LocalRun, micro_batches: int, new: int) -> list[tuple[int, int]]:
+    """The rows of state after each micro-batch of a number of events, and those that it evaluates."""
+    readings, evaluated = [], 0
+    for i in range(micro_batches):
+        starts = range(i * new, (i + 1) * new)
+        run.batch({"s": t.table(COLUMNS, [(at, 0, at % 7) for at in starts])}, [(None, starts[-1])])
+        now = reading(run)
+        readings.append(((now.state_rows or 0), (now.evaluated or 0) - evaluated))
+        evaluated = now.evaluated or 0
+    return readings
+
+
+@pytest.mark.parametrize("n", [320, 321])
+def test_state_goes_with_steps_and_not_with_events(n: int) -> None:
+    """320 events of the last window are 32 rows; beside them what is not settled."""
+    run = started(SOURCE.rows_window(n, 10).select(s=sq.sum("v"), m=sq.max("v")))
+    later = trickle(run, 50, 20)[25:]
+    assert max(rows for rows, _ in later) <= 32 + 4
+    assert max(evaluated for _, evaluated in later) <= 32 + 4 + 20
+
+
+MOVING = sq.physical(t.table(f"kind string, end bigint, new_end bigint, {COLUMNS}", []), start="at", name="s")
+KEEPS_EVENTS: dict[str, Callable[[sq.Stream], sq.Stream]] = {
+    "values": lambda s: s.rows_window(100, 10).select(m=sq.median("v")),
+    "values beside a sum": lambda s: s.rows_window(100, 10).select(m=sq.median("v"), s=sq.sum("v")),
+    "members": lambda s: s.rows_window(100, 10).top_k(1, by="v"),
+    "states in order": lambda s: s.rows_window(100, 10).select(x=TOTAL("v")),
+    "a window from each event on": lambda s: s.rows_window(100).select(s=sq.sum("v")),
+}
+
+
+@pytest.mark.parametrize("name", KEEPS_EVENTS)
+def test_what_no_row_can_stand_for_is_kept(name: str) -> None:
+    run = started(KEEPS_EVENTS[name](SOURCE))
+    assert not condenses(run)
+    assert trickle(run, 4, 50)[-1][0] >= 100
+
+
+def condenses(run: LocalRun) -> bool:
+    return any(isinstance(hosted.kernel, CondensingKernel) for stage in run.program.stages for hosted in stage.hosted)
+
+
+def test_events_whose_ends_may_move_part_no_windows_unless_they_are_read() -> None:
+    windows = MOVING.select("k", "v").rows_window(100, 10)
+    results = sq.sum("v"), sq.max(sq.end())
+    assert [condenses(started(windows.select(x=result))) for result in results] == [True, False]
