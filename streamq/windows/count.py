@@ -12,7 +12,7 @@ import pyarrow as pa
 from streamq.choices import ClipInput, Stamp, check_word
 from streamq.errors import PlanError, check_whole_number, sentence
 from streamq.plan.schema import quote
-from streamq.runtime.columnar import ints
+from streamq.runtime.columnar import codes, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
 from streamq.runtime.evaluators.numbering import distinct_pairs, find_places, first_place, group_bounds
 from streamq.runtime.event import LE, RE
@@ -138,6 +138,8 @@ class CountAssigner(Assigner):
     n: int
     by: str
 
+    has_chains = True
+
     @property
     def cti(self) -> Cti:
         from streamq.runtime.progress_rule import Cti
@@ -178,6 +180,10 @@ class CountAssigner(Assigner):
         group, at = distinct_pairs(g, np.minimum(mine, c - 2))
         _, last = group_bounds(group, g)
         return mine >= (at[np.maximum(last - (self.n - 1), group_bounds(group, g)[0])] if len(at) else mine)
+
+    def chains(self, g: Ints, table: pa.Table, c: int) -> Ints:
+        """Return equal numbers for events of one instant, which are in the same windows."""
+        return codes(pa.table({"g": g, "at": self._instants(table)}), ["g", "at"])[0]
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
         """Return the (n-1)-th greatest instant before c of each group, or its first of fewer, until the next instant is past.

@@ -79,11 +79,11 @@ def test_any_history_in_any_micro_batches_has_the_windows_of_plain_rules(seed: i
     assert answer == windows_of(events, n, step, (lambda e: e[1]) if has_keys else lambda _: 0)
 
 
-def trickle(run: LocalRun, micro_batches: int, new: int) -> list[tuple[int, int]]:
-    """The rows of state after each micro-batch of a number of events, and those that it evaluates."""
+def trickle(run: LocalRun, micro_batches: int, new: int, at_once: int = 1) -> list[tuple[int, int]]:
+    """The rows of state after each micro-batch of a number of events, ``at_once`` each tick, and those that it evaluates."""
     readings, evaluated = [], 0
     for i in range(micro_batches):
-        starts = range(i * new, (i + 1) * new)
+        starts = [at // at_once for at in range(i * new, (i + 1) * new)]
         run.batch({"s": t.table(COLUMNS, [(at, 0, at % 7) for at in starts])}, [(None, starts[-1])])
         now = reading(run)
         readings.append(((now.state_rows or 0), (now.evaluated or 0) - evaluated))
@@ -98,6 +98,12 @@ def test_state_goes_with_steps_and_not_with_events(n: int) -> None:
     later = trickle(run, 50, 20)[25:]
     assert max(rows for rows, _ in later) <= 32 + 4
     assert max(evaluated for _, evaluated in later) <= 32 + 4 + 20
+
+
+def test_events_of_one_instant_are_one_row_of_count_windows() -> None:
+    """Those of the last one are not settled."""
+    run = started(SOURCE.count_window(20).select(s=sq.sum("v")))
+    assert max(rows for rows, _ in trickle(run, 10, 70, at_once=14)) <= 21 + 14
 
 
 MOVING = sq.physical(t.table(f"kind string, end bigint, new_end bigint, {COLUMNS}", []), start="at", name="s")
