@@ -18,6 +18,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
+from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
 from streamq.plan.node import Node, number_sources
@@ -233,14 +234,21 @@ def _physical_part(plan: Results, options: Options) -> Section:
     lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
     lines += ["early: rows are told as soon as they are there, and corrected until they are final"] * options.early
     for stage in program.stages:
-        most = program.buckets(stage.number, len(program.stages))
-        buckets = "1 bucket" if most < stage.buckets else f"up to {stage.buckets} buckets"
-        lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {buckets}")
+        lines.append(f"stage {stage.number + 1} of {len(program.stages)}, {_buckets(program, stage.number)}")
         for hosted in stage.hosted:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
     return Section("physical", "stages", lines, lines)
+
+
+def _buckets(program: StagedPlan, stage: int) -> str:
+    """Return the number of buckets of a stage that have rows as text, with the reason if no key spreads them, and the cure."""
+    buckets = program.buckets(stage, len(program.stages))
+    if buckets > 1 and any(feed.hashed for feed in program.feeds if feed.channel.stage == stage):
+        return f"up to {buckets} buckets"
+    is_without_key = buckets > 1
+    return "1 bucket" + is_without_key * ": without a key all rows are in one task; group by a column to spread them"
 
 
 def _source_line(source: Source, axis: str) -> str:
