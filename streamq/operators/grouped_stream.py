@@ -58,7 +58,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
     """A stream divided into groups, the result of ``group_by``."""
 
     called = "a group without a window"
-    not_yet = "Add a window first, as .tumbling_window(size).select(...), or .apply(...)."
+    not_yet = "Add a window first, as .tumbling_window(size).select(...), for results of windows .per_window(), or .apply(...)."
 
     def __init__(self, stream: S, keys: tuple[str, ...]):
         self.stream, self.keys = stream, keys
@@ -83,7 +83,7 @@ class GroupedStream(ScanVerbs[S], WindowVerbs[S]):
                 "select",
                 "a group without a window",
                 f"found {self!r}",
-                "Add a window, as .tumbling_window(size), or use .apply(...).",
+                "Add a window, as .tumbling_window(size), for results of windows .per_window(), or use .apply(...).",
             )
         )
 

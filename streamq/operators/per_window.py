@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Self, TypeVar
+from dataclasses import dataclass
+from typing import Self, TypeVar
 
 from streamq.choices import ClipInput
 from streamq.errors import warn
@@ -53,9 +53,9 @@ class PerWindow(WindowedStream[S]):
         return rows._derive(Select(rows.plan, tuple((name, Col(name)) for name in names)))
 
     def __repr__(self) -> str:
-        plain: Any = replace(self, keys=tuple(key for key in self.keys if key not in BOUNDS))
-        by = f" by {', '.join(plain.keys)}" if plain.keys else ""
-        return f"{self.stream!r} per window{by}"
+        keys = [key for key in self.keys if key not in BOUNDS]
+        by = f" by {', '.join(keys)}" if keys else ""
+        return f"{self._without_bounds(self.stream)!r} per window{by}"
 
 
 def warn_of_neighbours(plan: Node, verb: str) -> None:

@@ -126,7 +126,7 @@ class SelectVerbs(Verbs):
             return cast(Self, stream.per_window().select(*columns, **named_columns))
         for column in columns:
             if isinstance(column, Aggregate):
-                hint = f"Make a window first: s.tumbling_window(...).select({show(column)})."
+                hint = f"Make a window first: s.tumbling_window(...).select({show(column)}), of windows' results s.per_window()."
                 raise PlanError(
                     sentence("select", f"{column.name} is of a window's events", "there is no window", hint)
                 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from pyspark.sql import types as t
 
@@ -57,8 +57,8 @@ class WindowAggregate(MemberOperator):
         the start (at point_at_end the end) of the earliest window not final
     Final: {window}; time-sensitive: where a time-sensitive aggregate reads ends that are not clipped, once their members are
         settled
-    State: {window}; condensed: settled ones (of landmark and calendar windows new ones, too, if they are never taken back) that
-        are in the same windows as one row, with their partial results; asleep: of a
+    State: {window}; condensed: settled ones that are in the same windows as one row, with their partial results; at once: new
+        ones, too, as they are never taken back; asleep: of a
         group with many of them a row for those that end about as late as one another, read instead of them until then;
         by value: one such row for each of their values, where a median, percentile or distinct count reads these;
         mergeable: as partial results, of points in windows of 16 hops or more also those of blocks of hops; counted: values by
@@ -82,7 +82,7 @@ class WindowAggregate(MemberOperator):
     clip: ClipInput = ClipInput.FULL
     stamp: Stamp = Stamp.ALIGN
 
-    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "asleep", "by value")
+    cases = ("time-sensitive", "mergeable", "counted", "members", "condensed", "at once", "asleep", "by value")
 
     @property
     def case(self) -> tuple[str, ...]:
@@ -99,7 +99,14 @@ class WindowAggregate(MemberOperator):
         else:
             form = self._form_of_members
         by_value = form in ("condensed", "asleep") and not self.merges
-        return (*["time-sensitive"] * sensitive, form, *["by value"] * by_value)
+        at_once = form == "condensed" and self._is_condensed_at_once
+        return (*["time-sensitive"] * sensitive, form, *["at once"] * at_once, *["by value"] * by_value)
+
+    @property
+    def _is_condensed_at_once(self) -> bool:
+        """True if events become one row a window as they come, because they are never taken back and windows are fixed."""
+        evaluator = cast(WindowEvaluator, self.evaluation.evaluator)
+        return evaluator.condenses_at_once and not self.input.traits.retracts
 
     @property
     def title(self) -> str:

@@ -144,8 +144,8 @@ class LandmarkVerbs(WindowKindVerbs[W]):
     ) -> W:
         """Windows that grow from a landmark: ``[l, l + j*hop)``, j = 1, 2, ..., until the next landmark cuts the last one.
 
-        Landmarks: ``start`` alone, or every ``period`` from ``start`` (default: the epoch, or 0). Results are points at the
-        window's end unless ``stamp="align"``.
+        Landmarks: ``start`` alone, or one every ``period``, after ``start`` (default: the epoch, or 0) and before it. Results
+        are points at the window's end unless ``stamp="align"``.
 
         In a batch the last window of a landmark is the one whose last hop holds the last instant of the whole input, all groups
         together: an end, or how far time has come; ``until`` moves that instant. A stream goes on with time.

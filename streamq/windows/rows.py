@@ -126,8 +126,8 @@ class RowsVerbs(WindowKindVerbs[W]):
     ) -> W:
         """Windows of ``n`` events in the order of (start, ``order_by``), every ``step`` events.
 
-        From the first start to the last start + 1 tick; ties go by the rest of the payload,
-        then by the ends.
+        From the first start to the last start + 1 tick; ``order_by`` names columns, the least value comes first, and ties go by
+        the rest of the payload, then by the ends.
         Results are points at the window's end unless ``stamp="align"``. Raises PlanError, and UnknownColumn or TypeMismatch for
         ``order_by``.
 

@@ -63,7 +63,7 @@ def _obstacle(node: WindowAggregate, pairs: WindowedJoin) -> str | None:
     if not pairs.window.overlap:
         return "windows do not overlap: a pair of points is in one window"
     if pairs.left.traits.infinite or pairs.right.traits.infinite:
-        return "events may never end, and the last window of such a pair depends on all events"
+        return "events may never end (set_duration and to_points end them): the last window of such a pair depends on all events"
     for name, aggregate in node.aggregates:
         if not is_mergeable(aggregate, source):
             return f"{aggregate.function.builder(aggregate.options)[0]} does not merge"
