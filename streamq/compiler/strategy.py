@@ -99,7 +99,7 @@ def _reason_for_a_stage(source: Source, ways: Sequence[Consumer], options: Optio
     if way.reads_lifetime and not keeps_order:
         return "what may be adjusted is read from the CTI on only"
     if way.bounds_windows:
-        return "what bounds windows of endless lifetimes must be on time"
+        return "late events must not decide how far windows go at the end"
     if way.window is not None and way.window.grid is not None and not way.window.grid.divides:
         return "what is left of a late event cannot be told from windows that overlap unevenly"
     return ""

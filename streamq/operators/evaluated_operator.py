@@ -34,7 +34,7 @@ class EvaluatedOperator(Operator):
 
     @property
     def bounds_windows(self) -> bool:
-        return self.evaluation.bound is not Bound.NONE
+        return self.hears_endpoints
 
     @property
     def hears_endpoints(self) -> bool:

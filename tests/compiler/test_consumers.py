@@ -14,6 +14,7 @@ from streamq.plan.node import Node
 from streamq.windows import Hopping, Snapshot
 
 S = sq.events([(1, 4, {"k": 1, "v": 1.0})])
+ENDING = S.set_duration(3)
 
 
 def only(plan: Node) -> Consumer:
@@ -26,9 +27,11 @@ def test_the_windows_that_events_come_to() -> None:
         (S.hopping_window(4, 2).agg(n=sq.count()), Hopping(4, 2), False),
         (S.hopping_window(4, 2).agg(v=sq.median("v")), Hopping(4, 2), False),
         (S.hopping_window(4, 2).agg(v=sq.collect("v")), Hopping(4, 2), True),
+        (ENDING.hopping_window(4, 2).agg(v=sq.collect("v")), Hopping(4, 2), False),
         (S.snapshot_window().agg(n=sq.count()), Snapshot(), False),
         (S.tumbling_window(4).top_k(1, by="v"), Hopping(4, 4), True),
         (S.chop(2), None, True),
+        (ENDING.chop(2), None, False),
         (S.to_signal("k"), None, False),
     ]
     for query, window, bounds in windows:
