@@ -40,7 +40,8 @@ def test_a_device_holds_progress_back_until_it_is_idle(spark: SparkSession, plai
     land(tmp_path / "cars", [t.table(COLUMNS, [(41, "a", 1.0)])], first=len(files))
     run = query(None).run(**where, trigger="available_now")
     assert run.metrics["sources"]["cars"]["cti"] == 39 and starts() == [10]
-    with query("3 seconds").run(**where) as run:
+    # long enough that a slow micro-batch makes nobody else idle
+    with query("8 seconds").run(**where) as run:
         land(tmp_path / "cars", [t.table(COLUMNS, [(72, "b", NAN), (95, None, 2.0)])], first=len(files) + 1)
         run.process_all_available()
         assert run.metrics["sources"]["cars"]["cti"] == 39
