@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ import streamq as sq
 from streamq import testing as t
 from streamq.choices import OutputForm
 from streamq.compiler.local import LocalRun
+from streamq.run.checkpoint import identity_of
 from streamq.runtime.basic_window_blocks import BLOCKS
 from streamq.runtime.basket import Baskets, DictStore
 from streamq.runtime.event import LE, WEIGHT
@@ -64,21 +66,33 @@ FAULTS = (
         Edit(FILE, "self.first <= (cell", "self.first <= 1 + (cell"),)),
     Mutant("twice", "a block is read beside a larger one that contains it", "", edits=(
         Edit(FILE, "and not usable.covers(start, larger)", ""),)),
+    Mutant("another form", "rows that are sent at once have no blocks, and no bins that fit them", "", edits=(
+        Edit("streamq/runtime/kernels/window_aggregate.py", "self.points and not self.reads_end",
+             "self.points and not (self.early or self.reads_end)"),)),
     Mutant("not forgotten", "blocks stay when no window contains them any longer", "", edits=(
         Edit(FILE, "if start < least:", "if False:"),)),
 )  # fmt: skip
 DELAY = 12
 
 
-def check(n: int, output: OutputForm) -> None:
-    """Points that come late and out of order, in blocks of the least size: the windows are those that counting gives."""
+def check(n: int, *forms: dict[str, Any]) -> None:
+    """Points that come late and out of order, in blocks of the least size: the windows are those that counting gives.
+
+    The ``forms`` of rows are used in turn, for four micro-batches each, on the same state.
+    """
     rng = random.Random(1)
     points = [(rng.randrange(80), rng.choice("ab"), rng.randrange(9)) for _ in range(70)]
     left = sorted(points, key=lambda point: point[0] + rng.randrange(DELAY))
     source = sq.points(t.table(COLUMNS, []), time="at", name="s", progress=sq.generate(DELAY))
-    live = LocalRun(with_sizes(program(lambda a, b: windows(source, n), output=output), BinSizes(block_rank=1)))
+    sizes = BinSizes(block_rank=1)
+    programs = [with_sizes(program(lambda a, b: windows(source, n), **form), sizes) for form in forms]
+    live = LocalRun(programs[0], identity=identity_of(programs[0]))
     history: Counter[tuple[Any, ...]] = Counter()
-    while left:
+    for turn in itertools.count():
+        if not left:
+            break
+        form = programs[turn // 4 % len(programs)]
+        live = replace(live.go_on(form), identity=identity_of(form))
         new, left = left[:5], left[5:]
         add(history, live.batch({"s": t.table(COLUMNS, new)}))
         assert blocks(live) <= n + DELAY
@@ -113,9 +127,13 @@ def test_explain_says_if_there_are_blocks(n: int, has_blocks: bool) -> None:
     assert ("O(log n) blocks" in (windows(POINTS, n).explanation("physical"))) == has_blocks
 
 
+EARLY = {"output": OutputForm.CHANGELOG, "early": True}
+CHANGELOG, FINAL = {"output": OutputForm.CHANGELOG}, {"output": OutputForm.FINAL}
+
+
 def check_some() -> None:
-    for n, output in itertools.product((5, 16), (OutputForm.FINAL, OutputForm.CHANGELOG)):
-        check(n, output)
+    for n, forms in itertools.product((5, 16), ([FINAL], [CHANGELOG], [EARLY, CHANGELOG])):
+        check(n, *forms)
 
 
 def test_windows_are_those_that_counting_gives() -> None:

@@ -296,9 +296,12 @@ class WindowAggregateKernel:
 
     @property
     def has_blocks(self) -> bool:
-        """True if basic windows are merged into blocks: they merge for good, and windows that are reported have many of them."""
-        is_whole = self.points and not (self.early or self.reads_end)
-        return self.merges and is_whole and bool(block_sizes(self.window, self.sizes.block_rank))
+        """True if basic windows are merged into blocks: they merge for good, and windows have many of them.
+
+        That does not depend on the form of the rows, so that a run in another form finds its state as it needs it.
+        """
+        are_whole = self.merges and self.points and not self.reads_end
+        return are_whole and bool(block_sizes(self.window, self.sizes.block_rank))
 
     @property
     def _blocks(self) -> BlocksBasket:
