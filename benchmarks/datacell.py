@@ -71,28 +71,31 @@ class Tuples:
 Windowing = Callable[[Any], Any]
 
 
+def stream(name: str) -> sq.Stream:
+    """Return a stream of tuples."""
+    return sq.points(t.table("t bigint, x1 bigint, x2 bigint", []), time="t", name=name)
+
+
+def selection(selected: float) -> sq.Stream:
+    """Return the part ``selected`` of the tuples of s, those with the greatest ``x1``."""
+    return stream("s").where(sq.col("x1") >= int(VALUES * (1 - selected)))
+
+
 def q1(selected: float, windows: Windowing) -> sq.Stream:
     """Return Q1 over the windows that ``windows`` makes of a grouped stream."""
-    source = sq.points(t.table("t bigint, x1 bigint, x2 bigint", []), time="t", name="s")
-    groups = source.where(sq.col("x1") >= int(VALUES * (1 - selected))).group_by("x1")
-    rows: sq.Stream = windows(groups).select(total=sq.sum("x2"))
+    rows: sq.Stream = windows(selection(selected).group_by("x1")).select(total=sq.sum("x2"))
     return rows
 
 
 def q3(selected: float, windows: Windowing) -> sq.Stream:
     """Return Q3 over the windows that ``windows`` makes of a stream."""
-    source = sq.points(t.table("t bigint, x1 bigint, x2 bigint", []), time="t", name="s")
-    rows: sq.Stream = windows(source.where(sq.col("x1") >= int(VALUES * (1 - selected)))).select(
-        most=sq.max("x1"), total=sq.sum("x2")
-    )
+    rows: sq.Stream = windows(selection(selected)).select(most=sq.max("x1"), total=sq.sum("x2"))
     return rows
 
 
 def q2(size: int, hop: int) -> sq.Stream:
     """Return Q2 over windows of ``size`` tuples of each stream, one from each ``hop`` on."""
-    columns = t.table("t bigint, x1 bigint, x2 bigint", [])
-    first, second = (sq.points(columns, time="t", name=name) for name in ("s1", "s2"))
-    pairs = first.windowed_join(second, on="x2", size=size, hop=hop, suffixes=("", "_2"))
+    pairs = stream("s1").windowed_join(stream("s2"), on="x2", size=size, hop=hop, suffixes=("", "_2"))
     return pairs.select(most=sq.max("x1"), total=sq.sum("x1_2"), mean=sq.avg("x1_2"))
 
 
@@ -173,8 +176,7 @@ def slides_of_q1(experiment: str, of: str, window: Window, selected: float) -> C
         slide = measured(run, {"s": new}, tuples.now, partial(anew, whole, {"s": whole_window}), hand, ("x1", "total"))
         if number:
             times.append(slide)
-    mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
-    return Cell(experiment, of, mine, theirs, arrow, state_rows(run))
+    return Cell(experiment, of, *medians(times), state_rows(run))
 
 
 def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
@@ -193,8 +195,13 @@ def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
         slide = measured(run, new, size + hop * (number + 1), partial(anew, whole, windows), hand, ("most", "total"))
         if number:
             times.append(slide)
+    return Cell(experiment, of, *medians(times), state_rows(run))
+
+
+def medians(times: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
+    """Return the median of each way."""
     mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
-    return Cell(experiment, of, mine, theirs, arrow, state_rows(run))
+    return mine, theirs, arrow
 
 
 Way = Callable[[], pa.Table]

@@ -245,10 +245,11 @@ def _physical_part(plan: Results, options: Options) -> Section:
 def _buckets(program: StagedPlan, stage: int) -> str:
     """Return the number of buckets of a stage that have rows as text, with the reason if no key spreads them, and the cure."""
     buckets = program.buckets(stage, len(program.stages))
-    if buckets > 1 and any(feed.hashed for feed in program.feeds if feed.channel.stage == stage):
+    if buckets == 1:
+        return "1 bucket"
+    if any(feed.hashed for feed in program.feeds if feed.channel.stage == stage):
         return f"up to {buckets} buckets"
-    is_without_key = buckets > 1
-    return "1 bucket" + is_without_key * ": without a key all rows are in one task; group by a column to spread them"
+    return "1 bucket: without a key all rows are in one task; group by a column to spread them"
 
 
 def _source_line(source: Source, axis: str) -> str:

@@ -24,15 +24,14 @@ from streamq.time import INFINITY, MINUS_INFINITY
 BLOCKS = "blocks"
 """The basket of blocks; also the value of state that has, for each size, the number of the first block that is not merged."""
 
-
 RANK = 3
 """The logarithm of the number of basic windows, or smaller blocks, that a block merges."""
 
 
 def block_sizes(grid: Grid, rank: int = RANK) -> range:
-    """Return the sizes of the blocks of a grid's basic windows, as logarithms of their numbers: up to half a window.
+    """Return the sizes of blocks, as logarithms of the numbers of their basic windows: up to half a window of the grid.
 
-    None if a window has too few, or does not consist of basic windows.
+    There are no sizes if a window has too few basic windows, or does not consist of such.
     """
     return range(rank, grid.n.bit_length() - 1, rank) if grid.divides else range(0)
 
@@ -41,8 +40,8 @@ def block_sizes(grid: Grid, rank: int = RANK) -> range:
 class BlocksBasket:
     """The blocks over the partial results ``held``, of which a bin has as many basic windows as a block of the least size.
 
-    A block is a row for each group, with the columns of
-    ``held``; its HI is its first basic window, which is also the number of the last window that contains the whole block.
+    A block is a row for each group, with the columns of ``held``. Its HI is its first basic window, which is also the number of
+    the last window that contains the whole block.
     """
 
     held: PartialsBasket
@@ -58,9 +57,7 @@ class BlocksBasket:
         Results of other basic windows may be among them. None if there are none.
         """
         usable = _Usable(state.values.get(BLOCKS, {}), last, first + self.held.grid.n)
-        replaced = [
-            bin for bin in self.held.bins(state) if self.sizes and usable.covers(bin_starts(bin)[0], self.sizes)
-        ]
+        replaced = [bin for bin in self.held.bins(state) if usable.covers(bin_starts(bin)[0], self.sizes)]
         tables = [self.held.read(state, first, last, without=replaced)]
         for bin, start, size in self._blocks(state):
             larger = [s for s in self.sizes if s > size]

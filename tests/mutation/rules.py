@@ -51,11 +51,11 @@ def remainder_dropped(right: Any, node: Any) -> Any:
 
 
 def on_their_hops(right: Any, node: Any) -> Any:
-    made = right(node)
-    match made:
+    rewritten = right(node)
+    match rewritten:
         case Select(AlterLifetime(rows), columns):
             return Select(rows, columns)
-    return made
+    return rewritten
 
 
 def filters_not_asked(right: Any, node: Any, wheres: Any) -> Any:

@@ -32,10 +32,10 @@ def pair_basic_windows(node: Node) -> Node | None:
     match node:
         case WindowAggregate(Select(source, members)) if pairs is not None and _obstacle(node, pairs) is None:
             bounds = {name: expr for name, expr in members if isinstance(expr, Lifetime)}
-            kept = tuple((name, expr) for name, expr in members if name not in bounds)
+            others = tuple((name, expr) for name, expr in members if name not in bounds)
             hops = Hopping(pairs.window.hop, pairs.window.hop, pairs.window.offset)
             keys = tuple(key for key in node.keys if key not in bounds)
-            rows = replace(node, input=Select(_over_spans(source), kept), keys=keys, window=hops)
+            rows = replace(node, input=Select(_over_spans(source), others), keys=keys, window=hops)
             windows = AlterLifetime(rows, Start(), Length(LengthKind.SAME, pairs.window.size - pairs.window.hop))
             return Select(windows, tuple((name, bounds.get(name, Col(name))) for name in node.schema.names))
     return None

@@ -90,9 +90,8 @@ class WindowEvaluator(MemberEvaluator):
             lambda row: ranges.where(ints(row, OWNER), ints(row, INDEX)),
             lambda row: table.select(self.keys).take(pa.array(heads[ints(row, OWNER)])),
         )
-        any_order = not any(partial.depends_on_order for partial in self.partials)
         merged = merge_by_window(
-            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, in_any_order=any_order
+            pa.table(columns), ranges.low, ranges.high, (OWNER,), partials, in_any_order=not self._depends_on_order
         ).in_order([OWNER, INDEX])
         windows = merged.rows
         start, end = ranges.where(ints(windows, OWNER), ints(windows, INDEX))
@@ -142,14 +141,18 @@ class WindowEvaluator(MemberEvaluator):
         if not self.assigner.has_chains or self.sensitive:
             return False
         if self.assigner.counts_events:
-            depends_on_order = any(partial.depends_on_order for partial in self.partials)
-            return not (self.reductions or depends_on_order or self.waits_for_members)
+            return not (self.reductions or self._depends_on_order or self.waits_for_members)
         return self.reads_values or not self.reductions
 
     @property
     def condenses_at_once(self) -> bool:
-        """True if that is so, and no partial result depends on the order of events, which is then that of arrival."""
-        return super().condenses_at_once and not any(partial.depends_on_order for partial in self.partials)
+        """True as of the base, if no partial result depends on the order of events: it would be that of arrival."""
+        return super().condenses_at_once and not self._depends_on_order
+
+    @property
+    def _depends_on_order(self) -> bool:
+        """True if a partial result depends on the order of events."""
+        return any(partial.depends_on_order for partial in self.partials)
 
     @property
     def _values(self) -> tuple[str, ...]:
