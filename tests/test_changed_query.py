@@ -445,6 +445,7 @@ def modules(code: Any, **version: Any) -> list[sq.Stream]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(4))
 def test_a_changed_module_goes_on_if_its_author_vouches_for_it(number: int) -> None:
     before, now = modules(lambda value: value)[number], modules(lambda value: value + 1)[number]

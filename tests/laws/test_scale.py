@@ -36,7 +36,8 @@ DURATIONS = (dt.timedelta(milliseconds=300), dt.timedelta(minutes=30), dt.timede
 MANY = 10
 
 
-@pytest.mark.parametrize("name", [n if n == "hopping" else pytest.param(n, marks=pytest.mark.slow) for n in QUERIES])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", QUERIES)
 def test_lifetimes_are_as_long_as_the_durations_of_the_query(name: str) -> None:
     """They follow it: a query of half an hour has lifetimes of about half an hour, and hardly one of about a day."""
     far, beside = 0, Counter[int]()

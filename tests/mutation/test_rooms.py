@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.each import each
 from tests.mutation.comparisons.trying import of_room
 from tests.mutation.queries import QUERIES
@@ -12,6 +14,7 @@ from tests.mutation.rooms import ROOMS, Entry, drawn, entries
 ENTRIES = entries()
 
 
+@pytest.mark.slow
 @each(ENTRIES)
 def test_a_fault_changes_a_function_of_its_room(entry: Entry) -> None:
     (edit,) = entry.mutant.edits

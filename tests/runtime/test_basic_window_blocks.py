@@ -140,6 +140,7 @@ def test_windows_are_those_that_counting_gives() -> None:
     check_some()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_is_seen(fault: Mutant) -> None:
     with fault.in_place(), pytest.raises(AssertionError):

@@ -72,6 +72,7 @@ def test_a_value_that_counts_several_times_is_as_many_values(values: list[float 
     assert results(merge_partial_rows(table, ["k"], PARTIALS)) == results(merge_partial_rows(each, ["k"], PARTIALS))
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(ANY, st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=12))
 def test_windows_have_the_same_results_copied_or_cut(events: list[tuple[float | None, int, int]]) -> None:
     table = single([value for value, _, _ in events]).drop_columns(["k"])

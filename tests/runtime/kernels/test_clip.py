@@ -43,6 +43,7 @@ def test_a_new_start_looks_at_the_events_of_its_group_that_it_clips() -> None:
     assert evaluated(live, [], [(HELD + 2, FAR, 7, 0)], HELD + 2) <= 3, "they are clipped for good"
 
 
+@pytest.mark.slow
 def test_starts_before_every_open_event_are_no_longer_looked_at() -> None:
     """They are of a group that is touched again and again, in a bin where another has much that is open."""
     live = run(clip(source("a"), source("b")))
