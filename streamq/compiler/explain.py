@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from streamq.choices import OutputForm, check_word
 from streamq.compiler.consumers import read_more_than_once
 from streamq.compiler.explain_html import Section, page
-from streamq.compiler.options import Options
+from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
 from streamq.compiler.rewriter import Firing, RewriteResult, clip_text, rewrite
 from streamq.compiler.rules import Rule
+from streamq.compiler.shared_windows import SHARING_LAW, SharedPlan, share_windows
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
@@ -84,11 +85,12 @@ def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Opt
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
     done = rewrite(plan)
+    shared = share_windows(as_results(done.plan), options)
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
-        "rules": lambda: _rules_part(done),
+        "rules": lambda: _rules_part(done, shared),
         "incremental": lambda: _plan_part(
-            "incremental", "incremental plan (CTI: c, unless said otherwise)", done.plan, _notes
+            "incremental", "incremental plan (CTI: c, unless said otherwise)", shared.plan, _notes
         ),
         "physical": lambda: _physical_part(as_results(done.plan), options),
     }
@@ -190,18 +192,25 @@ def _notes(node: Node) -> Notes:
 # rules
 
 
-def _rules_part(done: RewriteResult) -> Section:
-    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason."""
+def _rules_part(done: RewriteResult, shared: SharedPlan) -> Section:
+    """Return the part on rules: examples of those that fired, and nodes where an expected one did not, with the reason.
+
+    The windows that share partial results are shown as the last rule.
+    """
     lines: list[str] = []
     for rule in dict.fromkeys(f.rule for f in done.firings):
         lines += _fired(rule, [f for f in done.firings if f.rule == rule])
-    lines += [] if done.firings else ["none fired"]
+    sharing = [window.shown() for window in shared.windows if window.saves]
+    lines += [f"{share_windows.__name__}: {SHARING_LAW}"] * bool(sharing)
+    lines += [f"      {line}" for line in sharing]
+    lines += [] if done.firings or sharing else ["none fired"]
     lines += ["did not fire"] if done.skipped else []
     for s in done.skipped:
         lines += [f"  {s.rule.name} at {clip_text(describe_node(s.node))}", f"      {s.reason}"]
     data = {
         "fired": [{"rule": f.rule.name, "law": f.rule.law, "before": f.before, "after": f.after} for f in done.firings],
         "did not fire": [{"rule": s.rule.name, "at": describe_node(s.node), "reason": s.reason} for s in done.skipped],
+        "shared": sharing,
     }
     return Section("rules", "rules", lines, data)
 
@@ -229,6 +238,7 @@ def _physical_part(plan: Results, options: Options) -> Section:
     program = compile_stages(plan, options)
     several = len(program.results) > 1
     lines = [f"output{f' {r.number + 1}' if several else ''}: {r.described()}" for r in program.results]
+    lines += [_savings(program, plan, options)] * several
     lines.append(f"consistency: {_level(options, program.axis)}")
     lines += [f"  {line}" for line in read_statements(HeldRows).state.lines() if options.level.block != 0]
     lines += [_source_line(r.source, program.axis) for r in program.sources if r.source]
@@ -240,6 +250,17 @@ def _physical_part(plan: Results, options: Options) -> Section:
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
     return Section("physical", "stages", lines, lines)
+
+
+def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
+    """Return the line on what several results save: their operators with state and stages, together and each result alone."""
+    from streamq.compiler.stages import compile_stages
+
+    settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
+    alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
+    operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
+    here = f"{len(program.states)} operators with state in {len(program.stages)} stages"
+    return f"shared: the results have {here}; apart they would have {operators} in {stages}"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:

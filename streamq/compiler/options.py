@@ -9,6 +9,7 @@ from streamq.choices import OutputForm
 from streamq.compiler.egress import Egress
 from streamq.errors import PlanError, sentence
 from streamq.policies import MIDDLE, Level
+from streamq.runtime.identity import StoredPartials
 
 BUCKETS = 32
 """The default number of buckets of a stage."""
@@ -19,12 +20,13 @@ class Placement:
     """The places of a checkpoint's operators: an operator stays in the stage that has its state.
 
     ``by_name``: the stages' numbers by the names of operators. ``stages``: the number of stages. ``sources``: the tables of the
-    sources, in the order in which Spark knows them.
+    sources, in the order in which Spark knows them. ``windows``: the partial results of its grids.
     """
 
     by_name: Mapping[str, int]
     stages: int
     sources: tuple[str, ...]
+    windows: tuple[StoredPartials, ...] = ()
 
 
 NOWHERE = Placement(by_name={}, stages=0, sources=())

@@ -69,6 +69,13 @@ def without_policies(plan: Results) -> tuple[Results, dict[str, SourcePolicy]]:
     return as_results(fold(plan, visit)), {table: source.policy for table, source in sources.items()}
 
 
+def unsettled_nodes(plan: Results, egresses: Sequence[Egress]) -> frozenset[str]:
+    """Return the digests of the nodes whose rows reach a result before they are final; ``egresses`` are the results' forms."""
+    pairs = zip(plan.inputs, egresses, strict=True)
+    early = [one for one, egress in pairs if egress.output != OutputForm.FINAL]
+    return frozenset(node.digest for one in early for node in nodes(one))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Result:
     """Result number ``number`` of a program: the rows of ``plan``, written in the form ``egress``.
@@ -95,4 +102,4 @@ class Result:
         return self.egress.output
 
 
-__all__ = ["Result", "Results", "as_results", "rewritten", "without_policies"]
+__all__ = ["Result", "Results", "as_results", "rewritten", "unsettled_nodes", "without_policies"]

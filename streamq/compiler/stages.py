@@ -13,7 +13,8 @@ from streamq.choices import OutputForm
 from streamq.compiler.kernel_sites import SchemaLeaf, kernel_site, merged_fields, moves_members, reads_moving_end
 from streamq.compiler.options import Options
 from streamq.compiler.ports import Port, feed_result, host_ctis, host_kernels, sharings_of
-from streamq.compiler.results import Result, Results, without_policies
+from streamq.compiler.results import Result, Results, unsettled_nodes, without_policies
+from streamq.compiler.shared_windows import share_windows
 from streamq.compiler.stage_lines import kernel_lines, window_lines
 from streamq.compiler.staged_plan import Path, PortInput, Relation, StagedPlan
 from streamq.compiler.state_names import StateName, columns_text, free_name, ingress_name, state_name
@@ -54,7 +55,7 @@ class _Compiler:
         self.policies = policies
         self.ports: list[Port] = []
         self.strategy = self.program.strategy
-        self.unsettled = _read_unsettled(self.program)
+        self.unsettled = unsettled_nodes(plan, options.egresses)
         self.result_paths: list[list[Path]] = []
         self.settled: dict[str, Path] = {}
 
@@ -343,21 +344,20 @@ class _Compiler:
         return path
 
 
-def _read_unsettled(program: StagedPlan) -> frozenset[str]:
-    """Return the digests of the nodes whose rows reach a result before they are final."""
-    early = [result.plan for result in program.results if result.egress.output != OutputForm.FINAL]
-    return frozenset(node.digest for plan in early for node in nodes(plan))
-
-
 def compile_stages(plan: Results, options: Options, written: Node | None = None) -> StagedPlan:
-    """Compile (rewritten) plans to one chain of stages. Raises PlanError for a plan that has no streaming form.
+    """Compile (rewritten) plans to one chain of stages, in which windows share what they have in common.
+
+    Raises PlanError for a plan that has no streaming form.
 
     ``written``: the plans before they were rewritten; ``why()`` names their patterns.
 
     The names of kernels, which name their state in a checkpoint, depend neither on the sources' policies nor on the level of
     consistency: a run may continue from a checkpoint with other policies and at another level.
     """
-    program = _Compiler(*without_policies(plan), options).compile()
+    bare, policies = without_policies(plan)
+    shared = share_windows(bare, options)
+    program = _Compiler(shared.plan, policies, options).compile()
+    program.windows = shared.windows
     if written is not None:
         program.patterns = tuple(pattern for node in nodes(written) for pattern in node.patterns)
     return program

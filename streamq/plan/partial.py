@@ -135,6 +135,11 @@ class Partial(MergeableColumns):
         return (self.name,)
 
     @property
+    def counts(self) -> Mapping[str, str]:
+        """The columns that hold a number of values, each by the column of events whose values, that are not NULL, it counts."""
+        return {}
+
+    @property
     def modules(self) -> tuple[VersionedCode, ...]:
         """The user modules that it calls."""
         return ()

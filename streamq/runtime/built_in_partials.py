@@ -51,6 +51,10 @@ class PartialCount(SummablePartial):
     def exact(self) -> bool:
         return True
 
+    @property
+    def counts(self) -> Mapping[str, str]:
+        return {self.arg: self.name}
+
     def of_events(self, table: pa.Table) -> Values:
         """Return 1 or 0, times the weight."""
         return {self.name: pc.multiply(rows_present(table, self.arg), table.column(COUNT))}
@@ -98,6 +102,10 @@ class PartialSum(SummablePartial):
     def many(self) -> str:
         """The column of the number of values."""
         return f"{self.name}__n"
+
+    @property
+    def counts(self) -> Mapping[str, str]:
+        return {self.arg: self.many}
 
     @property
     def fields(self) -> tuple[tuple[str, DataType], ...]:

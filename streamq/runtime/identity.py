@@ -10,7 +10,7 @@ import json
 from dataclasses import asdict, dataclass
 from typing import Any
 
-STATE_VERSION = 28
+STATE_VERSION = 29
 """The version of the layout of state, identity and sink folders; it changes whenever one of these does."""
 
 IDENTITY = "identity"
@@ -70,11 +70,25 @@ class ResultState:
 
 
 @dataclass(frozen=True, kw_only=True)
+class StoredPartials:
+    """The partial results in a state that windows of one grid may read.
+
+    key: a digest of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
+    results and the expressions over events that they are computed from, as JSON.
+    """
+
+    key: str
+    is_final: bool
+    partials: str
+
+
+@dataclass(frozen=True, kw_only=True)
 class Identity:
     """The facts about a run by which another run decides if it can go on from its state.
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
-    ``stages`` and ``sources``, in their order, are what Spark keeps of them. ``blocks``: the level of consistency holds rows
+    ``windows`` says which windows share partial results. ``stages`` and ``sources``, in their order, are what Spark keeps of
+    them. ``blocks``: the level of consistency holds rows
     back. ``folders``, those that rows are written into, each with the form of its rows, and ``clock``, whether there is one among
     the sources that Spark reads, are in the identity of a checkpoint, not in the mark of a state.
     """
@@ -89,6 +103,7 @@ class Identity:
     late_sink: bool
     early: bool
     blocks: bool = False
+    windows: tuple[StoredPartials, ...] = ()
     folders: tuple[tuple[str, str], ...] = ()
     clock: bool = False
 
@@ -130,7 +145,9 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
-    return Identity(**{**fields, **listed, "operators": operators, "results": results, "folders": folders})
+    windows = tuple(StoredPartials(**one) for one in fields["windows"])
+    read = {"operators": operators, "results": results, "windows": windows, "folders": folders}
+    return Identity(**{**fields, **listed, **read})
 
 
 def _operator_from(fields: dict[str, Any]) -> OperatorState:

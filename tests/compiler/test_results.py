@@ -26,7 +26,7 @@ from streamq.testing.deltas import net
 from streamq.testing.difference import assert_same_history
 from streamq.testing.oracle import oracle
 from streamq.time import INFINITY
-from tests.algebra import QUERIES, SIZES, intervals
+from tests.algebra import AGGREGATES, QUERIES, SIZES, intervals
 
 STRONG = Level(None)
 FINAL, CHANGELOG, TOLD = Egress(), Egress(OutputForm.CHANGELOG), Egress(OutputForm.CHANGELOG, ctis=True)
@@ -44,11 +44,13 @@ def kernels(program: StagedPlan) -> list[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(64 if os.environ.get("STREAMQ_SOAK") else 8))
 def test_each_result_is_the_oracles_history(seed: int) -> None:
-    """Any queries beside each other, one of them over the rows of another, whatever the output of each."""
+    """Any queries beside each other, two of which may share windows, one over the rows of another, whatever the outputs."""
     rng = random.Random(seed)
     tables = {"l": intervals(2 * seed, 24), "r": intervals(2 * seed + 1, 24), "sizes": SIZES}
     left, right = (sq.intervals(tables[n], start="from", end="to", name=n, progress=sq.generate(4)) for n in "lr")
     queries = [QUERIES[name](left, right, SIZES) for name in rng.sample(sorted(QUERIES), 2)]
+    hops, mergeable = left.group_by("k").hopping_window(7, 3), ("n", "positive", "least", "mean", "spread", "known")
+    queries += [hops.select(**{n: AGGREGATES[n] for n in rng.sample(mergeable, 2)}) for _ in range(2)]
     queries += [rng.choice(queries).where(sq.start() > 7), rng.choice(queries)]
     egresses = [rng.choice([FINAL, CHANGELOG, TOLD]) for _ in queries]
     level = rng.choice([Level(0), Level(6), STRONG])

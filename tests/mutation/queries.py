@@ -28,6 +28,13 @@ def totals(windows: t.Scenario) -> t.Scenario:
     return windows.select(n=sq.count(), total=sq.sum("v"), most=sq.max("v"))
 
 
+def shared_windows(windows: Any) -> t.Scenario:
+    """Two results of the same windows, joined."""
+    sums = windows.select(total=sq.sum("w"), n=sq.count("v"))
+    joined: t.Scenario = windows.select(total=sq.sum("v")).join(sums, on="k", suffixes=("", "_r"))
+    return joined
+
+
 def pattern(text: str) -> t.Scenario:
     """The matches of a pattern over two streams."""
     matches: t.Scenario = sq.cedr(f"EVENT E WHEN {text}", A=events(), B=events())  # type: ignore[arg-type, assignment]
@@ -87,6 +94,9 @@ QUERIES: dict[str, Callable[[], t.Scenario]] = {
     ),
     "filtered sum": lambda: (
         events(shape="points").group_by("k").tumbling_window(4).select(v=sq.sum("v")).where(col("v") > 1)
+    ),
+    "shared windows": lambda: shared_windows(
+        whole_numbers().with_columns(w=col("v") * 3).group_by("k").hopping_window(6, 2)
     ),
     "union": lambda: events().union(events()).select("k", twice=col("v") * 2),
     "filtered": lambda: (

@@ -13,6 +13,7 @@ from streamq.windows import Hopping
 from tests.mutation.mutant import FAILS, Edit, Mutant, wrapped
 
 SPANS = "streamq/runtime/window_spans.py"
+SHARED = "streamq/compiler/shared_windows.py"
 
 
 def changed(name: str, law: Any) -> tuple[Any, str, Any]:
@@ -112,6 +113,12 @@ MUTANTS = (
         "progress is that of the events, though spans begin before them",
         "pairs by window",
         edits=(Edit(SPANS, "self.start(t, INTEGERS))", "t)"),),
+    ),
+    Mutant(
+        "sum of another column shared",
+        "windows that share partial results have one sum, that of the first column",
+        "shared windows",
+        edits=(Edit(SHARED, "if replace(renamed, name=held.name) == held", "if type(renamed) is type(held)"),),
     ),
     Mutant(
         "column of a filter pruned",

@@ -1,0 +1,171 @@
+"""Windows of one stream, group and grid are one kernel for all that read them, also in a run that goes on with other results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import streamq as sq
+from streamq.compiler.explain import explain
+from streamq.compiler.options import Options
+from streamq.compiler.results import Results
+from streamq.compiler.staged_plan import StagedPlan
+from streamq.errors import CheckpointError
+from streamq.runtime.identity import read_identity
+from streamq.testing.deltas import net
+from streamq.testing.difference import assert_same_history
+from streamq.testing.oracle import oracle
+from tests.changed_query import ChangingRun
+from tests.compiler.test_results import CHANGELOG, FINAL, program_of
+from tests.test_changed_query import rows, sessions, source
+
+C = sq.col
+S = source()
+
+
+unnamed = sq.udf("int")(lambda v: v)
+
+
+def windows(stream: sq.Stream = S, hop: int = 5, **how: Any) -> Any:
+    return stream.group_by("k").hopping_window(10, hop, **how)
+
+
+def counted() -> sq.Stream:
+    return windows().select(n=sq.count())
+
+
+def summed() -> sq.Stream:
+    return windows().select(total=sq.sum("v"))
+
+
+def least() -> sq.Stream:
+    return windows().select(least=sq.min("w"))
+
+
+def held(program: StagedPlan) -> list[str]:
+    """The partial results of each grid's kernel."""
+    return [state.title.partition(": ")[2] for state in program.states if state.name.startswith("window")]
+
+
+@pytest.mark.parametrize(
+    ("queries", "partials"),
+    [
+        ([counted(), summed(), least()], ["count(*), sum(v), min(w)"]),
+        ([windows().select(n=sq.count("v")), summed()], ["count(*), sum(v)"]),
+        (
+            [windows().select(n=sq.count("v")), windows().select(m=sq.count("v"), all=sq.count())],
+            ["count(*), count(v)"],
+        ),
+        ([windows().select(c=sq.covar("w", "v")), windows().select(c=sq.covar("v", "w"), n=sq.sum("w"))], None),
+        ([counted().join(summed(), on="k", suffixes=("", "_r"))], ["count(*), sum(v)"]),
+        ([counted(), windows(S.where(C("v") > 1)).select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
+        ([counted(), windows(hop=10).select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
+        ([counted(), windows(stamp="point_at_end").select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
+        ([counted(), S.hopping_window(10, 5).select(n=sq.sum("v"))], ["count(*)", "count(*), sum(v)"]),
+        ([counted(), windows().select(n=sq.median("v"))], ["count(*)", "count(*), the values of cast(v as double)"]),
+    ],
+    ids=[
+        "all",
+        "a count of a sum",
+        "equal ones",
+        "two arguments",
+        "one plan",
+        "filter",
+        "hop",
+        "stamp",
+        "keys",
+        "median",
+    ],
+)
+def test_windows_share_what_they_have_in_common(queries: list[sq.Stream], partials: list[str] | None) -> None:
+    """Each result is the oracle's, from one kernel, or from its own where stream, grid, group or form differ."""
+    program = program_of(queries, [CHANGELOG] * len(queries))
+    assert partials is None or held(program) == partials
+    run = ChangingRun(*queries, output="changelog")
+    sent = [run.batch({"s": rows(at, at + 3)}) for at in (0, 3, 6, 9)]
+    for query, parts in zip(queries, zip(*sent, run.finish(), strict=True), strict=True):
+        assert_same_history(net(list(parts)), oracle(query.plan, {"s": rows(0, 10)}))
+
+
+def test_a_stage_is_saved_where_only_the_windows_read_the_source() -> None:
+    """Lateness is then judged by their kernel."""
+    queries = [counted(), summed()]
+    program = program_of(queries, [FINAL, FINAL])
+    assert [len(stage.hosted) for stage in program.stages] == [1]
+    text = explain(Results.from_plans([q.plan for q in queries]), options=Options(egresses=(FINAL, FINAL)))
+    assert "shared: the results have 1 operators with state in 1 stages; apart they would have 2 in 2" in text
+    assert "share_windows: merge(partial(a, x)), merge(partial(a, y)) =>" in text
+    assert (
+        "2 windows size=10, hop=5 by k: count(*), sum(v); a row is grouped, sent and held once, with 3 values" in text
+    )
+
+
+def test_final_rows_are_not_held_for_those_sent_before() -> None:
+    program = program_of([counted(), summed(), least()], [FINAL, CHANGELOG, FINAL])
+    assert held(program) == ["count(*), min(w)", "count(*), sum(v)"]
+    assert not any(state.name.startswith("final") for state in program.states)
+
+
+def test_code_that_cannot_be_written_is_not_shared() -> None:
+    """A later run could not share it in the same way."""
+    own = windows().select(n=sq.sum(unnamed("v")))
+    assert len(held(program_of([own, summed()], [FINAL, FINAL]))) == 2
+
+
+def changed(before: Sequence[sq.Stream], *later: Sequence[sq.Stream], **how: Any) -> tuple[ChangingRun, list[pa.Table]]:
+    """A run whose results change, each time after two rows; the run, and what the last results send from then on."""
+    run = ChangingRun(*before, **how)
+    run.batch({"s": rows(0, 2)})
+    for at, queries in enumerate(later, start=1):
+        run.changed(*queries, **how)
+        sent = [run.batch({"s": rows(2 * at, 2 * at + 2)})]
+        run.run.identity = read_identity(run.identity.to_json())
+    sent += [run.batch({"s": rows(2 * len(later) + 2, 10)}), run.finish()]
+    return run, [net(list(parts)) for parts in zip(*sent, strict=True)]
+
+
+def after(query: sq.Stream, begun: int, since: int, **how: Any) -> pa.Table:
+    """What a query sends after ``since`` rows that was begun after ``begun``."""
+    run = ChangingRun(query, **how)
+    run.batch({"s": rows(begun, since)})
+    return net([run.batch({"s": rows(since, 10)})[0], run.finish()[0]])
+
+
+@pytest.mark.parametrize("output", ["final", "changelog"])
+def test_results_end_and_begin_and_the_others_go_on(output: str) -> None:
+    """They read the same state: what nobody reads any more stays there, and what is new stands beside."""
+    run, (total,) = changed([counted(), summed(), least()], [summed()], output=output)
+    assert held(run.run.program) == ["count(*), sum(v), min(w)"]
+    assert_same_history(total, after(summed(), 0, 2, output=output))
+    before = [sessions(S), counted(), summed()]
+    run, parts = changed(before, [least(), *before[::-1]], output=output)
+    assert held(run.run.program) == ["count(*), min(w)", "count(*), sum(v)"]
+    for query, begun, part in zip([least(), *before[::-1]], [2, 0, 0, 0], parts, strict=True):
+        assert_same_history(part, after(query, begun, 2, output=output))
+
+
+def test_a_window_more_needs_a_stage_where_one_kernel_reads_the_source() -> None:
+    with pytest.raises(CheckpointError, match=r"Spark has fixed 1 stage\(s\), and .* min\(w\) would need 2"):
+        changed([counted(), summed()], [counted(), summed(), least()])
+
+
+def test_a_result_that_ended_may_begin_again() -> None:
+    run, _ = changed([summed(), least()], [summed()], [least(), summed()])
+    assert held(run.run.program) == ["count(*), sum(v), min(w)"]
+    assert run.identity.windows[0].is_final
+
+
+def test_one_window_alone_goes_on_where_another_would_share_with_it() -> None:
+    run, (_, total, _) = changed([sessions(S), summed()], [sessions(S), summed(), least()])
+    assert held(run.run.program) == ["count(*), sum(v)", "count(*), min(w)"]
+    assert_same_history(total, after(summed(), 0, 2))
+
+
+def test_outputs_of_windows_that_share_change_together() -> None:
+    run, _ = changed([counted(), summed()], [counted(), summed()])
+    assert run.fit(counted(), summed(), output="changelog").misfits == ()
+    with pytest.raises(CheckpointError, match="has no state there"):
+        run.changed(counted().where(C("n") > 0), windows().select(most=sq.max("v")))
