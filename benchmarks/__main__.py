@@ -9,6 +9,7 @@ MODULES = {
     "batch": "benchmarks.batch_hopping",
     "datacell": "benchmarks.datacell",
     "numbered_windows": "benchmarks.numbered_windows",
+    "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",
     "intervals": "benchmarks.intervals",
     "modules": "benchmarks.modules",

@@ -1,10 +1,10 @@
 """Hopping windows in batch: splitting into basic windows and merging, against Spark's own ``window()``.
 
-    python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--json FILE]
+    python -m benchmarks.batch_hopping [--rows 10000000] [--repeat 3] [--only d60-n16 ...] [--matrix] [--json FILE]
 
-Point events with a timestamp and a double, 1,000 keys; sum, count and max (or other aggregates) a key and window, written to the
-noop sink.
-Both sides run in turn, A B A B, in one session; a cell is the median of its runs. Ratios above 1: ours is faster.
+Point events with a timestamp and a double, 1,000 keys unless a cell says otherwise; sum, count and max (or other aggregates) a
+key and window, written to the noop sink. Both sides run in turn, A B A B, in one session; a cell is the median of its runs.
+Ratios above 1: ours is faster. ``--matrix``: cells by density, hops and keys, with as many rows as Spark copies in seconds.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Query = Callable[[DataFrame], DataFrame]
 class Cell:
     """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used.
 
-    ``of`` names the aggregates.
+    ``of`` names the aggregates. ``target``: the ratio to reach; 0: none.
     """
 
     name: str
@@ -48,6 +48,7 @@ class Cell:
     share: float = 1.0
     lone: bool = False
     of: str = "sum"
+    keys: int = KEYS
 
 
 CELLS = (
@@ -65,6 +66,24 @@ CELLS = (
     Cell("d60-n60-corr", 60, 60, 1, share=0.1, of="corr"),
     Cell("d60-n60-first", 60, 60, 1, share=0.1, of="first"),
 )
+
+COPIES = 30_000_000
+"""The events, each counted once a window, of a cell of the matrix; at most a fifth of them are different."""
+
+
+def matrix() -> Iterator[Cell]:
+    """Yield cells by density and hops, then by keys."""
+    for density in (100, 10, 1, 0.1):
+        for n in (1, 4, 16, 60, 512):
+            yield Cell(f"d{density}-n{n}-matrix", density, n, 1 if n == 1 else 0, share=matrix_share(n))
+    for keys in (10, 100_000, 1_000_000):
+        yield Cell(f"d10-n16-k{keys}", 10, 16, 0, share=matrix_share(16), keys=keys)
+
+
+def matrix_share(n: int) -> float:
+    """Return the fraction of 10 M rows of a cell of the matrix."""
+    return COPIES / max(n, 5) / 10_000_000
+
 
 OURS: dict[str, Callable[[], dict[str, Any]]] = {
     "sum": lambda: {"events": sq.count("v"), "total": sq.sum("v"), "top": sq.max("v")},
@@ -109,19 +128,19 @@ def native(df: DataFrame, n: int, of: str) -> DataFrame:
     return df.groupBy("key", window).agg(*NATIVE[of]())
 
 
-def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool) -> DataFrame:
+def events(spark: SparkSession, folder: Path, rows: int, density: float, lone: bool, keys: int) -> DataFrame:
     """Return events roughly in time order, written once; ``lone``: with one event a century later."""
-    path = folder / f"{rows}-{density}{'-lone' if lone else ''}"
+    path = folder / f"{rows}-{density}-{keys}{'-lone' if lone else ''}"
     if not path.exists():
         if lone:
-            usual = events(spark, folder, rows, density, False)
+            usual = events(spark, folder, rows, density, False, keys)
             late = usual.limit(1).withColumn("ts", F.timestamp_micros(F.unix_micros("ts") + CENTURY))
             usual.union(late).write.parquet(str(path))
         else:
-            span = rows / KEYS / density * HOP
+            span = rows / keys / density * HOP
             ids = spark.range(rows, numPartitions=4)
             ts = F.timestamp_micros((F.col("id") * (span / rows) + F.rand(1) * HOP).cast("bigint"))
-            key = (F.rand(2) * KEYS).cast("int")
+            key = (F.rand(2) * keys).cast("int")
             v, w = (F.rand(3) * 100).alias("v"), (F.rand(4) * 100).alias("w")
             ids.select(key.alias("key"), ts.alias("ts"), v, w).write.parquet(str(path))
     return spark.read.parquet(str(path))
@@ -166,8 +185,8 @@ def measure(spark: SparkSession, folder: Path, rows: int, repeat: int, cells: li
     """Yield a result per cell; both sides first run on a twentieth of the rows, as warm-up."""
     for cell in cells:
         count = int(rows * cell.share)
-        plain = events(spark, folder, count, cell.density, False)
-        df = events(spark, folder, count, cell.density, cell.lone)
+        plain = events(spark, folder, count, cell.density, False, cell.keys)
+        df = events(spark, folder, count, cell.density, cell.lone, cell.keys)
         mine, theirs = sides(cell)
         few = plain.limit(max(1, count // 20))
         seconds(mine, few)
@@ -181,6 +200,9 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
+    parser.add_argument(
+        "--matrix", action="store_true", help="the cells by density, hops and keys in place of the others"
+    )
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--memory", default="5g")
     parser.add_argument("--data", type=Path, help="where the events are kept (default: a new temporary folder)")
@@ -188,7 +210,7 @@ def main() -> None:
     options = parser.parse_args()
     config = {"spark.driver.memory": options.memory, "spark.sql.shuffle.partitions": options.partitions}
     spark = sq.session("hopping", master="local[2]", config=config)
-    cells = [cell for cell in CELLS if not options.only or cell.name in options.only]
+    cells = list(matrix()) if options.matrix else [c for c in CELLS if not options.only or c.name in options.only]
     results = []
     with tempfile.TemporaryDirectory() as temporary:
         row = "{:<16} {:>10} {:<11} {:>8} {:<23} {:>8} {:>7} {:>7}"
@@ -196,7 +218,7 @@ def main() -> None:
         for result in measure(spark, options.data or Path(temporary), options.rows, options.repeat, cells):
             cell, met = result.cell, result.ratio >= result.cell.target
             mine, other = (f"{statistics.median(runs):.2f}" for runs in (result.ours, result.other))
-            ratio, target = f"{result.ratio:.2f}", f"{cell.target:.2f}{'' if met else ' !'}"
+            ratio, target = f"{result.ratio:.2f}", f"{cell.target:.2f}{'' if met else ' !'}" if cell.target else ""
             columns = cell.name, result.rows, result.form, mine, cell.against, other, ratio, target
             print(row.format(*columns), flush=True)
             results.append({**asdict(result), "ratio": result.ratio, "met": met})

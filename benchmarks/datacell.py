@@ -8,15 +8,18 @@ are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two stream
 
 A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
 kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
-micro-batch, without state. *Arrow*: filter, join and ``group_by`` of PyArrow, by hand, over the same. All take turns; processor
-time in milliseconds, medians. ``--scale 0.1`` has a tenth of the tuples.
+micro-batch, without state. *Arrow*: filter, join and ``group_by`` of PyArrow, by hand, over the same; in figure 9, whose tuples
+arrive as CSV text, DuckDB's in its place, with the window in tables. All take turns; processor time in milliseconds, medians.
+``--scale 0.1`` has a tenth of the tuples.
 """
 
 from __future__ import annotations
 
 import argparse
+import io
 import json
 import statistics
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -25,9 +28,11 @@ from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow import csv
 
 import streamq as sq
 from streamq import testing as t
@@ -198,6 +203,77 @@ def slides_of_q2(experiment: str, of: str, window: Window, values: int) -> Cell:
     return Cell(experiment, of, *medians(times), state_rows(run))
 
 
+QUERY_2 = "select max(s1.x1), sum(s2.x1), avg(s2.x1) from s1 join s2 using (x2)"
+
+
+def text(table: pa.Table) -> bytes:
+    """Return tuples as the CSV text in which they arrive."""
+    sink = io.BytesIO()
+    csv.write_csv(table, sink)
+    return sink.getvalue()
+
+
+def parsed(lines: dict[str, bytes]) -> dict[str, pa.Table]:
+    """Return the tuples of CSV texts, by stream."""
+    return {name: csv.read_csv(io.BytesIO(each)) for name, each in lines.items()}
+
+
+class InDuckDB:
+    """Q2 over tables of DuckDB that hold the tuples of the windows: a slide adds tuples, drops the oldest, and joins anew."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.connection = folder, duckdb.connect(config={"threads": 1})
+        for name in ("s1", "s2"):
+            self.connection.execute(f"create table {name} (t bigint, x1 bigint, x2 bigint)")
+
+    def slide(self, new: dict[str, bytes], since: int) -> pa.Table:
+        """Parse and add the new tuples, drop those before ``since``, and return the result of the window."""
+        for name, each in new.items():
+            file = self.folder / f"{name}.csv"
+            file.write_bytes(each)
+            self.connection.execute(f"insert into {name} from read_csv('{file}')")
+            self.connection.execute(f"delete from {name} where t < {since}")
+        return self.connection.sql(QUERY_2).to_arrow_table().rename_columns(["most", "x2_sum", "mean"])
+
+
+def slide_from_text(run: LocalRun, new: dict[str, bytes], now: int) -> pa.Table:
+    """Return the rows of a micro-batch of tuples that arrive as CSV."""
+    return run.batch(parsed(new), [(None, now)])
+
+
+def moved(content: dict[str, pa.Table], new: dict[str, bytes]) -> dict[str, pa.Table]:
+    """Return the tuples of the windows once new ones have come as CSV, and as many of the oldest have gone."""
+    tables = {name: (content[name], table) for name, table in parsed(new).items()}
+    return {name: pa.concat_tables(both).slice(both[1].num_rows).combine_chunks() for name, both in tables.items()}
+
+
+def anew_from_text(whole: sq.Stream, content: dict[str, pa.Table], new: dict[str, bytes]) -> pa.Table:
+    """Return the result of the window whose last tuples arrive as CSV, computed anew."""
+    windows = moved(content, new)
+    return anew(whole, {n: each.set_column(0, "t", pa.array(np.arange(each.num_rows))) for n, each in windows.items()})
+
+
+def slides_from_text(experiment: str, of: str, window: Window, values: int, folder: Path) -> Cell:
+    """Measure slides of Q2 over tuples that arrive as CSV, parsing included; by hand it is DuckDB's."""
+    size, hop = window.tuples, window.basic
+    streams = {"s1": Tuples(values, seed=1), "s2": Tuples(values, seed=2)}
+    run, whole, duck = live(q2(size, hop)), q2(size, size), InDuckDB(folder)
+    content = {name: tuples.take(size) for name, tuples in streams.items()}
+    run.batch(content, [(None, size)])
+    duck.slide({name: text(table) for name, table in content.items()}, 0)
+    times: list[tuple[float, float, float]] = []
+    for number in range(SLIDES + 1):
+        new, since = {name: text(tuples.take(hop)) for name, tuples in streams.items()}, hop * (number + 1)
+        mine, result = milliseconds(partial(slide_from_text, run, new, size + since))
+        theirs, result_anew = milliseconds(partial(anew_from_text, whole, content, new))
+        hand, result_by_hand = milliseconds(partial(duck.slide, new, since))
+        check(("most", "total"), result, result_anew, result_by_hand)
+        content = moved(content, new)
+        if number:
+            times.append((mine, theirs, hand))
+    return Cell(experiment, of, *medians(times), state_rows(run))
+
+
 def medians(times: Sequence[tuple[float, float, float]]) -> tuple[float, float, float]:
     """Return the median of each way."""
     mine, theirs, arrow = (statistics.median(side) for side in zip(*times, strict=True))
@@ -217,12 +293,17 @@ def measured(
     mine, result = milliseconds(partial(run.batch, new, [(None, now)]))
     theirs, result_anew = milliseconds(again)
     arrow, result_by_hand = milliseconds(hand)
+    check(names, result, result_anew, result_by_hand)
+    return mine, theirs, arrow
+
+
+def check(names: tuple[str, str], result: pa.Table, result_anew: pa.Table, result_by_hand: pa.Table) -> None:
+    """Raise AssertionError unless the results are the same in two columns; by hand the second is ``x2_sum``."""
 
     def rows(table: pa.Table, *columns: str) -> list[Any]:
         return sorted(zip(*(table.column(name).to_pylist() for name in columns), strict=True))
 
     assert rows(result, *names) == rows(result_anew, *names) == rows(result_by_hand, names[0], "x2_sum")
-    return mine, theirs, arrow
 
 
 def figure_4a(scale: float) -> Iterator[Cell]:
@@ -289,6 +370,14 @@ def figure_6b(scale: float) -> Iterator[Cell]:
         yield Cell("6b", f"landmark, slide {number}", *slide, state_rows(run))
 
 
+def figure_9(scale: float) -> Iterator[Cell]:
+    """Yield Q2 with 64 basic windows over tuples that are parsed from CSV, by the window's size."""
+    with tempfile.TemporaryDirectory() as folder:
+        for tuples in (1_024, 10_240, 102_400):
+            window = Window(64, int(tuples * scale) // 64)
+            yield slides_from_text("9", f"{window.tuples:,} tuples, CSV", window, 10_000, Path(folder))
+
+
 FIGURES = {
     "4a": figure_4a,
     "4b": figure_4b,
@@ -298,6 +387,7 @@ FIGURES = {
     "6b": figure_6b,
     "7a": figure_7a,
     "7b": figure_7b,
+    "9": figure_9,
 }
 
 
