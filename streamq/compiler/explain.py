@@ -259,8 +259,8 @@ def _savings(program: StagedPlan, plan: Results, options: Options) -> str:
     settings = [replace(options, egresses=(egress,), placement=NOWHERE) for egress in options.egresses]
     alone = [compile_stages(Results((one,)), own) for one, own in zip(plan.inputs, settings, strict=True)]
     operators, stages = sum(len(one.states) for one in alone), sum(len(one.stages) for one in alone)
-    here = f"{len(program.states)} operators with state in {len(program.stages)} stages"
-    return f"shared: the results have {here}; apart they would have {operators} in {stages}"
+    saved = f"{len(program.states)} instead of {operators} operators with state"
+    return f"shared: {saved}, {len(program.stages)} instead of {stages} stages if each result ran alone"
 
 
 def _buckets(program: StagedPlan, stage: int) -> str:

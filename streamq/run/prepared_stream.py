@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from streamq.choices import OutputForm, choose_word
 from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
@@ -116,7 +115,6 @@ def prepare(request: StreamRequest) -> PreparedStream:
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.egress import choose_egress
     from streamq.compiler.options import Options, check_early
     from streamq.compiler.results import Results, rewritten
     from streamq.compiler.stages import compile_stages
@@ -127,10 +125,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
     written = Results.from_plans([result.query.plan for result in request.results], verb)
     level = consistency_of(request.consistency, written.schema.axis, verb)
-    egresses = [
-        choose_egress(r.query.plan, choose_word(OutputForm, r.output, "output", verb), ctis=r.ctis, verb=verb)
-        for r in request.results
-    ]
+    egresses = tuple(result.egress(verb) for result in request.results)
     check_early(request.early, egresses, level, verb)
     bound = tables_behind([result.query for result in request.results], verb)
     spark = session_of(bound.values(), verb)
@@ -142,7 +137,7 @@ def prepare(request: StreamRequest) -> PreparedStream:
     if buckets is None and isinstance(stored, Identity):
         buckets = stored.buckets
     options = Options(
-        egresses=tuple(egresses),
+        egresses=egresses,
         late_output=request.late_output,
         buckets=buckets or _default_buckets(spark),
         level=level,

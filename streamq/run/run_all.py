@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
-from streamq.policies import Consistency
+from streamq.policies import Consistency, consistency_of
 from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink
 from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
@@ -26,13 +25,12 @@ def result(query: Verbs, *, sink: SinkArgument = None, output: str = "final", ct
     are not allowed as sinks. Raises PlanError for an object that is not a stream, an illegal sink, and an output that the query
     cannot have.
     """
-    from streamq.compiler.egress import choose_egress
-
     if not isinstance(query, Verbs):
         not_a_stream("result", query)
     split_sink(sink, "result")
-    choose_egress(query.plan, choose_word(OutputForm, output, "output", "result"), ctis=ctis, verb="result")
-    return ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
+    request = ResultRequest(query=query, sink=sink, output=output, ctis=ctis)
+    request.egress("result")
+    return request
 
 
 @check_keywords
@@ -68,12 +66,7 @@ def run_all(
     """
     from streamq.run.running import start_run
 
-    hint = "Give a list: sq.run_all([sq.result(query, sink=...), ...])."
-    if not isinstance(results, list | tuple) or not results:
-        raise PlanError(sentence("run_all", "not a list of results", f"found {kind_of(results)}", hint))
-    for each in results:
-        if not isinstance(each, ResultRequest):
-            raise PlanError(sentence("run_all", "not a result", f"found {kind_of(each)}", hint))
+    _check_results(results, "run_all")
     arguments = RunArguments(
         verb="run_all",
         together=True,
@@ -91,4 +84,48 @@ def run_all(
     return start_run(arguments)
 
 
-__all__ = ["result", "run_all"]
+@check_keywords
+def explain_all(
+    results: Sequence[ResultRequest],
+    mode: str | None = None,
+    format: str = "text",
+    *,
+    consistency: str | Consistency = "middle",
+    early: bool = False,
+) -> None:
+    """Print how :func:`run_all` would run several queries, without running them: what they share, and what that saves.
+
+    The parts are those of :meth:`Stream.explain`. A part of a plan that is read several times has a label. The rules list the
+    windows that share partial results; the stages begin with the number of operators with state and stages, together and if
+    each query ran by itself. ``mode`` and ``format`` are those of :meth:`Stream.explain`, the other arguments those of
+    :func:`run_all`. Raises PlanError where :func:`run_all` does, and for a mode or format that does not exist.
+
+    ::
+
+        sums = trips.group_by("line").tumbling_window("1 hour").select(total=sq.sum("fare"))
+        sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
+    """
+    from streamq.compiler.explain import explain
+    from streamq.compiler.options import Options, check_early
+    from streamq.compiler.results import Results
+
+    verb = "explain_all"
+    _check_results(results, verb)
+    written = Results.from_plans([result.query.plan for result in results], verb)
+    level = consistency_of(consistency, written.schema.axis, verb)
+    egresses = tuple(result.egress(verb) for result in results)
+    check_early(early, egresses, level, verb)
+    print(explain(written, mode, format, Options(egresses=egresses, level=level, early=early)))
+
+
+def _check_results(results: object, verb: str) -> None:
+    """Raise PlanError, worded for ``verb``, for an argument that is no list of results."""
+    hint = f"Give a list: sq.{verb}([sq.result(query, sink=...), ...])."
+    if not isinstance(results, list | tuple) or not results:
+        raise PlanError(sentence(verb, "not a list of results", f"found {kind_of(results)}", hint))
+    for each in results:
+        if not isinstance(each, ResultRequest):
+            raise PlanError(sentence(verb, "not a result", f"found {kind_of(each)}", hint))
+
+
+__all__ = ["explain_all", "result", "run_all"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from streamq.choices import OutputForm
+from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, sentence
 from streamq.plan.verbs import Verbs
 from streamq.policies import Consistency
@@ -15,6 +15,7 @@ from streamq.run.trigger import AVAILABLE_NOW
 from streamq.time import Duration
 
 if TYPE_CHECKING:
+    from streamq.compiler.egress import Egress
     from streamq.run.checkpoint import Checkpoint
 
 
@@ -26,6 +27,13 @@ class ResultRequest:
     output: str | OutputForm = OutputForm.FINAL
     ctis: bool = False
     sink: SinkArgument = None
+
+    def egress(self, verb: str) -> Egress:
+        """Return the form of its rows; raise PlanError, worded for ``verb``, for an output that the query cannot have."""
+        from streamq.compiler.egress import choose_egress
+
+        form = choose_word(OutputForm, self.output, "output", verb)
+        return choose_egress(self.query.plan, form, ctis=self.ctis, verb=verb)
 
 
 def split_sink(argument: SinkArgument, verb: str) -> Sink:

@@ -9,9 +9,6 @@ import pyarrow as pa
 import pytest
 
 import streamq as sq
-from streamq.compiler.explain import explain
-from streamq.compiler.options import Options
-from streamq.compiler.results import Results
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.errors import CheckpointError
 from streamq.runtime.identity import read_identity
@@ -90,13 +87,14 @@ def test_windows_share_what_they_have_in_common(queries: list[sq.Stream], partia
         assert_same_history(net(list(parts)), oracle(query.plan, {"s": rows(0, 10)}))
 
 
-def test_a_stage_is_saved_where_only_the_windows_read_the_source() -> None:
+def test_a_stage_is_saved_where_only_the_windows_read_the_source(capsys: pytest.CaptureFixture[str]) -> None:
     """Lateness is then judged by their kernel."""
     queries = [counted(), summed()]
     program = program_of(queries, [FINAL, FINAL])
     assert [len(stage.hosted) for stage in program.stages] == [1]
-    text = explain(Results.from_plans([q.plan for q in queries]), options=Options(egresses=(FINAL, FINAL)))
-    assert "shared: the results have 1 operators with state in 1 stages; apart they would have 2 in 2" in text
+    sq.explain_all([sq.result(query) for query in queries])
+    text = capsys.readouterr().out
+    assert "shared: 1 instead of 2 operators with state, 1 instead of 2 stages if each result ran alone" in text
     assert "share_windows: merge(partial(a, x)), merge(partial(a, y)) =>" in text
     assert (
         "2 windows size=10, hop=5 by k: count(*), sum(v); a row is grouped, sent and held once, with 3 values" in text
