@@ -133,10 +133,11 @@ def _sets(merges: Sequence[MergePartials], stored: Sequence[_PartialSet]) -> lis
             min(fitting, key=lambda one: len(one.partials)).readers.append(merge)
         else:
             rest.append(merge)
-    alone = [merge for merge in rest if len(rest) == 1 or _text(merge.input) is None]
-    shared = [merge for merge in rest if merge not in alone]
-    new = [_PartialSet.of_part(merge.input, merge) for merge in alone]
-    return [*(one for one in stored if one.readers), *new, *([_PartialSet.union(shared)] if shared else [])]
+    writable = [merge for merge in rest if _text(merge.input) is not None] if len(rest) > 1 else []
+    shared = writable if len(writable) > 1 else []
+    new = [_PartialSet.union(shared)] if shared else []
+    new += [_PartialSet.of_part(merge.input, merge) for merge in rest if merge not in shared]
+    return [*(one for one in stored if one.readers), *new]
 
 
 @dataclass
