@@ -8,6 +8,7 @@ import sys
 MODULES = {
     "batch": "benchmarks.batch_hopping",
     "datacell": "benchmarks.datacell",
+    "chunks": "benchmarks.chunks",
     "numbered_windows": "benchmarks.numbered_windows",
     "other_engines": "benchmarks.other_engines",
     "streaming": "benchmarks.streaming_hopping",
