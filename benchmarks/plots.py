@@ -58,9 +58,8 @@ def of_datacell(data: dict[str, Any]) -> Iterator[Plot]:
 
 def value(of: str) -> str:
     """Return the part of a cell's title that changes from one to the next: ``n = 512, 20 %`` is ``20 %``."""
-    return (
-        of.rpartition(", ")[2].rpartition("= ")[2].removesuffix(" tuples").removeprefix("slide ").removesuffix(", CSV")
-    )
+    last = of.removesuffix(", CSV").rpartition(", ")[2].rpartition("= ")[2]
+    return last.removesuffix(" tuples").removeprefix("slide ")
 
 
 def of_matrix(data: dict[str, Any]) -> Iterator[Plot]:

@@ -15,11 +15,12 @@ from streamq.plan.partial import COUNT
 from streamq.plan.schema import quote
 from streamq.runtime.columnar import first_places, ints
 from streamq.runtime.evaluators.assigner import Assigner, Ranges
-from streamq.runtime.evaluators.numbering import first_place, group_bounds
+from streamq.runtime.evaluators.event_order import event_order
+from streamq.runtime.evaluators.numbering import is_new_pair, run_bounds
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import Holds, no_holds
 from streamq.runtime.lifetimes import saturating
-from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY
 from streamq.windows.batch_events import ENDS, NUMBER, STARTS, BatchEvents, ranged
 from streamq.windows.kind_verbs import W, WindowKindVerbs
@@ -170,7 +171,7 @@ class OrderedRows:
         Without a column of counts each row is one event.
         """
         count = ints(table, COUNT)[row] if COUNT in table.column_names else np.ones(len(row), np.int64)
-        head, last = group_bounds(g[row], g[row])
+        head, last = run_bounds(g[row])
         return OrderedRows(row, g[row], head, last, ints(table, LE)[row], np.concatenate([[0], np.cumsum(count)]))
 
     @property
@@ -188,8 +189,9 @@ class OrderedRows:
 
         That is the place of the next event to come if there is no such row.
         """
-        first = first_place(self.group, self.start >= since, self.group)
-        return self.upto[np.minimum(first, self.last + 1)] - self.upto[self.head]
+        earlier = np.concatenate([[0], np.cumsum(self.start < since)])
+        first = self.head + earlier[self.last + 1] - earlier[self.head]
+        return self.upto[first] - self.upto[self.head]
 
     def start_at(self, head: Ints, place: Ints) -> Ints:
         """Return the start of the row with the event at a place of the group with this head."""
@@ -199,6 +201,8 @@ class OrderedRows:
 @dataclass(frozen=True)
 class RowsAssigner(Assigner):
     """Assigns events to rows windows by their places in their group's order of LE, ``order_by``, RE.
+
+    RE comes last, so that an end that moves does not reorder settled events: it is greater than their ends anyway.
 
     A window is final once its last event is settled. So a row that stands for several events, which are settled, lies in the
     windows that are not final with all of them, if none begins in its midst; and the last event of such a window is a row.
@@ -230,19 +234,8 @@ class RowsAssigner(Assigner):
 
         return MissingRows(self.n, "", grouped)
 
-    def _keys(self, g: Ints, table: pa.Table) -> tuple[Ints, ...]:
-        """Return the columns of order, the first one last: group, LE, ``order_by``."""
-        return (*reversed(column_ranks(table, self.order_by)), ints(table, LE), g)
-
-    def _order(self, table: pa.Table, keys: Sequence[Ints]) -> Ints:
-        """Return the row numbers in order.
-
-        RE comes last, so that an end that moves does not reorder settled events: it is greater than their ends anyway.
-        """
-        return np.lexsort((ints(table, RE), *keys))
-
     def _ordered(self, g: Ints, table: pa.Table) -> OrderedRows:
-        return OrderedRows.of(self._order(table, self._keys(g, table)), g, table)
+        return OrderedRows.of(event_order(table, g, self.order_by)[0], g, table)
 
     def ranges(self, g: Ints, table: pa.Table, since: int, upto: int) -> Ranges:
         """Return each row's complete windows that end after ``since``; ``upto`` bounds nothing.
@@ -275,19 +268,17 @@ class RowsAssigner(Assigner):
 
         Events that nothing orders keep numbers of their own if such a place parts them: as rows they could not be ordered.
         """
-        keys = self._keys(g, table)
-        order = self._order(table, keys)
+        order, tie = event_order(table, g, self.order_by)
         rows = OrderedRows.of(order, g, table)
-        chain = _runs([rows.head, rows.place // self.step])
-        tie = _runs([key[order] for key in keys])
-        first, last = group_bounds(tie, tie)
+        chain = np.cumsum(is_new_pair(rows.head, rows.place // self.step)) - 1
+        first, last = run_bounds(tie)
         chains = np.empty(len(order), np.int64)
         chains[order] = np.where(chain[first] == chain[last], chain, len(order) + np.arange(len(order)))
         return chains
 
     def heads(self, table: pa.Table, number: Ints) -> Ints:
         """Return the first events in order."""
-        order = self._order(table, self._keys(number, table))
+        order, _ = event_order(table, number, self.order_by)
         return order[first_places(number[order])]
 
     def holds(self, g: Ints, table: pa.Table, rows: pa.Table, c: int) -> Holds:
@@ -307,14 +298,6 @@ class RowsAssigner(Assigner):
             np.concatenate([held, np.full(len(to_come), INFINITY)]),
             np.concatenate([np.full(len(held), INFINITY), saturating(to_come, 1)]),
         )
-
-
-def _runs(keys: Sequence[Ints]) -> Ints:
-    """Return the numbers of the runs of rows that are equal in all keys."""
-    is_new = np.zeros(len(keys[0]), bool)
-    for key in keys:
-        is_new[1:] |= key[1:] != key[:-1]
-    return np.cumsum(is_new)
 
 
 __all__ = ["Rows"]

@@ -100,8 +100,8 @@ def point_on_the_last_instant(evaluator: Any, made: Any, start: Any, end: Any) -
     return with_column(with_column(made, LE, start), RE, end)
 
 
-def placed_by_arrival(table: Any, names: Any, le: Any, re: Any) -> Any:
-    return np.lexsort((le,))
+def placed_by_arrival(table: Any, names: Any) -> Any:
+    return np.argsort(ints(table, LE), kind="stable")
 
 
 def ties_cut(right: Any, evaluator: Any, *given: Any) -> Any:
@@ -272,7 +272,7 @@ MUTANTS = (
         "first among equals by arrival",
         "of events of one start the first that came is the first, not the least payload",
         "first and last",
-        ((window_evaluator, "payload_order", placed_by_arrival),),
+        ((window_evaluator, "_overall_order", placed_by_arrival),),
     ),
     Mutant(
         "ties of top_k cut",

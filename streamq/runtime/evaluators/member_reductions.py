@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 import pyarrow as pa
 
-from streamq.plan.partial import Ints
 from streamq.plan.reduction import CopiedMembers, MemberReduction, RangedMembers, RangeReduction, Reduction
 from streamq.runtime.columnar import expand_ranges
-from streamq.runtime.values import column_ranks
 
 
 def reduced(members: RangedMembers, reductions: Iterable[Reduction]) -> dict[str, pa.Array]:
@@ -37,8 +35,3 @@ def _copied(members: RangedMembers) -> CopiedMembers:
     order = np.arange(len(row)) if members.place is None else np.argsort(members.place[row], kind="stable")
     rows = members.rows.take(pa.array(row))
     return CopiedMembers(rows, number, members.n, order, members.lasts(row, number), members.window)
-
-
-def payload_order(table: pa.Table, names: Sequence[str], le: Ints, re: Ints) -> Ints:
-    """Return row numbers in the order (LE, payload, RE), which ordered aggregates use."""
-    return np.lexsort((re, *reversed(column_ranks(table, names)), le))

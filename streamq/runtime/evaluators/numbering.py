@@ -62,6 +62,13 @@ def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
     return np.searchsorted(group, g, "left"), np.searchsorted(group, g, "right") - 1
 
 
+def run_bounds(values: Ints) -> tuple[Ints, Ints]:
+    """Return the first and last place of the equal values around each of some ordered values."""
+    heads = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
+    ends = np.append(heads, len(values))[1:]
+    return np.repeat(heads, ends - heads), np.repeat(ends - 1, ends - heads)
+
+
 def first_place(group: Ints, wanted: Mask, g: Ints) -> Ints:
     """Return the first wanted place of each group; for a group without one, some place past its last."""
     first, last = group_bounds(group, g)

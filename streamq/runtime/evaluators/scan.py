@@ -14,13 +14,14 @@ import pyarrow as pa
 
 from streamq.plan.own_names import shown_group
 from streamq.runtime.columnar import codes, concat, ints, with_column
+from streamq.runtime.evaluators.event_order import event_order
 from streamq.runtime.evaluators.settled_progress import SettledProgress
 from streamq.runtime.event import LE, RE
 from streamq.runtime.groups import GROUP_NUMBER
 from streamq.runtime.rendering import python_rows, python_values
 from streamq.runtime.user_code.calls import ModuleCall, StepCall, pickled, shown_instant, shown_values
 from streamq.runtime.user_code.code_values import FAILURES, instant_of
-from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.runtime.values import Ints, Mask
 from streamq.time import INFINITY, MINUS_INFINITY
 
 if TYPE_CHECKING:
@@ -80,19 +81,8 @@ class ScanEvaluator(SettledProgress, ABC):
         return events if self.where is None else events.filter(events.column(self.where))
 
     def ordered(self, events: pa.Table, group: Ints) -> Ints:
-        """Return the places of events in the order of group, start, payload and end.
-
-        Payloads are compared only where starts are equal.
-        """
-        le, re = ints(events, LE), ints(events, RE)
-        order = np.lexsort((le, group))
-        same = (np.diff(group[order]) == 0) & (np.diff(le[order]) == 0)
-        tied = np.append(same, False) | np.append([False], same)
-        if tied.any():
-            rows = order[tied]
-            ranks = column_ranks(events.take(pa.array(rows)), self.order)
-            order[tied] = rows[np.lexsort((re[rows], *reversed(ranks), le[rows], group[rows]))]
-        return order
+        """Return the places of events in the order of group, start, payload and end."""
+        return event_order(events, group, self.order)[0]
 
     def as_points(self, events: pa.Table, columns: Mapping[str, pa.Array]) -> pa.Table:
         """Return rows with these columns, each a point at the start of its event, with the keys and number of its group."""

@@ -16,14 +16,15 @@ from streamq.runtime.built_in_partials import PartialMax
 from streamq.runtime.columnar import codes, ints, with_column, with_columns
 from streamq.runtime.counted_values import value_columns
 from streamq.runtime.evaluators.assigner import Ranges
+from streamq.runtime.evaluators.event_order import event_order
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
-from streamq.runtime.evaluators.member_reductions import payload_order, reduced
+from streamq.runtime.evaluators.member_reductions import reduced
 from streamq.runtime.evaluators.numbering import find_places
 from streamq.runtime.event import LE, RE, WEIGHT
 from streamq.runtime.groups import GROUP_NUMBER, HASH
 from streamq.runtime.open_windows import LAST_END
 from streamq.runtime.range_partials import INDEX, merge_by_window, merge_partial_rows, row_windows
-from streamq.runtime.values import Ints, Mask, column_ranks
+from streamq.runtime.values import Ints, Mask
 
 if TYPE_CHECKING:
     from streamq.runtime.lateness import QuarantineRows
@@ -187,15 +188,7 @@ class WindowEvaluator(MemberEvaluator):
         added += [a for r in self.reductions if r.depends_on_order for a in r.column.args]
         if not added:
             return table
-        start = ints(table, LE)
-        order = np.argsort(start, kind="stable")
-        is_equal = np.diff(start[order]) == 0
-        is_tied = np.concatenate([[False], is_equal]) | np.concatenate([is_equal, [False]])
-        if is_tied.any():
-            rows = order[is_tied]
-            ranks = column_ranks(table.take(pa.array(rows)), list(dict.fromkeys(added)))
-            order[is_tied] = rows[np.lexsort((*ranks, start[rows]))]
-        return table.take(pa.array(order))
+        return table.take(pa.array(_overall_order(table, list(dict.fromkeys(added)))))
 
     def _spanned(
         self, table: pa.Table, ranges: Ranges, windows: pa.Table, window: tuple[Ints, Ints], groups: pa.Table
@@ -209,7 +202,7 @@ class WindowEvaluator(MemberEvaluator):
         place = None
         if self.order and not self.reads_values:
             place = np.empty(table.num_rows, np.int64)
-            place[payload_order(table, self.order, ints(table, LE), ints(table, RE))] = np.arange(table.num_rows)
+            place[_overall_order(table, self.order)] = np.arange(table.num_rows)
             place = place[ranges.event]
         names = dict.fromkeys((*self._values, *self.payload))
         return RangedMembers(
@@ -224,6 +217,11 @@ class WindowEvaluator(MemberEvaluator):
             window=window,
             groups=groups,
         )
+
+
+def _overall_order(table: pa.Table, names: Sequence[str]) -> Ints:
+    """Return row numbers in the order of start, the columns ``names`` and end, whatever their groups."""
+    return event_order(table, np.zeros(table.num_rows, np.int64), names)[0]
 
 
 __all__ = ["WindowEvaluator"]

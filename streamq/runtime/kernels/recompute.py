@@ -66,13 +66,15 @@ class Waits:
 class ActiveGroups:
     """The groups that a micro-batch evaluates: their ``histories``, with group numbers, and the deltas ``fresh`` of now in them.
 
-    ``bins`` hold their state. ``upto`` bounds the windows to evaluate. ``totals`` count rows that are late or set aside.
-    ``beside``: the numbers of rows that are evaluated beside the histories.
+    ``ends_in_fresh``: for each history, True if its last rows are the deltas of now. ``bins`` hold their state. ``upto`` bounds
+    the windows to evaluate. ``totals`` count rows that are late or set aside. ``beside``: the numbers of rows that are evaluated
+    beside the histories.
     """
 
     bins: GroupBins
     histories: Sequence[pa.Table]
     fresh: Sequence[pa.Table]
+    ends_in_fresh: Sequence[bool]
     clock: Clock
     upto: int
     totals: Totals
@@ -181,8 +183,8 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         bins.open(distinct_hashes(fresh), clock.c, clock.m, is_further=is_further, rule=rule)
         change, evaluated = None, 0
         if len(bins.active):
-            histories = self._histories(bins, fresh)
-            groups = ActiveGroups(bins, histories, fresh, clock, upto, totals)
+            histories, ends_in_fresh = self._histories(bins, fresh)
+            groups = ActiveGroups(bins, histories, fresh, ends_in_fresh, clock, upto, totals)
             change = self._advance_groups(groups)
             evaluated = sum(table.num_rows for table in histories) + sum(groups.beside)
         progress = clock.by_port or (clock.c,) * len(self.inputs)
@@ -213,13 +215,17 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         """Return the deltas of a micro-batch with those that were set apart until now; kernels that do so override it."""
         return fresh
 
-    def _histories(self, bins: GroupBins, fresh: Sequence[pa.Table]) -> list[pa.Table]:
-        """Return the events of the active groups, with the numbers of their groups: those in state, and the deltas of now."""
-        histories = []
+    def _histories(self, bins: GroupBins, fresh: Sequence[pa.Table]) -> tuple[list[pa.Table], list[bool]]:
+        """Return the events of the active groups, with the numbers of their groups: those in state, and the deltas of now.
+
+        With each table comes True if its last rows are the deltas of now, as nothing is added up.
+        """
+        deltas = []
         for port, new in enumerate(fresh):
             held = bins.read(input_basket(port))
-            histories.append(history_of(new if held is None else concat([held, new])))
-        return number_groups(histories, self.evaluator.group_columns)
+            deltas.append(new if held is None else concat([held, new]))
+        ends_in_fresh = [bool((ints(table, WEIGHT) == 1).all()) for table in deltas]
+        return number_groups(list(map(history_of, deltas)), self.evaluator.group_columns), ends_in_fresh
 
     def _advance_groups(self, groups: ActiveGroups) -> pa.Table | None:
         """Evaluate the active groups, write what they keep and wait for, and return the change of the rows sent; None: none."""
@@ -363,18 +369,30 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         return net_deltas(concat([new, cancelling_deltas(old)]))
 
     def _keep(self, groups: ActiveGroups, rows: pa.Table) -> None:
-        """Add the deltas to the events in state, and take out the events of active groups that no longer matter."""
+        """Add the deltas to the events in state, and take out the events of active groups that no longer matter.
+
+        An event that comes and no longer matters at once is not written.
+        """
         histories = groups.histories
         outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
         if any((ints(table, LE) < groups.clock.c).any() for table in histories):
             outdated = self._outdated(groups, rows)
-        for port, (history, new, out) in enumerate(zip(histories, groups.fresh, outdated, strict=True)):
+        columns = zip(histories, groups.fresh, groups.ends_in_fresh, outdated, strict=True)
+        for port, (history, new, ends_in_new, out) in enumerate(columns):
             changes = [new]
             if out is not None and out[0].any():
-                gone, replacement = history.filter(pa.array(out[0])), out[1]
-                events = [weighted(gone, -1), *([] if replacement is None else [weighted(replacement, 1)])]
+                is_gone, replacement = out
+                if ends_in_new:
+                    held = history.num_rows - new.num_rows
+                    changes = [new.filter(pa.array(~is_gone[held:]))]
+                    history, is_gone = history.slice(0, held), is_gone[:held]
+                events = [weighted(history.filter(pa.array(is_gone)), -1)]
+                events += [] if replacement is None else [weighted(replacement, 1)]
                 changes += [table.select(new.column_names) for table in events]
-            groups.bins.append(input_basket(port), new if len(changes) == 1 else net_deltas(concat(changes)))
+                changes = (
+                    [*changes[:1], net_deltas(concat(changes[1:]))] if ends_in_new else [net_deltas(concat(changes))]
+                )
+            groups.bins.append(input_basket(port), concat(changes))
 
     def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
