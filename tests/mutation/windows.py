@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from streamq.grid import Grid
 from streamq.plan.partial import COUNT
 from streamq.runtime import grid_ranges
 from streamq.runtime.columnar import ints, with_column
-from streamq.runtime.evaluators import window_evaluator
 from streamq.runtime.evaluators.assigner import Ranges
 from streamq.runtime.evaluators.member_evaluator import MemberEvaluator
 from streamq.runtime.evaluators.top_k_evaluator import TopKEvaluator
@@ -21,6 +21,7 @@ from streamq.runtime.grid_ranges import grid_lifetimes, window_range
 from streamq.runtime.kernels import window_aggregate
 from streamq.runtime.kernels.condensing import CondensingKernel
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
+from streamq.runtime.ordered_partials import PartialFirst
 from streamq.runtime.timing_wheel import TimingWheel
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows import count, landmark, rows, session, snapshot
@@ -100,8 +101,12 @@ def point_on_the_last_instant(evaluator: Any, made: Any, start: Any, end: Any) -
     return with_column(with_column(made, LE, start), RE, end)
 
 
-def placed_by_arrival(table: Any, names: Any) -> Any:
-    return np.argsort(ints(table, LE), kind="stable")
+def ordered_by_start(right: Any, partial: Any, table: Any) -> Any:
+    columns = right(partial, table)
+    start, *payload = columns[partial.order_column].flatten()
+    blank = [pa.nulls(len(column), column.type) for column in payload]
+    order = pa.StructArray.from_arrays([start, *blank], partial.order.names, mask=start.is_null())
+    return columns | {partial.order_column: order}
 
 
 def ties_cut(right: Any, evaluator: Any, *given: Any) -> Any:
@@ -272,7 +277,7 @@ MUTANTS = (
         "first among equals by arrival",
         "of events of one start the first that came is the first, not the least payload",
         "first and last",
-        ((window_evaluator, "_overall_order", placed_by_arrival),),
+        (wrapped(PartialFirst, "of_events", ordered_by_start),),
     ),
     Mutant(
         "ties of top_k cut",
