@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 import streamq as sq
 from streamq.choices import OutputForm
@@ -23,7 +22,7 @@ from streamq.runtime.event import LE
 from streamq.runtime.progress_policy import ProgressPolicy
 from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS
 from streamq.time import INFINITY, MINUS_INFINITY
-from streamq.windows.grid_columns import COLUMNS
+from streamq.windows.tick_sql import SQL, TickSql
 from tests.programs import compiled
 
 
@@ -103,8 +102,8 @@ def test_a_cti_of_integers_is_that_of_arrays(policy: GeneratedCtis) -> None:
 
 
 @pytest.mark.spark
-def test_a_cti_of_integers_is_that_of_columns(spark: SparkSession) -> None:
+def test_a_cti_of_integers_is_that_of_sql(spark: SparkSession) -> None:
     for policy in (GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3)):
-        column = policy.cti_of_start(F.col("start"), COLUMNS)
+        column = policy.cti_of_start(TickSql("start"), SQL).column
         rows = spark.createDataFrame([(start,) for start in STARTS], "start bigint").select(column.alias("c")).collect()
         assert [row.c for row in rows] == [policy.cti_of_start(start, INTEGERS) for start in STARTS]

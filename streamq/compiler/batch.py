@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> DataFrame:
     """Return the plan's events as ``__le``, ``__re`` (ticks) and payload; the observer receives the DataFrames of each node.
 
-    Fills ``run`` with the plan's sources by table and the DataFrame of each node by digest. Raises PlanError for a node without a
-    batch form.
+    Fills ``run`` with the plan's sources by table. Raises PlanError for a node without a batch form.
     """
 
     run.sources = {n.table: n for n in nodes(plan) if isinstance(n, Source)}
@@ -33,9 +32,9 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
             raise PlanError(sentence("batch", f"no batch form of {type(node).__name__}"))
         for port, frame in enumerate(inputs):
             observer.rows_in(node, port, frame)
-        run.lowered[node.digest] = node.in_batch(inputs, run)
-        observer.rows_out(node, run.lowered[node.digest])
-        return run.lowered[node.digest]
+        rows = node.in_batch(inputs, run)
+        observer.rows_out(node, rows)
+        return rows
 
     return fold(plan, visit)
 

@@ -12,7 +12,7 @@ from streamq.runtime.endpoints import Bound, endpoint, limit
 from streamq.runtime.event import LE, RE
 from streamq.time import INFINITY
 from streamq.windows.batch_events import UNTIL, BatchEvents
-from streamq.windows.grid_columns import COLUMNS
+from streamq.windows.tick_sql import SQL, TickSql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -49,12 +49,13 @@ def add_bound(
     if run.until is not None:
         return df.withColumn(UNTIL, F.lit(run.until))
     events = over if over is not None else df
-    ends = events.agg(F.max(endpoint(F.col(LE), F.col(RE), COLUMNS)).alias("__end"), F.max(RE).alias("__greatest"))
-    reach, last = reach_frame(inputs, run), F.col("__end")
+    end = endpoint(TickSql(LE), TickSql(RE), SQL).column
+    ends = events.agg(F.max(end).alias("__end"), F.max(RE).alias("__greatest"))
+    reach, last = reach_frame(inputs, run), TickSql("__end")
     if reach is not None:
-        ends, last = ends.crossJoin(F.broadcast(reach)), F.greatest("__end", REACH)
-    until = limit(bound, last, F.col("__greatest") == INFINITY, COLUMNS)
-    return df.crossJoin(F.broadcast(ends.select(until.alias(UNTIL))))
+        ends, last = ends.crossJoin(F.broadcast(reach)), TickSql(f"greatest(__end, {REACH})")
+    until = limit(bound, last, TickSql("__greatest") == INFINITY, SQL)
+    return df.crossJoin(F.broadcast(ends.select(until.column.alias(UNTIL))))
 
 
 __all__ = ["add_bound", "batch_events"]

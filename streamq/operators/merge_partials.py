@@ -11,7 +11,7 @@ from streamq.operators.batch_host import evaluate_in_buckets
 from streamq.operators.evaluation import Evaluation, PortColumns
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.lifetime_bound import batch_events
-from streamq.operators.merging import choose_form, merge_partials
+from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
 from streamq.plan.expr import Col
@@ -102,22 +102,16 @@ class MergePartials(Operator):
     @property
     def batch_choice(self) -> BatchChoice:
         """The form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
-        part = self.input
-        partials = spark_partials(part.partials)
-        if partials is None:
-            return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
-        shape = POINT if part.input.schema.shape == POINT else INTERVAL
-        return choose_form(shape, part.window.basic_grid().n, partials)
+        return self.input.merge_choice
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the cheapest form on DataFrames, or by the evaluator if Spark cannot make some partial result."""
-        part = self.input
+        part, form = self.input, self.batch_choice.form
         partials = spark_partials(part.partials)
         if partials is None:
-            return evaluate_in_buckets(self._evaluation(), [part.input], [run.lowered[part.input.digest]], run)
-        form = self.batch_choice.form
+            return evaluate_in_buckets(self._evaluation(), [part.input], inputs, run)
         if form == BatchForm.DIRECT:
-            return self._direct(partials, run)
+            return self._direct(inputs[0], partials, run)
         grid = part.window.basic_grid()
         return self._stamped(merge_partials(inputs[0], list(part.keys), partials, grid.n, form, divides=grid.divides))
 
@@ -126,12 +120,12 @@ class MergePartials(Operator):
         start, end = window_lifetime(self.input.window.basic_grid())
         return stamped(rows.withColumns({STARTS: start, ENDS: end}), self.stamp, self.schema)
 
-    def _direct(self, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
-        """Aggregate the events themselves, copied into their windows, without partial results."""
+    def _direct(self, df: DataFrame, partials: Sequence[SparkPartial], run: BatchRun) -> DataFrame:
+        """Aggregate the events ``df``, copied into their windows, without partial results."""
         from pyspark.sql import functions as F
 
         part, grid = self.input, self.input.window.basic_grid()
-        events = in_windows(batch_events(part.input, run.lowered[part.input.digest], run), grid)
+        events = in_windows(batch_events(part.input, df, run), grid)
         columns = [F.count(F.lit(1)).alias(COUNT), *partial_columns(part.arguments, partials, part.input.schema)]
         rows = events.groupBy(*(quote(k) for k in part.keys), INDEX).agg(*columns)
         return self._stamped(rows)

@@ -40,15 +40,14 @@ class BatchRun:
     """The state of turning a plan into a DataFrame.
 
     ``tables``: the DataFrames of the query, by name. ``until``: the bound on windows of endless lifetimes, in ticks; None lets
-    the data decide. ``sources``: the plan's source nodes, by table. ``lowered``: the DataFrames of the nodes lowered so far, by
-    digest. ``aside``: one DataFrame per operator whose modules set events aside. ``keeps``: both the result and the events set
-    aside will be read, so the rows that hold both are persisted; ``kept`` lists those DataFrames.
+    the data decide. ``sources``: the plan's source nodes, by table. ``aside``: one DataFrame per operator whose modules set
+    events aside. ``keeps``: both the result and the events set aside will be read, so the rows that hold both are persisted;
+    ``kept`` lists those DataFrames.
     """
 
     tables: Mapping[str, DataFrame]
     until: int | None = None
     sources: dict[str, Node] = field(default_factory=dict)
-    lowered: dict[str, DataFrame] = field(default_factory=dict)
     keeps: bool = False
     aside: list[DataFrame] = field(default_factory=list)
     kept: list[DataFrame] = field(default_factory=list)

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import types as t
 
+from streamq.operators.batch_form import BatchChoice, BatchForm
 from streamq.operators.lifetime_bound import batch_events
+from streamq.operators.merging import choose_form
 from streamq.operators.operator import BatchRun, PassThrough
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
@@ -69,16 +71,24 @@ class PartialAggregate(PassThrough):
         notes = (partial.note(n) for partial in self.partials)
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
+    @property
+    def merge_choice(self) -> BatchChoice:
+        """The form in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""
+        partials = spark_partials(self.partials)
+        if partials is None:
+            return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
+        shape = POINT if self.input.schema.shape == POINT else INTERVAL
+        return choose_form(shape, self.window.basic_grid().n, partials)
+
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window.
 
-        If Spark cannot make some partial result, the events are returned unchanged, because the merge evaluates them itself.
+        If the merge reads the events themselves, they are returned unchanged.
         """
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)
-        if partials is None:
-            # MergePartials then evaluates the events themselves
+        if partials is None or self.merge_choice.form == BatchForm.DIRECT:
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
         events = grid_members(batch_events(self.input, inputs[0], run), grid)

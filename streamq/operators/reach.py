@@ -16,7 +16,7 @@ from streamq.operators.step import Step
 from streamq.plan.folding import fold
 from streamq.plan.node import Node, nodes
 from streamq.runtime.event import LE
-from streamq.windows.grid_columns import COLUMNS
+from streamq.windows.tick_sql import SQL, TickSql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -91,8 +91,8 @@ def _progress(node: Source, run: BatchRun) -> DataFrame:
     ctis = F.lit(None).cast("bigint") if items.ctis is None else F.when(items.ctis.on_spark(), le)
     latest = df.agg(F.max(starts).alias("__start"), F.max(ctis).alias("__cti"))
     none = F.lit(None).cast("bigint")
-    start_cti = progress.cti_of_start(F.col("__start"), COLUMNS)
-    cti_of_starts = none if start_cti is None else F.when(F.col("__start").isNotNull(), start_cti)
+    start_cti = progress.cti_of_start(TickSql("__start"), SQL)
+    cti_of_starts = none if start_cti is None else F.when(F.col("__start").isNotNull(), start_cti.column)
     item_cti = progress.cti_of_item(F.col("__cti"))
     return latest.withColumn("__cti", F.greatest(cti_of_starts, none if item_cti is None else item_cti))
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.operators.step import SparkRows, Step
-from streamq.plan.lowering import lifetime
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.schema import INTERVAL, POINT, Schema
-from streamq.runtime.event import LE
+from streamq.runtime.event import LE, RE
 from streamq.runtime.tick_arithmetic import ARRAYS
 from streamq.runtime.window_spans import WindowSpans
 from streamq.windows import Hopping
-from streamq.windows.grid_columns import COLUMNS
+from streamq.windows.tick_sql import SQL, TickSql
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -73,16 +72,16 @@ class WindowSpan(Step):
         return WindowSpans(self.window.grid)
 
     def map_progress_on_spark(self) -> Column:
-        from pyspark.sql import functions as F
-
-        return self.progress_map.start(F.col(LE), COLUMNS)
+        start: Column = self.progress_map.start(TickSql(LE), SQL).column
+        return start
 
     def on_spark(self, rows: SparkRows) -> SparkRows:
         from pyspark.sql import functions as F
 
-        le, re = lifetime(self.input.schema)
         spans = self.progress_map
-        return rows.with_lifetimes(spans.start(le, COLUMNS), spans.end(re, COLUMNS), F.lit(True), self.schema)
+        re = TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
+        start, end = spans.start(TickSql(LE), SQL).column, spans.end(re, SQL).column
+        return rows.with_lifetimes(start, end, F.lit(True), self.schema)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         import numpy as np

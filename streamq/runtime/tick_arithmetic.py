@@ -1,4 +1,4 @@
-"""Arithmetic of instants and window numbers, so that a rule is written once for integers, numpy arrays and SQL columns."""
+"""Arithmetic of instants and window numbers, so that a rule is written once for integers, numpy arrays and SQL."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from streamq.runtime.lifetimes import saturating
 from streamq.time import MINUS_INFINITY, saturating_add
 
 Number = Any
-"""An integer, an int64 array or a bigint column; they add, subtract and compare with ``+``, ``-``, ``<`` and ``==``."""
+"""An integer, an int64 array or SQL of a bigint; they add, subtract and compare with ``+``, ``-``, ``<`` and ``==``."""
 
 
 class Arithmetic(Protocol):
-    """The operations that integers, arrays and Spark's columns each write in their own way.
+    """The operations that integers, arrays and SQL each write in their own way.
 
-    Those of columns are in ``streamq/windows/grid_columns.py``.
+    Those of SQL are in ``streamq/windows/tick_sql.py``.
     """
 
     def quotient(self, x: Number, by: int) -> Number:

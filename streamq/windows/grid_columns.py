@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from streamq.grid import Grid
-from streamq.plan.lowering import floor_div, move_ticks
 from streamq.plan.schema import INTERVAL, POINT
 from streamq.runtime import grid_ranges as rule
 from streamq.runtime.endpoints import Bound
 from streamq.runtime.event import LE, RE
-from streamq.runtime.tick_arithmetic import Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.batch_events import UNTIL, BatchEvents
+from streamq.windows.tick_sql import SQL, TickSql, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -21,73 +20,38 @@ INDEX, LO, HI, COUNT = "__i", "__lo", "__hi", "__n"
 """The columns with a window's number, the range of windows of an event or partial result, and its number of events."""
 
 
-class _Columns:
-    """Arithmetic of bigint columns."""
-
-    def quotient(self, x: Column, by: int) -> Column:
-        return floor_div(x, by)
-
-    def remainder(self, x: Column, by: int) -> Column:
-        from pyspark.sql import functions as F
-
-        return F.pmod(x, F.lit(by).cast("bigint"))
-
-    def choose(self, condition: Column, then: Column | int, otherwise: Column | int) -> Column:
-        from pyspark.sql import functions as F
-
-        return F.when(condition, then).otherwise(otherwise)
-
-    def moved(self, x: Column, by: int) -> Column:
-        return move_ticks(x, by)
-
-    def floor(self, x: Column, by: int) -> Column:
-        from pyspark.sql import functions as F
-
-        return F.coalesce(F.try_subtract(x, self.remainder(x, by)), F.when(x.isNotNull(), F.lit(MINUS_INFINITY + 1)))
-
-
-COLUMNS: Arithmetic = _Columns()
-
-
 def window_range_columns(grid: Grid, shape: str) -> tuple[Column, Column]:
     """Return the numbers of the first and the last window that an event lies in, by the rule of the grid."""
-    from pyspark.sql import functions as F
+    low, high = rule.window_range(grid, TickSql(LE), None if shape == POINT else TickSql(RE), SQL)
+    return low.column, high.column
 
-    return rule.window_range(grid, F.col(LE), None if shape == POINT else F.col(RE), COLUMNS)
 
-
-def grid_index_column(x: Column, shift: int, hop: int) -> Column:
+def grid_index_column(x: TickSql, shift: int, hop: int) -> Column:
     """Return ``floor((x - shift) / hop)``, by the rule of the grid."""
-    index: Column = rule.grid_index(x, shift, hop, COLUMNS)
+    index: Column = rule.grid_index(x, shift, hop, SQL).column
     return index
 
 
-def grid_instant(index: Column, shift: int, hop: int) -> Column:
+def grid_instant(index: TickSql, shift: int, hop: int) -> Column:
     """Return ``shift + index * hop``, kept on the axis."""
-    from pyspark.sql import functions as F
-
     # for negative numbers multiply the next number, so that the product is on the axis if the instant is
     whole, part = divmod(shift, hop)
-    number = index + F.lit(whole).cast("bigint")
+    number = index + whole
     before = number < 0
-    product = F.try_multiply(number + F.when(before, 1).otherwise(0), F.lit(hop).cast("bigint"))
-    rest = F.when(before, F.lit(part - hop)).otherwise(F.lit(part)).cast("bigint")
-    return F.coalesce(F.try_add(product, rest), F.when(before, F.lit(MINUS_INFINITY)).otherwise(F.lit(INFINITY)))
+    product = f"try_multiply({(number + SQL.choose(before, 1, 0)).text}, {sql_of(hop)})"
+    rest, end = SQL.choose(before, part - hop, part), SQL.choose(before, MINUS_INFINITY, INFINITY)
+    return TickSql(f"coalesce(try_add({product}, {rest.text}), {end.text})").column
 
 
 def window_lifetime(grid: Grid) -> tuple[Column, Column]:
     """Return LE and RE of window ``__i``, kept on the axis."""
-    from pyspark.sql import functions as F
-
-    start, end = (grid_instant(F.col(INDEX), at, grid.hop) for at in (grid.offset, grid.offset + grid.size))
+    start, end = (grid_instant(TickSql(INDEX), at, grid.hop) for at in (grid.offset, grid.offset + grid.size))
     return start.alias(LE), end.alias(RE)
 
 
 def _last(grid: Grid) -> Column:
     """Return the number of the last window that starts before UNTIL."""
-    from pyspark.sql import functions as F
-
-    last: Column = rule.last_starting_before(grid, F.col(UNTIL), COLUMNS)
+    last: Column = rule.last_starting_before(grid, TickSql(UNTIL), SQL).column
     return last
 
 
@@ -133,7 +97,6 @@ def in_windows(events: BatchEvents, grid: Grid) -> DataFrame:
 
 
 __all__ = [
-    "COLUMNS",
     "COUNT",
     "HI",
     "INDEX",

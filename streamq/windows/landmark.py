@@ -102,6 +102,7 @@ class Landmark(Window):
 
         from streamq.plan.lowering import floor_div, move_ticks
         from streamq.windows.grid_columns import grid_index_column, grid_instant
+        from streamq.windows.tick_sql import TickSql
 
         hop, at, period = self.hop, self.start, self.period
         df = events.bounded(events.with_lifetimes(), Bound.ALWAYS)
@@ -110,13 +111,11 @@ class Landmark(Window):
             df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))
             cut, most = F.lit(INFINITY), F.lit(INFINITY)
         else:
-            low, high = (
-                grid_index_column(F.col(LE), at, period),
-                grid_index_column(F.least(F.col(RE), until) - 1, at, period),
-            )
+            last = TickSql(f"least({RE}, {UNTIL})") - 1
+            low, high = (grid_index_column(t, at, period) for t in (TickSql(LE), last))
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-            df = df.withColumn("__mark", grid_instant(F.col("__mark"), at, period))
+            df = df.withColumn("__mark", grid_instant(TickSql("__mark"), at, period))
             cut, most = move_ticks(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
         mark = F.col("__mark")
         # windows that reach beyond the axis are cut at its end
