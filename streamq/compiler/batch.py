@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from streamq.compiler.rules.prune_columns import columns_read
 from streamq.errors import PlanError, sentence
+from streamq.operators import Select
 from streamq.operators.observer import NOBODY, Observer
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source import Source
@@ -37,6 +39,30 @@ def lower_in_batch(plan: Node, run: BatchRun, observer: Observer = NOBODY) -> Da
         return rows
 
     return fold(plan, visit)
+
+
+def without_unread_columns(plan: Node) -> Node:
+    """Return a plan in which sources that only selects read have the columns that these read.
+
+    A row that is no event is shown with its payload, so Spark would read all columns of the files for an error that seldom is.
+    """
+    readers: dict[str, list[Node]] = {}
+    for node in nodes(plan):
+        for child in node.children:
+            readers.setdefault(child.digest, []).append(node)
+
+    def visit(node: Node, inputs: list[Node]) -> Node:
+        read = [_read_by(reader) for reader in readers.get(node.digest, [plan])]
+        if isinstance(node, Source) and all(names is not None for names in read):
+            return node.with_columns(frozenset().union(*(names or () for names in read)))
+        return node.with_children(inputs)
+
+    return fold(plan, visit)
+
+
+def _read_by(node: Node) -> frozenset[str] | None:
+    """Return the columns that a select reads; None for other nodes, and if they may be any."""
+    return columns_read(node, ()) if isinstance(node, Select) else None
 
 
 def to_user(df: DataFrame, schema: Schema) -> DataFrame:

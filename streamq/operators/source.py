@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -84,6 +84,13 @@ class Source(Operator):
         le, reason = check_starts(items.columns[LE], items.reason, self, streaming, items.columns.get(RE))
         columns = {**items.columns, LE: le, **{f.name: F.col(quote(f.name)) for f in self.payload}, BAD: reason}
         return table.select(*(column.alias(name) for name, column in columns.items()))
+
+    def with_columns(self, names: Collection[str]) -> Source:
+        """Return the source without payload columns that are not among ``names``; with all if they tell its rows apart."""
+        if self.ids or not self.insert_only:
+            return self
+        read = {*names, *self.consumed, *self.policy.progress.columns}
+        return replace(self, columns=tuple(field for field in self.columns if field.name in read))
 
     def good_items(self, run: BatchRun) -> DataFrame:
         """Return the items of a batch without the refused ones."""

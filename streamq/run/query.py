@@ -54,7 +54,7 @@ def batch_frames(
     """
     from functools import reduce
 
-    from streamq.compiler.batch import lower_in_batch, to_user
+    from streamq.compiler.batch import lower_in_batch, to_user, without_unread_columns
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
     from streamq.operators.operator import BatchRun, set_aside
@@ -71,6 +71,7 @@ def batch_frames(
                 wrong = f"source {source.shown_name()} is a streaming DataFrame"
                 raise PlanError(sentence(verb, wrong, "", "Run it: q.run(...), or q.to_stream(...)."))
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
+        rewritten = without_unread_columns(rewritten)
         modules = sorted({aside.module for aside in set_aside(rewritten)})
         run = BatchRun(frames, instant_ticks(until, plan.schema.axis), keeps=keeps and bool(modules))
         with in_utc(next(iter(frames.values())).sparkSession):

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import datetime as dt
+import re
+from pathlib import Path
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 import streamq as sq
 from streamq import testing as t
 from streamq.compiler.batch import lower_in_batch
+from streamq.errors import InvalidEvent
 from streamq.operators.operator import BatchRun
 from streamq.plan.node import Node
 from streamq.testing.difference import assert_same_history
@@ -126,3 +130,20 @@ def test_an_observer_sees_the_frames_of_every_node(spark: SparkSession) -> None:
     query = sq.intervals(frame(spark, table), "a", "b", name="s").where(sq.col("v") > 5).to_signal("v")
     lower_in_batch(query.plan, BatchRun({"s": query.tables["s"]}), Counting())
     assert seen == {"intervals": 3, "into where": 3, "where": 2, "into to_signal": 2, "to_signal": 2}
+
+
+def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, tmp_path: Path) -> None:
+    """A row that is no event is shown with these; with ids all columns tell rows apart."""
+    rows = t.table("at bigint, v int, w int, k string", [(1, 2, 3, "a"), (None, 7, 8, "b")])
+    frame(spark, rows).coalesce(1).write.parquet(str(tmp_path / "in"))
+    source = sq.points(spark.read.parquet(str(tmp_path / "in")), "at", name="s")
+    query = source.where(sq.col("k") < "c").tumbling_window(5).select(total=sq.sum("v"))
+
+    def columns_read(query: sq.Stream) -> str:
+        (read,) = re.findall(r"ReadSchema: struct<(.*?)>", query.to_df()._jdf.queryExecution().executedPlan().toString())
+        return str(read)
+
+    assert columns_read(query) == "at:bigint,v:int,k:string"
+    assert columns_read(source) == "at:bigint,v:int,w:int,k:string"
+    with pytest.raises(InvalidEvent, match=r"null start \(start NULL\); first: {'v': 7, 'k': 'b'}\."):
+        query.to_pandas()
