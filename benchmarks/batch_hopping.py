@@ -37,7 +37,7 @@ Query = Callable[[DataFrame], DataFrame]
 class Cell:
     """A comparison: ``density`` is events per key and hop, ``share`` the fraction of --rows that is used.
 
-    ``of`` names the aggregates. ``target``: the ratio to reach; 0: none.
+    ``of`` names the aggregates. ``target``: the ratio to reach; 0: none. ``keys``: the number of keys.
     """
 
     name: str
@@ -68,7 +68,7 @@ CELLS = (
 )
 
 COPIES = 30_000_000
-"""The events, each counted once a window, of a cell of the matrix; at most a fifth of them are different."""
+"""The number of events of a matrix cell, counted once for each window that they lie in."""
 
 
 def matrix() -> Iterator[Cell]:
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--only", nargs="*", choices=[cell.name for cell in CELLS])
     parser.add_argument(
-        "--matrix", action="store_true", help="the cells by density, hops and keys in place of the others"
+        "--matrix", action="store_true", help="the cells by density, hops and keys, whatever --only says"
     )
     parser.add_argument("--partitions", type=int, default=4)
     parser.add_argument("--memory", default="5g")

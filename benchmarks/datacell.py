@@ -9,7 +9,7 @@ are selected. Q2: ``max(s1.x1), avg(s2.x1) where s1.x2 = s2.x2`` over two stream
 A slide brings the tuples of a basic window and the result of the window that they complete. *Incremental*: one micro-batch of the
 kernels, which hold partial results of the basic windows before. *Anew*: the same kernels over all tuples of the window in one
 micro-batch, without state. *Arrow*: filter, join and ``group_by`` of PyArrow, by hand, over the same; in figure 9, whose tuples
-arrive as CSV text, DuckDB's in its place, with the window in tables. All take turns; processor time in milliseconds, medians.
+arrive as CSV text, DuckDB over tables that hold the window. All take turns; processor time in milliseconds, medians.
 ``--scale 0.1`` has a tenth of the tuples.
 """
 

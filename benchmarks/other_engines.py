@@ -54,7 +54,7 @@ Way = Callable[[], Seconds]
 
 
 def generate(folder: Path, rows: int) -> None:
-    """Write points in time order as Parquet and CSV files, each of which follows the one before."""
+    """Write points in time order: Parquet files that follow each other, and one CSV file."""
     rng = np.random.default_rng(7)
     at = np.sort(rng.integers(0, rows * 60_000 // (KEYS * DENSITY), rows)) + 1_704_067_200_000
     columns = {"k": rng.integers(0, KEYS, rows), "ts": pa.array(at, pa.timestamp("ms")), "v": rng.random(rows)}
@@ -62,7 +62,8 @@ def generate(folder: Path, rows: int) -> None:
     for kind in ("parquet", "csv"):
         (folder / kind).mkdir(parents=True)
     for number in range(FILES):
-        part = points.slice(number * rows // FILES, rows // FILES)
+        first, end = (rows * n // FILES for n in (number, number + 1))
+        part = points.slice(first, end - first)
         utc = part.set_column(1, "ts", part.column("ts").cast(pa.timestamp("us", "UTC")))
         pq.write_table(utc, folder / "parquet" / f"{number}.parquet", row_group_size=max(1, rows // FILES // 4))
         # one CSV file, which one reader reads: with more of them Flink would drop what it takes for late
@@ -159,9 +160,11 @@ def counted_by_duckdb(folder: Path, hops: int) -> tuple[int, int]:
 
 def flink_jars() -> Path:
     """Return the folder of Flink's jars, as ``apache-flink-libraries`` has them."""
-    found = importlib.util.find_spec("pyflink")
-    assert found is not None and found.submodule_search_locations
-    return Path(next(iter(found.submodule_search_locations))) / "lib"
+    package = importlib.util.find_spec("pyflink")
+    folders = None if package is None else package.submodule_search_locations
+    if not folders:
+        raise RuntimeError("Flink is not installed: pip install 'streamq[benchmarks]'")
+    return Path(next(iter(folders))) / "lib"
 
 
 def flink(folder: Path, hops: int, runs: int, sink: str = "none") -> list[Seconds]:

@@ -1,12 +1,13 @@
-"""Windows that several results, or several operators of one, compute over one stream: their partial results are made once.
+"""Let windows over one stream, of several results or of one, share their partial results.
 
 They share (``SHARING_LAW``) if they have one stream, one group, one grid and one stamp (Arasu and Widom, *Resource Sharing in
-Continuous Sliding-Window Aggregates*). Windows whose rows are final in all results share with such alone, because one that sends
-rows before they are final does not hold them for the others.
+Continuous Sliding-Window Aggregates*). Final results share only with final results: a changelog sends rows before they are final,
+and final results would have to hold these. Windows that call a user's code have partial results of their own, so that a change of
+that code changes nothing else.
 
-A run that goes on from a checkpoint shares as the checkpoint does, which stores the partial results of each grid. So a result
-that begins or ends changes the state of no other: windows read stored partial results that include theirs, though nobody may read
-some of them any more, and only windows without such share new ones among themselves.
+A run that goes on from a checkpoint shares as the checkpoint does. It stores the partial results of each grid, with the windows
+that have read them: such a window reads these again, though nobody may read some of the others any more. Only windows that the
+checkpoint does not have share new ones among themselves.
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Any
 
 from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
-from streamq.compiler.results import Results, as_results, unsettled_nodes, without_policies
+from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
+from streamq.compiler.state_texts import modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError
 from streamq.operators import MergePartials, PartialAggregate, Select, Source
 from streamq.operators.partial_aggregate import partial_fields
@@ -36,15 +38,17 @@ SHARING_LAW = "merge(partial(a, x)), merge(partial(a, y)) => select(merge(partia
 
 @dataclass(frozen=True, kw_only=True)
 class GridPartials:
-    """The partial results that a run holds of the windows ``readers``, which are those before they were shared.
+    """Partial results of one grid, and the windows that read them: ``readers``, as they were before sharing.
 
-    ``key``: a digest of their stream, group, grid and stamp. ``is_final``: only final rows are read of them.
+    ``key``: a hash of their stream, group, grid and stamp. ``is_final``: all results that read them have final rows. ``windows``:
+    hashes of the partial results of each window that reads them, or has read them in the checkpoint.
     """
 
     key: str
     is_final: bool
     partials: PartialAggregate
     readers: tuple[MergePartials, ...]
+    windows: tuple[str, ...]
 
     @property
     def saves(self) -> bool:
@@ -52,7 +56,7 @@ class GridPartials:
         return len(self.readers) > 1
 
     def shown(self) -> str:
-        """Return them as explain shows them: what they are, and what each row costs less than if windows had their own."""
+        """Return the line of explain: the windows, their partial results, and the number of values a row saves."""
         part = self.partials
         alone = sum(_values(reader.input) for reader in self.readers)
         windows = f"{len(self.readers)} windows {part.detail()}"
@@ -61,7 +65,9 @@ class GridPartials:
     def stored(self) -> StoredPartials | None:
         """Return them as a checkpoint stores them; None if they call code that cannot be written."""
         text = _text(self.partials)
-        return None if text is None else StoredPartials(key=self.key, is_final=self.is_final, partials=text)
+        if text is None:
+            return None
+        return StoredPartials(key=self.key, is_final=self.is_final, partials=text, windows=self.windows)
 
 
 @dataclass(frozen=True)
@@ -82,7 +88,7 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
     windows: list[GridPartials] = []
     chosen: dict[str, _PartialSet] = {}
     for (key, is_final), merges in groups.items():
-        # stored for windows of the other kind, they go on with these if there are no others
+        # if no window here has the other form, its stored partial results are read too: the output has changed
         forms = {is_final, *(form for form in (True, False) if (key, form) not in groups)}
         for shared in _sets(merges, _read_stored(options.placement.windows, key, forms)):
             readers = tuple(shared.readers)
@@ -90,7 +96,8 @@ def share_windows(plan: Results, options: Options) -> SharedPlan:
             if len(readers) > 1 or not shared.equals(partials):
                 chosen.update((reader.digest, shared) for reader in readers)
                 partials = shared.over(partials, partials.input)
-            windows.append(GridPartials(key=key, is_final=is_final, partials=partials, readers=readers))
+            hashes = tuple(dict.fromkeys((*shared.windows, *(_hash_of(reader.input) for reader in readers))))
+            windows.append(GridPartials(key=key, is_final=is_final, partials=partials, readers=readers, windows=hashes))
     return SharedPlan(_over_shared(plan, chosen), tuple(windows))
 
 
@@ -100,62 +107,83 @@ def _values(part: PartialAggregate) -> int:
 
 
 def _grid_key(node: MergePartials) -> str:
-    """Return a digest of a window's stream, group, grid and stamp; policies of sources, and columns left out, do not count."""
+    """Return a hash of a window's stream, group, grid and stamp; policies of sources, and columns left out, do not count."""
     part = node.input
-    bare = replace(node, input=PartialAggregate(_stream(part), part.keys, part.window, (), ()))
-    return without_policies(Results((bare,)))[0].inputs[0].digest
+
+    def visit(node: Node, inputs: list[str]) -> str:
+        if _leaves_out_columns(node):
+            return inputs[0]
+        return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
+
+    return short_hash([fold(part.input, visit), list(part.keys), state_text(part.window), node.stamp])
+
+
+def _hash_of(part: PartialAggregate) -> str:
+    """Return a hash of the partial results of a window."""
+    return short_hash([state_text(part.arguments), state_text(part.partials)])
+
+
+def _calls_code(part: PartialAggregate) -> bool:
+    """Return True if partial results call a user's code."""
+    return bool(modules_called((), [expr for _, expr in part.arguments], part.partials))
 
 
 def _stream(part: PartialAggregate) -> Node:
     """Return the events of partial results, below selects that only leave out columns."""
     below = part.input
-    while isinstance(below, Select) and all(expr.copied_column == name for name, expr in below.columns):
-        below = below.input
+    while _leaves_out_columns(below):
+        (below,) = below.children
     return below
+
+
+def _leaves_out_columns(node: Node) -> bool:
+    """Return True for a select that only leaves out columns."""
+    return isinstance(node, Select) and all(expr.copied_column == name for name, expr in node.columns)
 
 
 def _read_stored(stored: Sequence[StoredPartials], key: str, forms: Iterable[bool]) -> list[_PartialSet]:
     """Return the stored partial results of a grid, for windows of some forms."""
-    parts = [_part(one.partials) for one in stored if one.key == key and one.is_final in forms]
-    return [_PartialSet.of_part(part) for part in parts if part is not None]
+    found = [(one, _part(one.partials)) for one in stored if one.key == key and one.is_final in forms]
+    return [_PartialSet.of_part(part, windows=one.windows) for one, part in found if part is not None]
 
 
 def _sets(merges: Sequence[MergePartials], stored: Sequence[_PartialSet]) -> list[_PartialSet]:
     """Return the sets of partial results that windows of one grid read, each with its readers.
 
-    A window reads the smallest stored set that has all of its own; the others have one set, or one each if code that they call
-    cannot be written, because a later run could not share them in the same way.
+    A window reads the stored set that it has read before. The others have one set together; or one each if they call a user's
+    code, or have expressions that cannot be written, because a later run could not share them in the same way.
     """
     rest: list[MergePartials] = []
     for merge in merges:
-        fitting = [one for one in stored if one.columns_for(merge.input) is not None]
-        if fitting:
-            min(fitting, key=lambda one: len(one.partials)).readers.append(merge)
+        own = _hash_of(merge.input)
+        before = next((one for one in stored if own in one.windows), None)
+        if before is not None and before.columns_for(merge.input) is not None:
+            before.readers.append(merge)
         else:
             rest.append(merge)
-    writable = [merge for merge in rest if _text(merge.input) is not None] if len(rest) > 1 else []
-    shared = writable if len(writable) > 1 else []
-    new = [_PartialSet.union(shared)] if shared else []
-    new += [_PartialSet.of_part(merge.input, merge) for merge in rest if merge not in shared]
-    return [*(one for one in stored if one.readers), *new]
+    shared = [merge for merge in rest if not _calls_code(merge.input) and _text(merge.input) is not None]
+    new = [_PartialSet.union(shared)] if len(shared) > 1 else []
+    alone = [merge for merge in rest if not new or merge not in shared]
+    return [*(one for one in stored if one.readers), *new, *(_PartialSet.of_part(one.input, one) for one in alone)]
 
 
 @dataclass
 class _PartialSet:
     """Arguments and partial results over one stream, each once; ``readers``: the windows that read them.
 
-    ``arguments``: their names by the expressions' digests.
+    ``arguments``: their names by the expressions' digests. ``windows``: hashes of the windows that have read them before.
     """
 
     arguments: dict[str, tuple[str, Expr]] = field(default_factory=dict)
     partials: list[Partial] = field(default_factory=list)
     readers: list[MergePartials] = field(default_factory=list)
+    windows: tuple[str, ...] = ()
 
     @classmethod
-    def of_part(cls, part: PartialAggregate, *readers: MergePartials) -> _PartialSet:
+    def of_part(cls, part: PartialAggregate, *readers: MergePartials, windows: tuple[str, ...] = ()) -> _PartialSet:
         """Return the set of one operator's partial results, by the names that they have there."""
         arguments = {expr.digest: (name, expr) for name, expr in part.arguments}
-        return cls(arguments, list(part.partials), list(readers))
+        return cls(arguments, list(part.partials), list(readers), windows)
 
     @classmethod
     def union(cls, readers: Sequence[MergePartials]) -> _PartialSet:
@@ -219,7 +247,7 @@ class _PartialSet:
 
 
 def _only_counts(partial: Partial) -> bool:
-    """Return True if a partial result consists of numbers of values, which others may hold beside their own."""
+    """Return True if a partial result consists of counts only."""
     return partial.columns == list(partial.counts.values())
 
 
@@ -266,8 +294,7 @@ def _part(text: str) -> PartialAggregate | None:
         part = plan_from_json(json.loads(text))
     except StreamqError:
         return None
-    assert isinstance(part, PartialAggregate)
-    return part
+    return part if isinstance(part, PartialAggregate) else None
 
 
 __all__ = ["SHARING_LAW", "GridPartials", "SharedPlan", "share_windows"]

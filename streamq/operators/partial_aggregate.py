@@ -88,7 +88,7 @@ class PartialAggregate(PassThrough):
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)
-        if partials is None or self.merge_choice.form == BatchForm.DIRECT:
+        if partials is None or self.merge_choice.form is BatchForm.DIRECT:
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
         events = grid_members(batch_events(self.input, inputs[0], run), grid)

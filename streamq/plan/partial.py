@@ -136,7 +136,7 @@ class Partial(MergeableColumns):
 
     @property
     def counts(self) -> Mapping[str, str]:
-        """The columns that hold a number of values, each by the column of events whose values, that are not NULL, it counts."""
+        """The columns of counts, by the column of events whose non-NULL values they count."""
         return {}
 
     @property

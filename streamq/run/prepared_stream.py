@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from streamq.errors import CheckpointError, PlanError, sentence, warn
 from streamq.operators.input_table import as_dataframe
 from streamq.plan.node import Node
 from streamq.plan.verbs import tables_behind
-from streamq.policies import Consistency, consistency_of
+from streamq.policies import Consistency
 from streamq.run.active import session_of
 from streamq.run.checkpoint import Checkpoint, identity_of
 from streamq.run.clock_source import ClockRows, ticking_clock
@@ -20,7 +20,7 @@ from streamq.run.failure import spark_errors
 from streamq.run.files import WRITABLE
 from streamq.run.fitting import compile_to_fit
 from streamq.run.foreign_session import prepare_for_streams, warn_of_tasks
-from streamq.run.run_arguments import ResultRequest
+from streamq.run.run_arguments import ResultRequest, written_results
 from streamq.run.tables import is_dataframe, is_unlimited
 from streamq.runtime.identity import Identity, OtherLayout
 
@@ -115,18 +115,14 @@ def prepare(request: StreamRequest) -> PreparedStream:
     The session gets the settings that streams need. Warns of many more tasks than run at once, and of modules whose failures
     are to be set aside where there is no late sink. Without ``buckets``, the number is that of the checkpoint, or a default.
     """
-    from streamq.compiler.options import Options, check_early
-    from streamq.compiler.results import Results, rewritten
+    from streamq.compiler.results import rewritten
     from streamq.compiler.stages import compile_stages
     from streamq.plan.node import number_sources
 
     verb, buckets = request.verb, request.buckets
     if buckets is not None and (not isinstance(buckets, int) or isinstance(buckets, bool) or buckets < 1):
         raise PlanError(sentence(verb, "buckets is a whole number of at least 1", f"found {buckets!r}"))
-    written = Results.from_plans([result.query.plan for result in request.results], verb)
-    level = consistency_of(request.consistency, written.schema.axis, verb)
-    egresses = tuple(result.egress(verb) for result in request.results)
-    check_early(request.early, egresses, level, verb)
+    written, options = written_results(request.results, request.consistency, request.early, verb)
     bound = tables_behind([result.query for result in request.results], verb)
     spark = session_of(bound.values(), verb)
     prepare_for_streams(spark, verb)
@@ -136,12 +132,10 @@ def prepare(request: StreamRequest) -> PreparedStream:
     stored = None if checkpoint is None else checkpoint.stored()
     if buckets is None and isinstance(stored, Identity):
         buckets = stored.buckets
-    options = Options(
-        egresses=egresses,
+    options = replace(
+        options,
         late_output=request.late_output,
         buckets=buckets or _default_buckets(spark),
-        level=level,
-        early=request.early,
         ansi=spark.conf.get("spark.sql.ansi.enabled") == "true",
     )
     program = compile_stages(rewritten(plan), options, plan)

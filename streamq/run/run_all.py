@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from streamq.errors import PlanError, kind_of, sentence
 from streamq.keywords import check_keywords
 from streamq.plan.verbs import Verbs, not_a_stream
-from streamq.policies import Consistency, consistency_of
-from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink
+from streamq.policies import Consistency
+from streamq.run.run_arguments import ResultRequest, RunArguments, split_sink, written_results
 from streamq.run.sinks import SinkArgument
 from streamq.time import Duration
 
@@ -106,16 +106,11 @@ def explain_all(
         sq.explain_all([sq.result(counts), sq.result(sums)], mode="physical")
     """
     from streamq.compiler.explain import explain
-    from streamq.compiler.options import Options, check_early
-    from streamq.compiler.results import Results
 
     verb = "explain_all"
     _check_results(results, verb)
-    written = Results.from_plans([result.query.plan for result in results], verb)
-    level = consistency_of(consistency, written.schema.axis, verb)
-    egresses = tuple(result.egress(verb) for result in results)
-    check_early(early, egresses, level, verb)
-    print(explain(written, mode, format, Options(egresses=egresses, level=level, early=early)))
+    written, options = written_results(results, consistency, early, verb)
+    print(explain(written, mode, format, options))
 
 
 def _check_results(results: object, verb: str) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from streamq.choices import OutputForm, choose_word
 from streamq.errors import PlanError, sentence
 from streamq.plan.verbs import Verbs
-from streamq.policies import Consistency
+from streamq.policies import Consistency, consistency_of
 from streamq.run.sinks import Sink, SinkArgument, sink_of
 from streamq.run.sinks.sink import folder_name
 from streamq.run.trigger import AVAILABLE_NOW
@@ -16,6 +17,8 @@ from streamq.time import Duration
 
 if TYPE_CHECKING:
     from streamq.compiler.egress import Egress
+    from streamq.compiler.options import Options
+    from streamq.compiler.results import Results
     from streamq.run.checkpoint import Checkpoint
 
 
@@ -34,6 +37,20 @@ class ResultRequest:
 
         form = choose_word(OutputForm, self.output, "output", verb)
         return choose_egress(self.query.plan, form, ctis=self.ctis, verb=verb)
+
+
+def written_results(
+    results: Sequence[ResultRequest], consistency: str | Consistency, early: bool, verb: str
+) -> tuple[Results, Options]:
+    """Return the plans of results as they were written, and the options that they need; raise PlanError, worded for ``verb``."""
+    from streamq.compiler.options import Options, check_early
+    from streamq.compiler.results import Results
+
+    written = Results.from_plans([result.query.plan for result in results], verb)
+    level = consistency_of(consistency, written.schema.axis, verb)
+    egresses = tuple(result.egress(verb) for result in results)
+    check_early(early, egresses, level, verb)
+    return written, Options(egresses=egresses, level=level, early=early)
 
 
 def split_sink(argument: SinkArgument, verb: str) -> Sink:

@@ -73,13 +73,14 @@ class ResultState:
 class StoredPartials:
     """The partial results in a state that windows of one grid may read.
 
-    key: a digest of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
-    results and the expressions over events that they are computed from, as JSON.
+    key: a hash of their stream, group, grid and stamp; is_final: only final rows were read of them; partials: the partial
+    results and the expressions over events that they are computed from, as JSON; windows: hashes of the windows that read them.
     """
 
     key: str
     is_final: bool
     partials: str
+    windows: tuple[str, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,10 +88,10 @@ class Identity:
     """The facts about a run by which another run decides if it can go on from its state.
 
     ``query`` is the digest of the rewritten plans; ``operators`` are those with state, ``results`` has an entry a result.
-    ``windows`` says which windows share partial results. ``stages`` and ``sources``, in their order, are what Spark keeps of
-    them. ``blocks``: the level of consistency holds rows
-    back. ``folders``, those that rows are written into, each with the form of its rows, and ``clock``, whether there is one among
-    the sources that Spark reads, are in the identity of a checkpoint, not in the mark of a state.
+    ``windows``: the partial results that windows of each grid read. ``stages`` and ``sources``, in their order, are what Spark
+    keeps of them. ``blocks``: the level of consistency holds rows back. ``folders``, those that rows are written into, each with
+    the form of its rows, and ``clock``, whether there is one among the sources that Spark reads, are in the identity of a
+    checkpoint, not in the mark of a state.
     """
 
     version: int = STATE_VERSION
@@ -109,7 +110,7 @@ class Identity:
 
     @property
     def mark(self) -> str:
-        """A short text that is equal for two identities if they agree in all but folders and clock."""
+        """A short text that is equal for two identities of the same query, results, stages, buckets and flags."""
         results = ",".join(f"{r.output}{'+ctis' if r.ctis else ''}" for r in self.results)
         places = ",".join(str(operator.stage) for operator in self.operators)
         flags = f"{int(self.late_sink)}{int(self.early)}{int(self.blocks)}"
@@ -145,7 +146,7 @@ def identity_from(fields: dict[str, Any]) -> Identity | OtherLayout:
     operators = tuple(_operator_from(one) for one in fields["operators"])
     folders = tuple((name, form) for name, form in fields["folders"])
     results = tuple(ResultState(**{**one, "operators": tuple(one["operators"])}) for one in fields["results"])
-    windows = tuple(StoredPartials(**one) for one in fields["windows"])
+    windows = tuple(StoredPartials(**{**one, "windows": tuple(one["windows"])}) for one in fields["windows"])
     read = {"operators": operators, "results": results, "windows": windows, "folders": folders}
     return Identity(**{**fields, **listed, **read})
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class TickSql:
-    """A bigint, or a condition, as SQL: the name of a column, or an expression in brackets."""
+    """A bigint or a condition as SQL text that can stand as an operand: a column, a call, CASE, or brackets."""
 
     text: str
 
@@ -59,6 +59,7 @@ class _Sql:
         return TickSql(f"CASE WHEN {condition.text} THEN {sql_of(then)} ELSE {sql_of(otherwise)} END")
 
     def moved(self, x: TickSql, by: int) -> TickSql:
+        """Return the moved instant; ``x`` must not be NULL, which would become an end of the axis."""
         if by == 0:
             return x
         end = INFINITY if by > 0 else MINUS_INFINITY + 1

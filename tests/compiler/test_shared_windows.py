@@ -23,7 +23,7 @@ C = sq.col
 S = source()
 
 
-unnamed = sq.udf("int")(lambda v: v)
+OWN = [sq.udf("int")(lambda v: v), sq.udf("int", name="twice")(lambda v: v)]
 
 
 def windows(stream: sq.Stream = S, hop: int = 5, **how: Any) -> Any:
@@ -107,9 +107,10 @@ def test_final_rows_are_not_held_for_those_sent_before() -> None:
     assert not any(state.name.startswith("final") for state in program.states)
 
 
-def test_code_that_cannot_be_written_is_not_shared() -> None:
-    """A later run could not share it in the same way."""
-    own = windows().select(n=sq.sum(unnamed("v")))
+@pytest.mark.parametrize("code", OWN)
+def test_what_calls_a_users_code_is_not_shared(code: Any) -> None:
+    """A run could not go on with the others once the code has changed, or has gone."""
+    own = windows().select(n=sq.sum(code("v")))
     other = windows().select(n=sq.count("v"), least=sq.min("w"))
     assert held(program_of([own, other], [FINAL, FINAL]))[1:] == held(program_of([other], [FINAL]))
 
@@ -152,9 +153,32 @@ def test_a_window_more_needs_a_stage_where_one_kernel_reads_the_source() -> None
 
 
 def test_a_result_that_ended_may_begin_again() -> None:
-    run, _ = changed([summed(), least()], [summed()], [least(), summed()])
+    """Its partial results have been there all the time."""
+    run, parts = changed([summed(), least()], [summed()], [least(), summed()])
     assert held(run.run.program) == ["count(*), sum(v), min(w)"]
     assert run.identity.windows[0].is_final
+    for query, part in zip([least(), summed()], parts, strict=True):
+        assert_same_history(part, after(query, 0, 4))
+
+
+def test_a_window_reads_again_what_it_has_read() -> None:
+    """Not the partial results of a window that has begun later, though they have all that it needs and are fewer."""
+    most = windows().select(total=sq.sum("v"), most=sq.max("v"), least=sq.min("v"))
+    later = windows().select(total=sq.sum("v"), least=sq.min("w"))
+    now = [sessions(S), most, summed(), later]
+    _, parts = changed(now[:3], now, now)
+    for query, begun, part in zip(now, [0, 0, 0, 2], parts, strict=True):
+        assert_same_history(part, after(query, begun, 4))
+
+
+def test_a_column_more_of_the_source_changes_nothing() -> None:
+    less = source("s", "w")
+    run = ChangingRun(windows(less).select(n=sq.count()), windows(less).select(total=sq.sum("v")))
+    run.batch({"s": rows(0, 2, "w")})
+    run.run.identity = read_identity(run.identity.to_json())
+    run.changed(summed())
+    sent = [run.batch({"s": rows(2, 10)})[0], run.finish()[0]]
+    assert_same_history(net(sent), after(summed(), 0, 2))
 
 
 def test_one_window_alone_goes_on_where_another_would_share_with_it() -> None:

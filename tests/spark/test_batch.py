@@ -140,7 +140,9 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
     query = source.where(sq.col("k") < "c").tumbling_window(5).select(total=sq.sum("v"))
 
     def columns_read(query: sq.Stream) -> str:
-        (read,) = re.findall(r"ReadSchema: struct<(.*?)>", query.to_df()._jdf.queryExecution().executedPlan().toString())
+        (read,) = re.findall(
+            r"ReadSchema: struct<(.*?)>", query.to_df()._jdf.queryExecution().executedPlan().toString()
+        )
         return str(read)
 
     assert columns_read(query) == "at:bigint,v:int,k:string"

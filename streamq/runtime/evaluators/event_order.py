@@ -14,9 +14,9 @@ from streamq.runtime.values import Ints, column_ranks
 
 
 def event_order(table: pa.Table, group: Ints, names: Sequence[str]) -> tuple[Ints, Ints]:
-    """Return row numbers in the order of group, start, the columns ``names`` and end, and a number for each place in that order.
+    """Return row numbers in the order of group, start, ``names`` and end, and a number that rises with each of these but the end.
 
-    Places that only ends order have the same number. Columns are compared only where starts are equal.
+    Columns are compared only where starts are equal.
     """
     le = ints(table, LE)
     is_sorted = ((group[1:] > group[:-1]) | ((group[1:] == group[:-1]) & (le[1:] >= le[:-1]))).all()

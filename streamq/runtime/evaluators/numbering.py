@@ -63,7 +63,7 @@ def group_bounds(group: Ints, g: Ints) -> tuple[Ints, Ints]:
 
 
 def run_bounds(values: Ints) -> tuple[Ints, Ints]:
-    """Return the first and last place of the equal values around each of some ordered values."""
+    """Return, for each of some sorted values, the first and last place of the values equal to it."""
     heads = np.flatnonzero(np.diff(values, prepend=values[:1] - 1))
     ends = np.append(heads, len(values))[1:]
     return np.repeat(heads, ends - heads), np.repeat(ends - 1, ends - heads)

@@ -371,7 +371,7 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
     def _keep(self, groups: ActiveGroups, rows: pa.Table) -> None:
         """Add the deltas to the events in state, and take out the events of active groups that no longer matter.
 
-        An event that comes and no longer matters at once is not written.
+        An event that comes and is outdated in the same micro-batch is not written.
         """
         histories = groups.histories
         outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
