@@ -28,6 +28,8 @@ def shell(
     # IPython puts its own in the place of these
     for owner, name in ((sys, "displayhook"), (sys, "excepthook"), (builtins, "display")):
         monkeypatch.setattr(owner, name, getattr(owner, name, None), raising=False)
+    # a doctest before may have left Python's last result, in whose presence IPython keeps none of its own
+    monkeypatch.delattr(builtins, "_", raising=False)
     monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     yield InteractiveShell.instance(user_module=ModuleType("__main__"))
     InteractiveShell.clear_instance()
