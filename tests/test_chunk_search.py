@@ -101,7 +101,7 @@ FIGURE_8 = Engine(batch=0.05, row=1e-3, merge=1e-4)
 
 
 def test_the_curve_of_figure_8_is_descended_to_512_chunks() -> None:
-    """As in the paper: the response time falls with m up to 512 and rises with 1,024, upon which the search goes back."""
+    """The curve of the paper: the response time falls with m up to 512 and rises with 1,024, upon which the search goes back."""
     search = searched(ChunkSearch(), FIGURE_8, 20_000)
     times = [search.responses[2**power] for power in range(11)]
     assert times[:10] == sorted(times[:10], reverse=True)

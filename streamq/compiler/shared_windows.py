@@ -21,7 +21,7 @@ from streamq.compiler.options import Options
 from streamq.compiler.plan_json import plan_from_json, plan_to_json
 from streamq.compiler.results import Results, as_results, unsettled_nodes
 from streamq.compiler.rules.merge_selects import merge_selects
-from streamq.compiler.state_texts import modules_called, short_hash, state_text, text_of_source
+from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.errors import StreamqError
 from streamq.operators import MergePartials, PartialAggregate, Select, Source
 from streamq.operators.partial_aggregate import partial_fields
@@ -111,7 +111,7 @@ def _grid_key(node: MergePartials) -> str:
     part = node.input
 
     def visit(node: Node, inputs: list[str]) -> str:
-        if _leaves_out_columns(node):
+        if leaves_out_columns(node):
             return inputs[0]
         return short_hash([text_of_source(node) if isinstance(node, Source) else state_text(node), inputs])
 
@@ -131,20 +131,16 @@ def _calls_code(part: PartialAggregate) -> bool:
 def _stream(part: PartialAggregate) -> Node:
     """Return the events of partial results, below selects that only leave out columns."""
     below = part.input
-    while _leaves_out_columns(below):
+    while leaves_out_columns(below):
         (below,) = below.children
     return below
 
 
-def _leaves_out_columns(node: Node) -> bool:
-    """Return True for a select that only leaves out columns."""
-    return isinstance(node, Select) and all(expr.copied_column == name for name, expr in node.columns)
-
-
 def _read_stored(stored: Sequence[StoredPartials], key: str, forms: Iterable[bool]) -> list[_PartialSet]:
     """Return the stored partial results of a grid, for windows of some forms."""
-    found = [(one, _part(one.partials)) for one in stored if one.key == key and one.is_final in forms]
-    return [_PartialSet.of_part(part, windows=one.windows) for one, part in found if part is not None]
+    of_grid = [one for one in stored if one.key == key and one.is_final in forms]
+    parts = [(one.windows, _part(one.partials)) for one in of_grid]
+    return [_PartialSet.of_part(part, windows=windows) for windows, part in parts if part is not None]
 
 
 def _sets(merges: Sequence[MergePartials], stored: Sequence[_PartialSet]) -> list[_PartialSet]:

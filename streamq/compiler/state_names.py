@@ -12,8 +12,7 @@ from itertools import chain, count
 from typing import Any
 
 from streamq.compiler.staged_plan import INGRESS, Path, PortInput, StagedPlan
-from streamq.compiler.state_texts import modules_called, short_hash, state_text, text_of_source
-from streamq.operators.select import Select
+from streamq.compiler.state_texts import leaves_out_columns, modules_called, short_hash, state_text, text_of_source
 from streamq.operators.source import Source
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import types
@@ -57,7 +56,7 @@ def state_name(
             columns = [[name, state_text(expr), kinds[name]] for name, expr in one.columns.columns]
             values.append([number, columns, path_text(program, path)])
             parts.append(f"{port}reads {', '.join(f'{n} {kind}' for n, kind in kinds.items()) or 'no column'}")
-            parts += [f"{port}behind {step.line}" for step in path.steps if _counts(step)]
+            parts += [f"{port}behind {step.line}" for step in path.steps if not leaves_out_columns(step)]
             parts += [f"{port}reads rows that may be taken back"] * path.retracts
             called += path.steps
     exprs = [expr for one in inputs for _, expr in one.columns.columns]
@@ -74,7 +73,7 @@ def path_text(program: StagedPlan, path: Path) -> Any:
     """Return, as JSON, what makes a path: its relation, and the steps that change rows, with the types of what they read."""
     source = program.relations[path.relation].source
     relation = path.relation if source is None else text_of_source(source)
-    steps = [_step_text(step) for step in path.steps if _counts(step)]
+    steps = [_step_text(step) for step in path.steps if not leaves_out_columns(step)]
     return [relation, steps, path.retracts, path.moves]
 
 
@@ -92,11 +91,6 @@ def ingress_name(source: Source) -> str:
 def columns_text(source: Source) -> str:
     """Return a text that differs for other columns of a source's events."""
     return short_hash([[f.name, f.type.json()] for f in source.schema.fields])[:8]
-
-
-def _counts(step: Node) -> bool:
-    """True unless a step only leaves out columns: what is read above it says which."""
-    return not (isinstance(step, Select) and all(isinstance(e, Col) and e.name == n for n, e in step.columns))
 
 
 def _step_text(step: Node) -> Any:

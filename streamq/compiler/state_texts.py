@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql.types import DataType
 
+from streamq.operators.select import Select
 from streamq.operators.source import Source
 from streamq.plan.expr import Expr
 from streamq.plan.folding import fold
@@ -19,6 +20,11 @@ from streamq.plan.partial import Partial
 from streamq.plan.passes import functions
 from streamq.plan.tree import PLAIN_JSON, Tree
 from streamq.runtime.identity import ModuleCode
+
+
+def leaves_out_columns(node: Node) -> bool:
+    """Return True for a select that only leaves out columns: what is read above it says which."""
+    return isinstance(node, Select) and all(expr.copied_column == name for name, expr in node.columns)
 
 
 def text_of_source(source: Source) -> Any:
@@ -90,4 +96,4 @@ def _without_operands(value: Any) -> Any:
     return "operand" if isinstance(value, Tree) else state_text(value)
 
 
-__all__ = ["modules_called", "short_hash", "state_text", "text_of_source"]
+__all__ = ["leaves_out_columns", "modules_called", "short_hash", "state_text", "text_of_source"]

@@ -29,7 +29,7 @@ WIDTH = 0.25
 
 
 class SearchPhase(StrEnum):
-    """What a search does: double m while the response time falls, bisect around the best m, or keep the best."""
+    """The phases of a search: it doubles m while the response time falls, bisects around the best m, and keeps the best."""
 
     DOUBLING = "doubling"
     BISECTING = "bisecting"

@@ -128,7 +128,7 @@ def changed(before: Sequence[sq.Stream], *later: Sequence[sq.Stream], **how: Any
 
 
 def after(query: sq.Stream, begun: int, since: int, **how: Any) -> pa.Table:
-    """What a query sends after ``since`` rows that was begun after ``begun``."""
+    """The rows that a query, begun after ``begun`` rows, sends after ``since`` of them."""
     run = ChangingRun(query, **how)
     run.batch({"s": rows(begun, since)})
     return net([run.batch({"s": rows(since, 10)})[0], run.finish()[0]])

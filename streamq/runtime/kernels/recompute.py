@@ -377,26 +377,36 @@ class RecomputeKernel(UncombinedKernel, Generic[E]):
         outdated: Sequence[tuple[Mask, pa.Table | None] | None] = [None] * len(histories)
         if any((ints(table, LE) < groups.clock.c).any() for table in histories):
             outdated = self._outdated(groups, rows)
-        columns = zip(histories, groups.fresh, groups.ends_in_fresh, outdated, strict=True)
-        for port, (history, new, ends_in_new, out) in enumerate(columns):
-            changes = [new]
+        inputs = zip(histories, groups.fresh, groups.ends_in_fresh, outdated, strict=True)
+        for port, (history, new, ends_in_new, out) in enumerate(inputs):
+            changes = new
             if out is not None and out[0].any():
-                is_gone, replacement = out
-                if ends_in_new:
-                    held = history.num_rows - new.num_rows
-                    changes = [new.filter(pa.array(~is_gone[held:]))]
-                    history, is_gone = history.slice(0, held), is_gone[:held]
-                events = [weighted(history.filter(pa.array(is_gone)), -1)]
-                events += [] if replacement is None else [weighted(replacement, 1)]
-                changes += [table.select(new.column_names) for table in events]
-                changes = (
-                    [*changes[:1], net_deltas(concat(changes[1:]))] if ends_in_new else [net_deltas(concat(changes))]
-                )
-            groups.bins.append(input_basket(port), concat(changes))
+                changes = changed_events(history, new, *out, ends_in_new=ends_in_new)
+            groups.bins.append(input_basket(port), changes)
 
     def _outdated(self, groups: ActiveGroups, rows: pa.Table) -> list[tuple[Mask, pa.Table | None]]:
         """Return, per input, which events state no longer needs at the CTI, and the events that replace them; None: none do."""
         return [(~is_needed, None) for is_needed in self.evaluator.needed(groups.histories, rows, groups.clock.c)]
+
+
+def changed_events(
+    history: pa.Table, new: pa.Table, is_outdated: Mask, replacement: pa.Table | None, *, ends_in_new: bool
+) -> pa.Table:
+    """Return the deltas ``new``, those that take the outdated events of a history out, and the events in their stead.
+
+    ``ends_in_new``: the last rows of the history are ``new``, so that outdated ones of these need no deltas at all.
+    """
+    came = new
+    if ends_in_new:
+        held = history.num_rows - new.num_rows
+        came = new.filter(pa.array(~is_outdated[held:]))
+        history, is_outdated = history.slice(0, held), is_outdated[:held]
+    events = [weighted(history.filter(pa.array(is_outdated)), -1)]
+    events += [] if replacement is None else [weighted(replacement, 1)]
+    changes = [table.select(new.column_names) for table in events]
+    if ends_in_new:
+        return concat([came, net_deltas(concat(changes))])
+    return net_deltas(concat([came, *changes]))
 
 
 def new_deltas(
