@@ -21,6 +21,7 @@ MODULES = {
     "fixed_costs": "benchmarks.fixed_costs",
     "session_ids": "benchmarks.session_ids",
     "partitions": "benchmarks.partitions",
+    "levels": "benchmarks.levels",
     "cost_by_change": "benchmarks.cost_by_change",
     "importing": "benchmarks.importing",
 }
