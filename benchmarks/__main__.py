@@ -22,6 +22,7 @@ MODULES = {
     "session_ids": "benchmarks.session_ids",
     "partitions": "benchmarks.partitions",
     "levels": "benchmarks.levels",
+    "plots": "benchmarks.plots",
     "cost_by_change": "benchmarks.cost_by_change",
     "importing": "benchmarks.importing",
 }

@@ -1,108 +1,115 @@
-"""Plots of what the benchmarks wrote as JSON, as SVG files in docs/images.
+"""The pictures of docs/benchmarks.md, drawn from its tables: SVG files in docs/images.
 
-    python -m benchmarks.plots [--datacell FILE] [--matrix FILE] [--engines FILE]
+    python -m benchmarks.plots
 
-Needs Altair and vl-convert, of the extra ``benchmarks``. A file that is not there is left out, with a message.
+A line ``![...](images/NAME.svg)`` shows the table above it. Each row with a list of three or more values in its second column is
+a chart, each column after that a line. A picture describes itself with the numbers that it shows, so that a test can tell whether
+they are still those of the page. Needs Altair and vl-convert, of the extra ``benchmarks``.
 """
 
 from __future__ import annotations
 
-import argparse
+import html
+import io
 import json
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-IMAGES = Path(__file__).parents[1] / "docs" / "images"
+PAGE = Path(__file__).parents[1] / "docs" / "benchmarks.md"
 
-Rows = list[dict[str, Any]]
-Plot = tuple[str, Any]
-"""The name of a file, and a chart."""
+PICTURE = re.compile(r"!\[[^]]*\]\((images/\w+\.svg)\)")
+ATTRIBUTE, FRACTION = re.compile(r'"[^"]*"'), re.compile(r"(\.\d)\d+")
+
+LINES = (0.03, 0.1, 0.3, 1, 3, 10, 30, 100)
+"""The ratios with a line across the chart."""
+
+NUMBER = re.compile(r"[\d.]+")
 
 
-def chart(rows: Rows, title: str, x: tuple[str, str], y: tuple[str, str], color: tuple[str, str]) -> Any:
-    """Return lines with points over ordinal ``x``, ``y`` by its logarithm; each is a column and the title of its axis."""
+@dataclass(frozen=True)
+class Chart:
+    """A row of a table: values by ``of``, and lines with a value at each of them, by the titles of their columns."""
+
+    title: str
+    of: list[str]
+    lines: dict[str, list[float]]
+
+
+@dataclass(frozen=True)
+class Picture:
+    """The charts of a table, and the file that shows them."""
+
+    file: Path
+    charts: list[Chart]
+
+    @property
+    def description(self) -> str:
+        """The element of the SVG file that has the numbers."""
+        numbers = [[chart.title, chart.of, *chart.lines.values()] for chart in self.charts]
+        return f"<desc>{html.escape(json.dumps(numbers), quote=False)}</desc>"
+
+
+def pictures(page: Path = PAGE) -> Iterator[Picture]:
+    """Yield the pictures of a page."""
+    table: list[list[str]] = []
+    for before, line in zip(["", *(lines := page.read_text(encoding="utf-8").splitlines())], lines, strict=False):
+        picture = PICTURE.fullmatch(line)
+        if line.startswith("|"):
+            table = [*(table if before.startswith("|") else []), [cell.strip() for cell in line.strip("|").split("|")]]
+        elif picture:
+            yield Picture(page.parent / picture[1], list(charts(table)))
+
+
+def charts(table: list[list[str]]) -> Iterator[Chart]:
+    """Yield the charts of a table."""
+    (_, _, *titles), _, *rows = table
+    for title, of, *cells in rows:
+        places = of.split(", ")
+        if len(places) > 2:
+            yield Chart(title, places, {name: values(cell) for name, cell in zip(titles, cells, strict=True)})
+
+
+def values(cell: str) -> list[float]:
+    """Return the numbers of a list; of a range, as ``1.6 to 1.7``, its middle."""
+    ranges = ([float(number) for number in NUMBER.findall(part)] for part in cell.split(", "))
+    return [sum(ends) / len(ends) for ends in ranges]
+
+
+def drawn(chart: Chart) -> Any:
+    """Return a chart of Altair's, with ratios by their logarithms."""
     import altair as alt
 
-    lines = alt.Chart(alt.Data(values=rows), title=title, width=420, height=260).mark_line(point=True)
-    return lines.encode(
-        x=alt.X(f"{x[0]}:O", title=x[1], sort=None, axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(f"{y[0]}:Q", title=y[1], scale=alt.Scale(type="log")),
-        color=alt.Color(f"{color[0]}:N", title=color[1], sort=None),
-        shape=alt.Shape(f"{color[0]}:N", sort=None, legend=None),
+    rows = [
+        {"of": of, "ratio": ratio, "line": line}
+        for line, ratios in chart.lines.items()
+        for of, ratio in zip(chart.of, ratios, strict=True)
+    ]
+    plot = alt.Chart(alt.Data(values=rows), title=alt.Title(chart.title, fontSize=11), width=200, height=140)
+    return plot.mark_line(point=True).encode(
+        x=alt.X("of:O", title=None, sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        y=alt.Y("ratio:Q", title=None, scale=alt.Scale(type="log"), axis=alt.Axis(values=LINES)),
+        color=alt.Color("line:N", title=None, sort=None, legend=alt.Legend(orient="bottom")),
     )
 
 
-WAYS = {"incremental": "a slide", "anew": "anew", "arrow": "PyArrow"}
-DATACELL = {
-    "5a": ("Q1 by selectivity", "selected"),
-    "6a": ("Q1 by the window's size, 512 hops", "tuples of the window"),
-    "6b": ("Q3 since a landmark", "slide"),
-    "7a": ("Q1 by the number of hops, 10.24 M tuples", "hops"),
-    "7b": ("Q2 by the number of hops, 102,400 tuples", "hops"),
-    "9": ("Q2 over tuples parsed from CSV, 64 hops", "tuples of the window"),
-}
-"""The title of a figure of the paper, and of what changes in it."""
+def svg(picture: Picture) -> str:
+    """Return the picture as an SVG file, with coordinates in tenths of a pixel."""
+    import altair as alt
+
+    text = io.StringIO()
+    alt.concat(*map(drawn, picture.charts), columns=3).configure(aria=False).save(text, format="svg")
+    rounded = ATTRIBUTE.sub(lambda quoted: FRACTION.sub(r"\1", quoted[0]), text.getvalue())
+    return rounded.replace(">", f">{picture.description}", 1) + "\n"
 
 
-def of_datacell(data: dict[str, Any]) -> Iterator[Plot]:
-    """Yield a plot for each figure: the processor time of a slide by each way."""
-    for name, (title, changes) in DATACELL.items():
-        cells = [cell for cell in data["cells"] if cell["experiment"] == name]
-        ways = WAYS | ({"arrow": "DuckDB"} if name == "9" else {})
-        rows = [{"of": value(cell["of"]), "ms": cell[w], "way": shown} for cell in cells for w, shown in ways.items()]
-        if rows:
-            y = "processor time, ms"
-            yield f"datacell_{name}", chart(rows, f"{name}: {title}", ("of", changes), ("ms", y), ("way", ""))
-
-
-def value(of: str) -> str:
-    """Return the part of a cell's title that changes from one to the next: ``n = 512, 20 %`` is ``20 %``."""
-    last = of.removesuffix(", CSV").rpartition(", ")[2].rpartition("= ")[2]
-    return last.removesuffix(" tuples").removeprefix("slide ")
-
-
-def of_matrix(data: dict[str, Any]) -> Iterator[Plot]:
-    """Yield the plot of the ratio to Spark's own windows by hops and density."""
-    cells = [result for result in data["results"] if result["cell"]["name"].endswith("-matrix")]
-    rows = [{"n": c["cell"]["n"], "density": str(c["cell"]["density"]), "ratio": c["ratio"]} for c in cells]
-    title = "Hopping windows in batch against Spark's own"
-    yield (
-        "against_spark",
-        chart(rows, title, ("n", "size / hop"), ("ratio", "Spark / streamq"), ("density", "events a key and hop")),
-    )
-
-
-def of_engines(data: dict[str, Any]) -> Iterator[Plot]:
-    """Yield the plot of the ratio to other engines by hops."""
-    rows = [{"n": c["n"], "engine": f"{c['against']} ({c['of']})", "ratio": c["ratio"]} for c in data["cells"]]
-    title = "Hopping windows against other engines"
-    yield "other_engines", chart(rows, title, ("n", "size / hop"), ("ratio", "other / streamq"), ("engine", ""))
-
-
-PLOTS: dict[str, Callable[[dict[str, Any]], Iterator[Plot]]] = {
-    "datacell": of_datacell,
-    "matrix": of_matrix,
-    "engines": of_engines,
-}
-
-
-def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--datacell", type=Path, default=Path("datacell.json"))
-    parser.add_argument("--matrix", type=Path, default=Path("batch_hopping.json"))
-    parser.add_argument("--engines", type=Path, default=Path("other_engines.json"))
-    parser.add_argument("--into", type=Path, default=IMAGES)
-    options = parser.parse_args(arguments)
-    options.into.mkdir(parents=True, exist_ok=True)
-    for name, plots in PLOTS.items():
-        file: Path = getattr(options, name)
-        if not file.exists():
-            print(f"{file}: not there, left out")
-            continue
-        for title, plot in plots(json.loads(file.read_text())):
-            plot.save(options.into / f"{title}.svg")
-            print(options.into / f"{title}.svg")
+def main() -> None:
+    for picture in pictures():
+        picture.file.parent.mkdir(exist_ok=True)
+        picture.file.write_text(svg(picture), encoding="utf-8")
+        print(picture.file)
 
 
 if __name__ == "__main__":
