@@ -7,6 +7,7 @@ import sys
 
 MODULES = {
     "batch": "benchmarks.batch_hopping",
+    "batch_forms": "benchmarks.batch_forms",
     "datacell": "benchmarks.datacell",
     "chunks": "benchmarks.chunks",
     "numbered_windows": "benchmarks.numbered_windows",

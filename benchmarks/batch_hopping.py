@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 import streamq as sq
 from streamq.compiler.rewriter import rewrite
 from streamq.operators.operator import Operator
+from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes, number_sources
 
 KEYS = 1_000
@@ -87,6 +88,7 @@ def matrix_share(n: int) -> float:
 
 OURS: dict[str, Callable[[], dict[str, Any]]] = {
     "sum": lambda: {"events": sq.count("v"), "total": sq.sum("v"), "top": sq.max("v")},
+    "count": lambda: {"events": sq.count("v")},
     "median": lambda: {"mid": sq.median("v")},
     "mixed": lambda: {"mid": sq.median("v"), "total": sq.sum("v"), "top": sq.max("v")},
     "distinct": lambda: {"values": sq.count_distinct(sq.functions.floor("v"))},
@@ -95,6 +97,7 @@ OURS: dict[str, Callable[[], dict[str, Any]]] = {
 }
 NATIVE: dict[str, Callable[[], list[Column]]] = {
     "sum": lambda: [F.count("v"), F.sum("v"), F.max("v")],
+    "count": lambda: [F.count("v")],
     "median": lambda: [F.median("v")],
     "mixed": lambda: [F.median("v"), F.sum("v"), F.max("v")],
     "distinct": lambda: [F.count_distinct(F.floor("v"))],
@@ -117,7 +120,7 @@ def ours(df: DataFrame, n: int, of: str) -> DataFrame:
 def form_of(df: DataFrame, n: int, of: str) -> str:
     """Return the form that streamq chooses."""
     plan = rewrite(number_sources(windows(df, n, of).plan)[0]).plan
-    choices = [node.batch_choice for node in nodes(plan) if isinstance(node, Operator)]
+    choices = [node.choose_batch_form(NO_RATES) for node in nodes(plan) if isinstance(node, Operator)]
     return ", ".join(choice.form for choice in choices if choice is not None)
 
 

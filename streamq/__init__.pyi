@@ -53,6 +53,7 @@ from .patterns.operators.at_most import at_most as at_most
 from .patterns.operators.repeat import repeat as repeat
 from .patterns.operators.sequence import sequence as sequence
 from .patterns.pattern import cedr as cedr
+from .plan.expected import Expected as Expected
 from .policies import level as level
 from .policies import weak as weak
 from .progress.clock import clock as clock

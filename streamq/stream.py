@@ -24,6 +24,7 @@ from streamq.operators.union import UnionVerbs
 from streamq.operators.where import WhereVerbs
 from streamq.operators.windowed_join import WindowedJoinVerbs
 from streamq.patterns.contributor import AliasVerbs
+from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
 from streamq.plan.hints import for_verb
 from streamq.plan.node import Node
@@ -128,14 +129,19 @@ class Stream(
         output: str = "final",
         ctis: bool = False,
         early: bool = False,
+        expected: Expected | None = None,
     ) -> None:
         """Print the logical plan, the rules that fired (and why others did not), the incremental plan and the stages.
 
         ``mode`` selects one part: "logical", "rules", "incremental", "physical" or, for a pattern, "pattern", which shows the
         state of each of its operators. ``format`` is "text", "html" or "json". ``consistency``, ``output``, ``ctis`` and
-        ``early`` are those of :meth:`run`; the stages are those of a run with these arguments.
+        ``early`` are those of :meth:`run`; the stages are those of a run with these arguments. ``expected``: an
+        :class:`Expected`, from which rows, state and the costs of batch forms are estimated.
         """
-        print(self.explanation(mode, format, consistency=consistency, output=output, ctis=ctis, early=early))
+        shown = self.explanation(
+            mode, format, consistency=consistency, output=output, ctis=ctis, early=early, expected=expected
+        )
+        print(shown)
 
     def explanation(
         self,
@@ -146,9 +152,11 @@ class Stream(
         output: str = "final",
         ctis: bool = False,
         early: bool = False,
+        expected: Expected | None = None,
     ) -> str:
         """Return the text that :meth:`explain` prints; raise PlanError for arguments that do not exist or do not fit."""
         from streamq.compiler.egress import choose_egress
+        from streamq.compiler.estimates import checked_expected
         from streamq.compiler.explain import explain
         from streamq.compiler.options import Options, check_early
         from streamq.compiler.results import Results
@@ -158,7 +166,8 @@ class Stream(
         out = choose_egress(self.plan, form, ctis=ctis, verb="explain")
         check_early(early, (out,), level, "explain")
         options = Options(egresses=(out,), level=level, early=early)
-        return explain(Results((self.plan,)), mode, format, options, self._explained_first())
+        expected = checked_expected(expected, self.plan, "explain")
+        return explain(Results((self.plan,)), mode, format, options, self._explained_first(), expected)
 
     def _explained_first(self) -> Sequence[Section]:
         """Return the sections of an explanation that come before those of the plan."""
@@ -182,17 +191,19 @@ class Stream(
 
         return to_text(plan_to_json(number_sources(self.plan)[0]))
 
-    def to_df(self, until: int | dt.datetime | None = None) -> DataFrame:
+    def to_df(self, until: int | dt.datetime | None = None, *, expected: Expected | None = None) -> DataFrame:
         """Return the answer over the whole batch input: payload columns, ``start`` and ``end`` (NULL: still alive).
 
         ``until`` bounds the windows and pieces that are reported: those that start before it. Without ``until`` all are
         reported, unless lifetimes never end: then the bound is the greatest finite endpoint of the window's input or, if that
         is later, the progress of its sources (the greatest start or CTI among their rows, also those that filters drop or
-        retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it.
+        retractions remove). The result consists of DataFrame operations only; nothing runs until you act on it. ``expected``:
+        an :class:`Expected`, from which windows on a grid choose the form that costs least.
         """
+        from streamq.compiler.estimates import checked_expected
         from streamq.run.query import batch_frame
 
-        return batch_frame(self.plan, self.tables, until)
+        return batch_frame(self.plan, self.tables, until, checked_expected(expected, self.plan, "to_df"))
 
     def to_arrow(self, until: int | dt.datetime | None = None) -> pa.Table:
         """Return the answer as an Arrow table, ordered by start, end and payload; literal and Arrow tables need no Spark.

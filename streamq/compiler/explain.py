@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from streamq.choices import OutputForm, check_word
 from streamq.compiler.consumers import read_more_than_once
+from streamq.compiler.estimates import cost_line, expected_rates, rows_line
 from streamq.compiler.explain_html import Section, page
 from streamq.compiler.options import NOWHERE, Options
 from streamq.compiler.results import Results, as_results
@@ -22,6 +24,7 @@ from streamq.compiler.shared_windows import SHARING_LAW, SharedPlan, share_windo
 from streamq.compiler.staged_plan import StagedPlan
 from streamq.operators import Select, Source
 from streamq.operators.operator import Operator
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.node import Node, number_sources
 from streamq.plan.statements import read_statements
 from streamq.runtime.consistency import HeldRows
@@ -62,18 +65,19 @@ def explain(
     format: str = "text",
     options: Options = RUN,
     before: Sequence[Section] = (),
+    expected: Expected | None = None,
 ) -> str:
     """Explain how plans are executed; ``mode`` selects one part (MODES), ``format`` is ``text``, ``json`` or ``html``.
 
-    ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. Raises PlanError for a
-    mode or format that does not exist.
+    ``options``: the options of the streaming run. ``before``: parts to show first, each with its own mode. ``expected``: the
+    input from which rows and state are estimated. Raises PlanError for a mode or format that does not exist.
     """
     modes = (*(part.mode for part in before), *MODES)
     if mode is not None:
         check_word(mode, modes, "mode", "explain")
     check_word(format, FORMATS, "format", "explain")
     asked = modes if mode is None else (mode,)
-    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options)]
+    parts = [*(part for part in before if part.mode in asked), *explain_sections(plan, asked, options, expected)]
     if format == "json":
         return json.dumps({part.mode: part.data for part in parts}, indent=2)
     if format == "html":
@@ -81,18 +85,24 @@ def explain(
     return "\n\n".join("\n".join([part.heading, *(f"  {line}".rstrip() for line in part.lines)]) for part in parts)
 
 
-def explain_sections(plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN) -> list[Section]:
+def explain_sections(
+    plan: Results, modes: tuple[str, ...] = MODES, options: Options = RUN, expected: Expected | None = None
+) -> list[Section]:
     """Return the parts ``modes`` of an explanation, in the order of MODES."""
     plan = number_sources(plan)[0]
     done = rewrite(plan)
     shared = share_windows(as_results(done.plan), options)
+    rates = expected_rates(shared.plan, expected)
     makers: dict[str, Callable[[], Section]] = {
         "logical": lambda: _plan_part("logical", "logical plan", plan, _nothing),
         "rules": lambda: _rules_part(done, shared),
         "incremental": lambda: _plan_part(
-            "incremental", "incremental plan (CTI: c, unless said otherwise)", shared.plan, _notes
+            "incremental",
+            "incremental plan (CTI: c, unless said otherwise)",
+            shared.plan,
+            partial(_notes, rates, expected),
         ),
-        "physical": lambda: _physical_part(as_results(done.plan), options),
+        "physical": lambda: _physical_part(as_results(done.plan), options, expected),
     }
     return [makers[mode]() for mode in MODES if mode in modes]
 
@@ -174,16 +184,21 @@ def _nothing(node: Node) -> Notes:
     return {}
 
 
-def _notes(node: Node) -> Notes:
+def _notes(rates: ExpectedRates, expected: Expected | None, node: Node) -> Notes:
     """Return the notes on a node of the incremental plan.
 
-    They are its CTI, unless that is c, its batch form, if it has several, and the notes on modules of the user's own.
+    They are its CTI, unless that is c, the rows that are expected, its batch form, if it has several, and the notes on modules
+    of the user's own.
     """
     notes: Notes = {}
+    rows = None if expected is None else rows_line(node, rates, expected)
+    if rows is not None:
+        notes["expected"] = rows
     if node.progress != "c":
         notes["CTI"] = node.progress
-    if isinstance(node, Operator) and node.batch_choice is not None:
-        notes["batch"] = str(node.batch_choice)
+    choice = node.choose_batch_form(rates) if isinstance(node, Operator) else None
+    if choice is not None:
+        notes["batch"] = str(choice)
     if isinstance(node, Operator) and node.module_notes:
         notes["modules"] = list(node.module_notes)
     return notes
@@ -228,10 +243,11 @@ def _fired(rule: Rule, firings: list[Firing]) -> Iterator[str]:
 # stages
 
 
-def _physical_part(plan: Results, options: Options) -> Section:
+def _physical_part(plan: Results, options: Options, expected: Expected | None) -> Section:
     """Return the part on the run: outputs, their level of consistency, the policies of sources, and the stages.
 
-    Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality.
+    Each stage is shown with its buckets, baskets and their bound, what opens these, the cost, CTI rule and finality, and with
+    the rows that it takes and keeps if input is expected.
     """
     from streamq.compiler.stages import compile_stages
 
@@ -249,6 +265,9 @@ def _physical_part(plan: Results, options: Options) -> Section:
             title, *rest = program.titles[hosted.name]
             lines.append(f"  {title}")
             lines += [f"    {line}" for line in (*rest, f"state: {hosted.name}")]
+            node = program.nodes.get(program.relations[hosted.name].number)
+            if expected is not None and node is not None:
+                lines.append(f"    {cost_line(node, expected)}")
     return Section("physical", "stages", lines, lines)
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 from streamq.choices import Stamp
+from streamq.grid import Grid
+from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
 from streamq.plan.node import Node
 from streamq.plan.partial import Partial
 from streamq.plan.reduction import Reduction
-from streamq.plan.schema import Field
+from streamq.plan.schema import POINT, Field
+from streamq.runtime.basic_window_blocks import block_sizes
 from streamq.runtime.kernels.window_aggregate import WindowAggregateKernel
 from streamq.windows import Window
+
+
+def basic_windows(rows: float, groups: float, grid: Grid) -> float:
+    """Return the basic windows a tick that have points, at most, where ``rows`` points of so many groups come a tick."""
+    panes = 1 if grid.divides else 2
+    return min(rows, panes * groups / grid.hop)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +43,29 @@ class GridAggregation:
     reductions: tuple[Reduction, ...] = ()
     reduced: tuple[Field, ...] = ()
     stamp: Stamp = Stamp.ALIGN
+
+    def expected_rows(self, rows: float | None, expected: Expected) -> float | None:
+        """Return the windows a tick with members, at most, over ``rows`` a tick; None if those are not known."""
+        grid = self.window.basic_grid()
+        windows = expected.groups(self.keys) / grid.hop
+        if rows is not None and self.input.schema.shape == POINT:
+            windows = min(rows * grid.n, windows)
+        return windows if math.isfinite(windows) else None
+
+    def expected_state(self, rows: float | None, expected: Expected) -> float | None:
+        """Return the partial results, or values with their numbers, in windows that are not final, at most; None if unknown.
+
+        ``rows`` come a tick. Blocks of 8, 64, ... hops have a partial result each, too.
+        """
+        grid, traits, are_points = self.window.basic_grid(), self.input.traits, self.input.schema.shape == POINT
+        longest = 0 if are_points else traits.longest
+        if rows is None or longest is None:
+            return None
+        if not are_points or self.reductions or traits.retracts:
+            return rows * (grid.size + grid.hop + longest)
+        groups = expected.groups(self.keys)
+        spans = [replace(grid, hop=grid.hop << logarithm) for logarithm in (0, *block_sizes(grid))]
+        return sum(basic_windows(rows, groups, span) * (span.size + span.hop) for span in spans)
 
     def kernel(
         self, *, points: bool, retracts: bool, ends_move: bool, final: bool, early: bool

@@ -24,6 +24,7 @@ from streamq.operators.join_arguments import On, Pairs, check_pairs, pair_fields
 from streamq.operators.kernel_factory import CorrectingKernelFactory, OwnKernelFactory
 from streamq.operators.operator import BatchRun, not_of_the_group
 from streamq.operators.pairing import Pairing
+from streamq.plan.expected import ExpectedRates
 from streamq.plan.expr import Col, Expr
 from streamq.plan.inference import infer
 from streamq.plan.lowering import spark_expression
@@ -164,9 +165,8 @@ class Join(Pairing):
             factory=OwnKernelFactory(lambda site: InnerJoinKernel(evaluator, site.inputs, site.result)),
         )
 
-    @property
-    def batch_choice(self) -> BatchChoice | None:
-        """The evaluator, if the condition of an outer join calls Python, which Spark does not allow; else None: one form."""
+    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice | None:
+        """Return the evaluator, if an outer join's condition calls Python, which Spark does not allow; else None: one form."""
         is_outer = self.how in (JoinKind.LEFT, JoinKind.ANTI)
         if is_outer and self.where is not None and calls_python(self.where):
             return BatchChoice(form=BatchForm.EVALUATED, reason="the condition of an outer join calls Python")
@@ -177,7 +177,7 @@ class Join(Pairing):
 
         If the plan bounds the length of all lifetimes, cells have that width; and left points need no sweep.
         """
-        if self.batch_choice is not None:
+        if self.choose_batch_form(run.rates) is not None:
             return super().in_batch(inputs, run)
         from pyspark.sql import functions as F
 

@@ -14,6 +14,7 @@ from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import merge_partials
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.partial_aggregate import PartialAggregate, partial_columns, show_partials
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.node import Traits, node
 from streamq.plan.own_names import show_keys
@@ -99,14 +100,19 @@ class MergePartials(Operator):
             stamp=self.stamp,
         )
 
-    @property
-    def batch_choice(self) -> BatchChoice:
-        """The form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
-        return self.input.merge_choice
+    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
+        """Return the form for the input's shape and its windows; the evaluator, if Spark cannot make some partial result."""
+        return self.input.choose_merge(rates)
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return self.grid_windows().expected_rows(inputs[0], expected)
+
+    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return self.grid_windows().expected_state(inputs[0], expected)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Merge in the cheapest form on DataFrames, or by the evaluator if Spark cannot make some partial result."""
-        part, form = self.input, self.batch_choice.form
+        part, form = self.input, self.choose_batch_form(run.rates).form
         partials = spark_partials(part.partials)
         if partials is None:
             return evaluate_in_buckets(self._evaluation(), [part.input], inputs, run)

@@ -25,18 +25,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-__all__ = ["FORMS", "choose_form", "merge_partials"]
+__all__ = ["FORMS", "choose_form", "costs_an_event", "merge_partials"]
 
 FORMS = (BatchForm.DIFFERENCE, BatchForm.BLOCKS, BatchForm.EXPLODE, BatchForm.DYADIC)
 """The forms in which partial results are merged."""
 
 
-def choose_form(shape: str, n: int, partials: Sequence[SparkPartial]) -> BatchChoice:
-    """Choose the form in which to merge, from static facts only, and give the reason.
+def choose_form(shape: str, n: int, partials: Sequence[SparkPartial], per_event: float | None = None) -> BatchChoice:
+    """Choose the form in which to merge, and give the reason.
 
     ``shape``: ``"point"`` (declared lifetimes of one tick) or any other. ``n``: the greatest number of windows that contain one
-    point. DIRECT means to aggregate events without partials; :func:`merge_partials` does not take it. The bounds on ``n`` are
-    where the forms were measured to cost the same, at 1 and at 60 events per key and hop.
+    point. ``per_event``: how many partial results there are for an event, at most 1; None if that is not known. DIRECT means to
+    aggregate events without partials; :func:`merge_partials` does not take it. Points take the form with the least cost by
+    :func:`costs_an_event`.
     """
     exact = all(partial.exact for partial in partials)
     if shape != "point":
@@ -45,16 +46,38 @@ def choose_form(shape: str, n: int, partials: Sequence[SparkPartial]) -> BatchCh
         return BatchChoice(form=BatchForm.DYADIC, reason="ranges of any length")
     if n == 1:
         return BatchChoice(form=BatchForm.DIRECT, reason="every event lies in one window")
-    if n <= _FEW:
-        return BatchChoice(form=BatchForm.DIRECT, reason=f"n = {n}: too few windows an event for splitting to pay")
-    if n <= _SOME:
-        return BatchChoice(form=BatchForm.EXPLODE, reason=f"n = {n}: few windows a basic window")
-    if exact:
-        return BatchChoice(form=BatchForm.DIFFERENCE, reason=f"n = {n}, exact aggregates: added and taken off")
-    return BatchChoice(form=BatchForm.BLOCKS, reason=f"n = {n}: a suffix and a prefix a window")
+    costs = costs_an_event(n, USUAL if per_event is None else per_event, exact)
+    form = min(costs, key=lambda form: costs[form])
+    reasons = {
+        BatchForm.DIRECT: f"n = {n}: too few windows an event for splitting to pay",
+        BatchForm.EXPLODE: f"n = {n}: few windows a basic window",
+        BatchForm.DIFFERENCE: f"n = {n}, exact aggregates: added and taken off",
+        BatchForm.BLOCKS: f"n = {n}: a suffix and a prefix a window",
+    }
+    shown = ""
+    if per_event is not None:
+        shown = f"; cost an event, {per_event:.2g} of a partial result each: "
+        shown += ", ".join(f"{name} {cost:.3g}" for name, cost in costs.items())
+    return BatchChoice(form=form, reason=reasons[form] + shown)
 
 
-_FEW, _SOME = 3, 8
+USUAL = 0.05
+"""The partial results an event where no rows are expected: one for 20 events of a group and basic window."""
+
+
+def costs_an_event(n: int, per_event: float, exact: bool) -> dict[BatchForm, float]:
+    """Return the cost of each form for points, an event; 1 is an event copied into one of its ``n`` windows, of a few groups.
+
+    A copy costs more the more windows there are to keep apart. A form that splits pays for each partial result: it is shuffled
+    and sorted (DIFFERENCE, BLOCKS), or copied into ``n`` windows (EXPLODE). The numbers are fitted to runs of each form over 1 M
+    rows with 2 to 60 windows an event and 60, 10, 1 and 0.1 events a group and hop (``python -m benchmarks batch_forms``).
+    """
+    merge = BatchForm.DIFFERENCE if exact else BatchForm.BLOCKS
+    return {
+        BatchForm.DIRECT: n * (1 + 7 * per_event),
+        BatchForm.EXPLODE: 1.8 + per_event * (50 + 5 * n),
+        merge: 1.8 + per_event * 90,
+    }
 
 
 def merge_partials(

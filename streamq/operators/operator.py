@@ -11,6 +11,7 @@ from streamq.errors import PlanError, sentence
 from streamq.operators.batch_form import BatchChoice
 from streamq.operators.grid_aggregation import GridAggregation
 from streamq.operators.row_key import RowKey, no_row_key
+from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
 from streamq.plan.node import Node, expressions, nodes
 from streamq.plan.passes import set_aside_by
 from streamq.plan.schema import Schema
@@ -42,7 +43,7 @@ class BatchRun:
     ``tables``: the DataFrames of the query, by name. ``until``: the bound on windows of endless lifetimes, in ticks; None lets
     the data decide. ``sources``: the plan's source nodes, by table. ``aside``: one DataFrame per operator whose modules set
     events aside. ``keeps``: both the result and the events set aside will be read, so the rows that hold both are persisted;
-    ``kept`` lists those DataFrames.
+    ``kept`` lists those DataFrames. ``rates``: the rows that are expected, from which operators choose their form.
     """
 
     tables: Mapping[str, DataFrame]
@@ -51,6 +52,7 @@ class BatchRun:
     keeps: bool = False
     aside: list[DataFrame] = field(default_factory=list)
     kept: list[DataFrame] = field(default_factory=list)
+    rates: ExpectedRates = NO_RATES
 
     def without_set_aside(self, rows: DataFrame) -> DataFrame:
         """Split rows: append those that modules have set aside to ``aside`` and return the others.
@@ -95,9 +97,16 @@ class Operator(Node, ABC):
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Return the operator's result over the results of its inputs: columns ``__le``, ``__re`` (ticks) and payload."""
 
-    @property
-    def batch_choice(self) -> BatchChoice | None:
-        """The form that ``in_batch`` takes; None where it has only one."""
+    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice | None:
+        """Return the form that ``in_batch`` takes where the plan's nodes have such rates; None where it has only one."""
+        return None
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        """Return the rows a tick that it gives at most over ``inputs`` with so many; None where that cannot be estimated."""
+        return None
+
+    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        """Return the rows of state that a stream has at most while progress keeps up; None where they cannot be estimated."""
         return None
 
     @property
@@ -164,6 +173,9 @@ def not_of_the_group(operator: Node, which: str) -> PlanError:
 
 class PassThrough(Operator):
     """An operator that does nothing in a stream: its readers get the rows of its inputs unchanged."""
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return sum(rows for rows in inputs if rows is not None) if None not in inputs else None
 
 
 __all__ = ["BatchRun", "QuarantineEvents", "Operator", "PassThrough", "not_of_the_group", "set_aside"]

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 from pyspark.sql import types as t
 
 from streamq.operators.batch_form import BatchChoice, BatchForm
+from streamq.operators.grid_aggregation import basic_windows
 from streamq.operators.lifetime_bound import batch_events
 from streamq.operators.merging import choose_form
 from streamq.operators.operator import BatchRun, PassThrough
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Expr
 from streamq.plan.keys import check_key
 from streamq.plan.lowering import spark_expression
@@ -71,14 +73,21 @@ class PartialAggregate(PassThrough):
         notes = (partial.note(n) for partial in self.partials)
         return tuple(dict.fromkeys(note for note in notes if note is not None))
 
-    @property
-    def merge_choice(self) -> BatchChoice:
-        """The form in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        (rows,) = inputs
+        if rows is None or self.input.schema.shape != POINT:
+            return rows
+        return basic_windows(rows, expected.groups(self.keys), self.window.basic_grid())
+
+    def choose_merge(self, rates: ExpectedRates) -> BatchChoice:
+        """Return the form in which a batch merges the partial results; DIRECT and EVALUATED read the events instead."""
         partials = spark_partials(self.partials)
         if partials is None:
             return BatchChoice(form=BatchForm.EVALUATED, reason="partial results that Arrow makes and merges")
         shape = POINT if self.input.schema.shape == POINT else INTERVAL
-        return choose_form(shape, self.window.basic_grid().n, partials)
+        events, combined = rates.of(self.input), rates.of(self)
+        per_event = combined / events if events and combined else None
+        return choose_form(shape, self.window.basic_grid().n, partials, per_event)
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Group by keys and range of windows; points on a grid whose hop divides its size need only the range's last window.
@@ -88,7 +97,7 @@ class PartialAggregate(PassThrough):
         from pyspark.sql import functions as F
 
         partials = spark_partials(self.partials)
-        if partials is None or self.merge_choice.form is BatchForm.DIRECT:
+        if partials is None or self.choose_merge(run.rates).form is BatchForm.DIRECT:
             return inputs[0]
         source, grid = self.input.schema, self.window.basic_grid()
         events = grid_members(batch_events(self.input, inputs[0], run), grid)

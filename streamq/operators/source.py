@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -15,6 +15,7 @@ from streamq.errors import TypeMismatch, sentence, unknown_column
 from streamq.operators.operator import BatchRun, Operator
 from streamq.operators.source_items import ItemRule, ItemRules
 from streamq.operators.source_policy import SourcePolicy
+from streamq.plan.expected import Expected
 from streamq.plan.keys import check_key
 from streamq.plan.lazy import lazy
 from streamq.plan.lowering import instant, orderable
@@ -137,6 +138,9 @@ class Source(Operator):
     def payload(self) -> tuple[Field, ...]:
         """The columns of the table that the source does not consume."""
         return tuple(f for f in self.columns if f.name not in self.consumed)
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return expected.rows_a_tick(self.shown_name(), self.schema.axis)
 
     def shown_name(self) -> str:
         """The table's name as explain and messages show it."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from streamq.operators.operator import BatchRun, Operator
+from streamq.plan.expected import Expected
 from streamq.plan.expr import Expr
 from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node
@@ -153,6 +154,9 @@ class Step(Operator):
     def moving_columns(self, moving: frozenset[str]) -> frozenset[str]:
         """Return the output columns that change when an end moves, if the input columns ``moving`` do."""
         return moving
+
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        return None if self.multiplies else inputs[0]
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
         """Apply the step to the whole input."""

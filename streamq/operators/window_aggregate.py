@@ -22,6 +22,7 @@ from streamq.operators.snapshot_sweep import snapshots
 from streamq.operators.split_aggregates import SplitAggregates, split_aggregates
 from streamq.plan.aggregate import Aggregate, SparkMembers, WindowPlace
 from streamq.plan.aggregation import aggregate_type, expand, filter_in_argument, is_mergeable
+from streamq.plan.expected import Expected, ExpectedRates
 from streamq.plan.expr import Col
 from streamq.plan.lowering import instant, lifetime, spark_expression
 from streamq.plan.node import Node, node
@@ -282,14 +283,22 @@ class WindowAggregate(MemberOperator):
             stamp=self.stamp,
         )
 
-    @property
-    def batch_choice(self) -> BatchChoice:
-        """The batch form, one for all aggregates: snapshots are swept if all are exact, merged if Spark has all partial results.
+    def expected_rows(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        windows = self.grid_windows()
+        return None if windows is None else windows.expected_rows(inputs[0], expected)
 
-        Else they are evaluated, unless one aggregate does not merge and one copies its members. Those, and other windows, copy
-        their members, or are evaluated if Spark lacks one of the aggregates, or if the groups' events are in many windows each,
-        of which no aggregate needs copies. But landmark windows with a period are copied if all aggregates merge: Spark adds
-        up the copies before it sends them.
+    def expected_state(self, inputs: Sequence[float | None], expected: Expected) -> float | None:
+        windows = self.grid_windows()
+        return None if windows is None else windows.expected_state(inputs[0], expected)
+
+    def choose_batch_form(self, rates: ExpectedRates) -> BatchChoice:
+        """Return the batch form, one for all aggregates.
+
+        Snapshots are swept if all aggregates are exact, merged if Spark has all partial results. Else they are evaluated, unless
+        one aggregate does not merge and one copies its members. Those, and other windows, copy their members, or are evaluated
+        if Spark lacks one of the aggregates, or if the groups' events are in many windows each, of which no aggregate needs
+        copies. But landmark windows with a period are copied if all aggregates merge: Spark adds up the copies before it sends
+        them.
         """
         functions = [aggregate.function for _, aggregate in self.aggregates]
         if self.window.is_piecewise:
@@ -317,9 +326,9 @@ class WindowAggregate(MemberOperator):
         return BatchChoice(form=BatchForm.COPIES, reason="Spark aggregates copies of the members")
 
     def in_batch(self, inputs: Sequence[DataFrame], run: BatchRun) -> DataFrame:
-        """Compute the windows in the form that ``batch_choice`` names."""
+        """Compute the windows in the form that ``choose_batch_form`` names."""
         source = self.input.schema
-        match self.batch_choice.form:
+        match self.choose_batch_form(run.rates).form:
             case BatchForm.EVALUATED:
                 return super().in_batch(inputs, run)
             case BatchForm.SWEEP | BatchForm.DYADIC as form:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from streamq.errors import PlanError, sentence, warn
+from streamq.plan.expected import Expected
 from streamq.plan.node import Node
 from streamq.run.answers import in_user_form, order_rows
 from streamq.run.failure import spark_errors
@@ -46,15 +47,17 @@ def batch_frames(
     verb: str = "to_df",
     *,
     keeps: bool = False,
+    expected: Expected | None = None,
 ) -> BatchFrames:
     """Return the answer as DataFrames with payload, ``start``, ``end``; ``keeps``: both DataFrames will be read, so persist.
 
-    ``rules`` rewrite the plan; None: all. Raises PlanError, worded for ``verb``, if a source is a streaming DataFrame. For
-    ``to_df`` it warns of instants that look like another unit of time.
+    ``rules`` rewrite the plan; None: all. ``expected``: the input from which forms are chosen. Raises PlanError, worded for
+    ``verb``, if a source is a streaming DataFrame. For ``to_df`` it warns of instants that look like another unit of time.
     """
     from functools import reduce
 
     from streamq.compiler.batch import lower_in_batch, to_user, without_unread_columns
+    from streamq.compiler.estimates import expected_rates
     from streamq.compiler.rewriter import rewrite
     from streamq.operators import Source
     from streamq.operators.operator import BatchRun, set_aside
@@ -73,7 +76,12 @@ def batch_frames(
         rewritten = rewrite(plan).plan if rules is None else rewrite(plan, rules).plan
         rewritten = without_unread_columns(rewritten)
         modules = sorted({aside.module for aside in set_aside(rewritten)})
-        run = BatchRun(frames, instant_ticks(until, plan.schema.axis), keeps=keeps and bool(modules))
+        run = BatchRun(
+            frames,
+            instant_ticks(until, plan.schema.axis),
+            keeps=keeps and bool(modules),
+            rates=expected_rates(rewritten, expected),
+        )
         with in_utc(next(iter(frames.values())).sparkSession):
             rows = to_user(lower_in_batch(rewritten, run), plan.schema)
         aside = reduce(lambda a, b: a.unionAll(b), run.aside) if run.aside else None
@@ -146,9 +154,14 @@ def events_set_aside(plan: Node, tables: Mapping[str, Any], until: int | dt.date
         return LATE_SCHEMA.empty_table() if aside is None else aside.toArrow().cast(LATE_SCHEMA)
 
 
-def batch_frame(plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None) -> DataFrame:
-    """Return the answer as a DataFrame; warn if modules may set events aside, which the DataFrame does not contain."""
-    frames = batch_frames(plan, tables, until)
+def batch_frame(
+    plan: Node, tables: Mapping[str, Any], until: int | dt.datetime | None, expected: Expected | None
+) -> DataFrame:
+    """Return the answer as a DataFrame; warn if modules may set events aside, which the DataFrame does not contain.
+
+    ``expected``: the input from which forms are chosen.
+    """
+    frames = batch_frames(plan, tables, until, expected=expected)
     if frames.modules:
         names = ", ".join(frames.modules)
         warn(sentence("to_df", f"what {names} fails for is left out of this DataFrame", "it is not counted", TAKE_IT))

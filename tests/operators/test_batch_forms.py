@@ -6,6 +6,7 @@ import streamq as sq
 from streamq.operators.batch_form import BatchForm
 from streamq.operators.window_aggregate import WindowAggregate
 from streamq.plan.aggregate import Aggregate
+from streamq.plan.expected import NO_RATES
 from streamq.plan.node import nodes
 from tests.window_modules import WINDOWS
 
@@ -36,7 +37,7 @@ OF_ALL_MEMBERS = {"count_distinct", "percentile"}
 
 
 def form_of(stream: sq.Stream) -> BatchForm:
-    (choice,) = {n.batch_choice.form for n in nodes(stream.plan) if isinstance(n, WindowAggregate)}
+    (choice,) = {n.choose_batch_form(NO_RATES).form for n in nodes(stream.plan) if isinstance(n, WindowAggregate)}
     return choice
 
 

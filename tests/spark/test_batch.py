@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import re
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -149,3 +150,22 @@ def test_files_are_read_for_the_columns_that_a_query_reads(spark: SparkSession, 
     assert columns_read(source) == "at:bigint,v:int,w:int,k:string"
     with pytest.raises(InvalidEvent, match=r"null start \(start NULL\); first: {'v': 7, 'k': 'b'}\."):
         query.to_pandas()
+
+
+def test_expected_rows_choose_another_form_and_not_another_answer(spark: SparkSession) -> None:
+    """Four windows an event: explode if nothing is said, direct if each event has a partial result of its own."""
+    points = t.table("at bigint, k bigint, v bigint", [(7 * i % 90, i % 3, i) for i in range(60)])
+
+    def windows(table: Any) -> sq.Stream:
+        return sq.points(table, "at", name="s").group_by("k").hopping_window(40, 10).select(n=sq.count(), m=sq.max("v"))
+
+    query, sparse = windows(frame(spark, points)), sq.Expected(rows=100, every=10, distinct={"k": 1_000})
+    answers = [query.to_df(), query.to_df(expected=sparse)]
+    assert [aggregations(answer) for answer in answers] == [2, 1]
+    want = sorted(windows(points).to_arrow().to_pylist(), key=repr)
+    assert [sorted((row.asDict() for row in answer.collect()), key=repr) for answer in answers] == [want, want]
+
+
+def aggregations(answer: DataFrame) -> int:
+    """The number of aggregations in Spark's plan of a DataFrame."""
+    return answer._jdf.queryExecution().optimizedPlan().toString().count("Aggregate [")

@@ -289,5 +289,5 @@ def test_a_form_that_does_not_fit_is_an_error(spark: SparkSession) -> None:
         ("interval", 1, PARTIALS, "dyadic"),
     ],
 )
-def test_choice_reads_only_what_is_static(shape: str, n: int, partials: Sequence[SparkPartial], form: str) -> None:
+def test_the_form_where_nothing_is_expected(shape: str, n: int, partials: Sequence[SparkPartial], form: str) -> None:
     assert choose_form(shape, n, partials).form == form

@@ -1,0 +1,101 @@
+"""Estimates rows and state of a plan from the input that is expected, as upper bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from streamq.errors import PlanError, kind_of, sentence
+from streamq.operators.operator import Operator
+from streamq.operators.partial_aggregate import PartialAggregate
+from streamq.operators.source import Source
+from streamq.plan.expected import NO_RATES, Expected, ExpectedRates
+from streamq.plan.folding import fold
+from streamq.plan.node import Node, nodes, number_sources
+from streamq.time import show_duration, ticks
+
+
+def checked_expected(expected: object, plan: Node, verb: str) -> Expected | None:
+    """Return an expectation for a plan; raise PlanError, worded for ``verb``, if it is none, or names no source or column.
+
+    Raises TimeError for a duration that does not fit the axis.
+    """
+    if expected is None:
+        return None
+    if not isinstance(expected, Expected):
+        hint = 'Write sq.Expected(rows=2_000, every="1 second").'
+        raise PlanError(sentence(verb, "not an sq.Expected", f"found {kind_of(expected)}", hint))
+    ticks(expected.every, plan.schema.axis, verb)
+    named = nodes(number_sources(plan)[0])
+    sources = {node.shown_name() for node in named if isinstance(node, Source)}
+    columns = {name for node in named for name in node.schema.names}
+    rows = expected.rows if isinstance(expected.rows, Mapping) else {}
+    for what, names, there in (("source", rows, sources), ("column", expected.distinct, columns)):
+        wrong = next((name for name in names if name not in there), None)
+        if wrong is not None:
+            shown = f"there are: {', '.join(sorted(there))}"
+            raise PlanError(
+                sentence(verb, f"rows are expected for no {what} of the query", f"found {wrong!r}; {shown}")
+            )
+    return expected
+
+
+def expected_rates(plan: Node, expected: Expected | None) -> ExpectedRates:
+    """Return the rows a tick that each node of a plan gives at most; of none without an expectation."""
+    if expected is None:
+        return NO_RATES
+    rates: dict[str, float] = {}
+
+    def visit(node: Node, inputs: list[float | None]) -> float | None:
+        rows = node.expected_rows(inputs, expected) if isinstance(node, Operator) else None
+        if rows is not None:
+            rates[node.digest] = rows
+        return rows
+
+    fold(plan, visit)
+    return ExpectedRates(rates)
+
+
+def rows_line(node: Node, rates: ExpectedRates, expected: Expected) -> str | None:
+    """Return the rows of a node in the time of the expectation as text: ``at most 600 rows in 1 minute``; None if unknown."""
+    rows = rates.of(node)
+    if rows is None:
+        return None
+    return _in_time(rows, expected, node.schema.axis)
+
+
+def cost_line(node: Node, expected: Expected) -> str:
+    """Return the rows that a stream sends to Python for an operator with state, and the rows of state that it keeps, as text.
+
+    Partial results are made in each micro-batch anew, so there are fewer than rows only if a micro-batch has those of a hop.
+    """
+    rates = expected_rates(node, expected)
+    inputs = [rates.of(child) for child in node.children]
+    sent = _sent(inputs, expected, node.schema.axis)
+    if any(isinstance(child, PartialAggregate) for child in node.children):
+        rows = _sent(
+            [rates.of(below) for child in node.children for below in child.children], expected, node.schema.axis
+        )
+        sent = f"{rows}, {sent} if a micro-batch has the rows of a hop"
+    state = node.expected_state(inputs, expected) if isinstance(node, Operator) else None
+    kept = "not estimated" if state is None else f"at most {_number(state)} rows while progress keeps up"
+    return f"expected: to Python {sent}; state {kept}"
+
+
+def _sent(inputs: Sequence[float | None], expected: Expected, axis: str) -> str:
+    """Return the rows of all inputs together as text."""
+    known = [rows for rows in inputs if rows is not None]
+    return _in_time(sum(known), expected, axis) if len(known) == len(inputs) else "not estimated"
+
+
+def _in_time(rows: float, expected: Expected, axis: str) -> str:
+    """Return ``rows`` a tick as rows in the time of the expectation, as text."""
+    every = ticks(expected.every, axis, "Expected")
+    return f"at most {_number(rows * every)} rows in {show_duration(every, axis)}"
+
+
+def _number(rows: float) -> str:
+    """Return a number of rows as text, with three digits that count: ``1,230,000``."""
+    return f"{float(f'{rows:.3g}'):,.0f}" if rows >= 100 else f"{rows:.3g}"
+
+
+__all__ = ["checked_expected", "cost_line", "expected_rates", "rows_line"]

@@ -1,0 +1,124 @@
+"""Estimates from expected input: they are upper bounds, choose the cheapest form of a batch, and say what is not known."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import streamq as sq
+from streamq import testing as t
+from streamq.compiler.estimates import checked_expected, expected_rates
+from streamq.compiler.local import LocalRun
+from streamq.compiler.rewriter import rewrite
+from streamq.errors import PlanError, TimeError
+from streamq.grid import Grid
+from streamq.operators.batch_form import BatchForm
+from streamq.operators.merge_partials import MergePartials
+from streamq.operators.merging import costs_an_event
+from streamq.plan.node import Node, nodes, number_sources
+from tests.programs import compiled
+
+EVERY = 100
+
+
+def windows(size: int, hop: int, rows: list[tuple[int, int, int]] | None = None) -> sq.Stream:
+    s = sq.points(t.table("at bigint, k bigint, v bigint", rows or []), "at", name="s", progress=sq.generate(0))
+    return s.group_by("k").hopping_window(size, hop).select(n=sq.count(), m=sq.max("v"))
+
+
+def merge_of(query: sq.Stream) -> tuple[Node, MergePartials]:
+    plan = rewrite(number_sources(query.plan)[0]).plan
+    (merge,) = [node for node in nodes(plan) if isinstance(node, MergePartials)]
+    return plan, merge
+
+
+@settings(max_examples=20)
+@given(
+    rows=st.integers(1, 30),
+    keys=st.integers(1, 5),
+    grid=st.sampled_from([Grid(10, 10), Grid(60, 10), Grid(25, 10), Grid(10, 25), Grid(160, 10)]),
+)
+def test_rows_and_state_are_at_most_those_that_are_estimated(rows: int, keys: int, grid: Grid) -> None:
+    """``rows`` points in every 100 ticks, of ``keys`` groups: windows by counting, state by running."""
+    events = [(at * EVERY // rows, at % keys, at) for at in range(rows * 5)]
+    query = windows(grid.size, grid.hop)
+    plan, merge = merge_of(query)
+    expected = sq.Expected(rows=rows, every=EVERY, distinct={"k": keys})
+    rates = expected_rates(plan, expected)
+    time = 5 * EVERY
+    cells = Counter((k, grid.first_ending_after(at), grid.last_starting_before(at + 1)) for at, k, _ in events)
+    filled = {(k, i) for k, low, high in cells for i in range(low, high + 1)}
+    # the windows and basic windows at both ends are only partly in the time
+    assert len(cells) <= (rates.of(merge.input) or 0) * (time + 2 * grid.hop)
+    assert len(filled) <= (rates.of(merge) or 0) * (time + grid.size + 2 * grid.hop)
+    bound = merge.expected_state([rates.of(merge.input)], expected)
+    live = LocalRun(compiled(plan, "final", buckets=1))
+    for begin in range(0, len(events), rows):
+        live.batch({"s": t.table("at bigint, k bigint, v bigint", events[begin : begin + rows])})
+        kept = sum(kernel.state_rows or 0 for kernel in live.readings.of_kernels.values())
+        # a micro-batch is in state whole before its windows are final
+        assert kept <= (bound or 0) + (rates.of(merge.input) or 0) * EVERY + keys
+
+
+@given(st.integers(2, 600), st.floats(0.001, 1), st.booleans())
+def test_the_cheapest_form_is_chosen(n: int, per_event: float, exact: bool) -> None:
+    """By the definition of the costs; all are positive, and none falls where there are more windows or partial results."""
+    costs = costs_an_event(n, per_event, exact)
+    assert min(costs.values()) > 0
+    more, denser = costs_an_event(n + 1, per_event, exact), costs_an_event(n, min(1, per_event * 2), exact)
+    assert all(costs[form] <= more[form] and costs[form] <= denser[form] for form in costs)
+
+
+@pytest.mark.parametrize(
+    ("hops", "keys", "form"),
+    [(4, 1, BatchForm.EXPLODE), (4, 1_000, BatchForm.DIRECT), (60, 1, BatchForm.BLOCKS), (60, 1_000, BatchForm.BLOCKS)],
+)
+def test_few_events_a_group_and_hop_are_copied_into_their_windows(hops: int, keys: int, form: BatchForm) -> None:
+    """With 1,000 groups there is a partial result for each event, with one for a hundred; without a word the form is EXPLODE."""
+    plan, merge = merge_of(windows(hops * 10, 10))
+    rates = expected_rates(plan, sq.Expected(rows=1_000, every=EVERY, distinct={"k": keys}))
+    assert merge.choose_batch_form(rates).form is form
+    assert merge_of(windows(40, 10))[1].choose_batch_form(expected_rates(plan, None)).form is BatchForm.EXPLODE
+
+
+def test_explain_shows_rows_state_and_the_costs_of_forms() -> None:
+    text = windows(60, 10).explanation(expected=sq.Expected(rows=1_000, every=EVERY, distinct={"k": 50}))
+    assert "expected: at most 1,000 rows in 100\n" in text
+    assert "direct 27, explode 41.8, blocks 46.8)" in text
+    to_python = (
+        "expected: to Python at most 1,000 rows in 100, at most 500 rows in 100 if a micro-batch has the rows of a hop"
+    )
+    assert f"{to_python}; state at most 350 rows while progress keeps up" in text
+    assert "expected" not in windows(60, 10).explanation()
+
+
+def test_what_depends_on_values_is_not_estimated() -> None:
+    s = sq.intervals(t.table("start bigint, end bigint, k bigint", []), start="start", end="end", name="s")
+    text = s.join(s.rename(k="k2"), on=[("k", "k2")]).explanation(expected=sq.Expected(rows=10, every=5))
+    assert "expected: to Python at most 20 rows in 5; state not estimated" in text
+    assert "batch" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "words"),
+    [
+        ({"rows": 0, "every": 5}, PlanError, "Expected: rows is no positive number"),
+        ({"rows": 5, "every": 0}, PlanError, "Expected: every is not positive"),
+        ({"rows": 5, "every": "soon"}, TimeError, "Expected"),
+        ({"rows": 5, "every": "1 minute"}, TimeError, "explain"),
+        ({"rows": 5, "every": 5, "distinct": 3}, PlanError, "distinct is no mapping"),
+        ({"rows": {"t": 5}, "every": 5}, PlanError, "no source of the query; found 't'; there are: s"),
+        ({"rows": 5, "every": 5, "distinct": {"w": 1}}, PlanError, "no column of the query; found 'w'"),
+    ],
+)
+def test_an_expectation_that_does_not_fit_is_an_error(arguments: dict, error: type[Exception], words: str) -> None:
+    with pytest.raises(error, match=words):
+        windows(60, 10).explanation(expected=sq.Expected(**arguments))
+
+
+def test_another_object_is_no_expectation() -> None:
+    with pytest.raises(PlanError, match=r"to_df: not an sq.Expected; found int. Write sq.Expected"):
+        checked_expected(5, windows(60, 10).plan, "to_df")  # type: ignore[arg-type]
