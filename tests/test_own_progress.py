@@ -20,7 +20,7 @@ from streamq.progress.argument import ProgressArgument
 from streamq.progress.generate import GeneratedCtis
 from streamq.runtime.event import LE
 from streamq.runtime.progress_policy import ProgressPolicy
-from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS
+from streamq.runtime.tick_arithmetic import ARRAYS, INTEGERS, Arithmetic
 from streamq.time import INFINITY, MINUS_INFINITY
 from streamq.windows.tick_sql import SQL, TickSql
 from tests.programs import compiled
@@ -101,9 +101,34 @@ def test_a_cti_of_integers_is_that_of_arrays(policy: GeneratedCtis) -> None:
             assert policy.cti_of_start(least, INTEGERS) == cti > policy.cti_of_start(least - 1, INTEGERS)
 
 
+POLICIES = [GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3)]
+NUMBERS = (1, 2, 7, 10**12, INFINITY - 1)
+
+
+def calculated(x: Any, rules: Arithmetic) -> list[Any]:
+    """Return what an arithmetic makes of an instant: CTIs, quotients, remainders, multiples and moved instants."""
+    values = [policy.cti_of_start(x, rules) for policy in POLICIES]
+    for by in NUMBERS:
+        values += [
+            rules.quotient(x, by),
+            rules.remainder(x, by),
+            rules.floor(x, by),
+            rules.moved(x, by),
+            rules.moved(x, -by),
+        ]
+    return values
+
+
+AXIS = [*STARTS, INFINITY - 1, INFINITY]
+OF_INTEGERS = [calculated(start, INTEGERS) for start in AXIS]
+
+
+def test_arrays_calculate_as_integers_do() -> None:
+    assert np.transpose(calculated(np.array(AXIS), ARRAYS)).tolist() == OF_INTEGERS
+
+
 @pytest.mark.spark
-def test_a_cti_of_integers_is_that_of_sql(spark: SparkSession) -> None:
-    for policy in (GeneratedCtis(), GeneratedCtis(2, 10), GeneratedCtis(7, 3)):
-        column = policy.cti_of_start(TickSql("start"), SQL).column
-        rows = spark.createDataFrame([(start,) for start in STARTS], "start bigint").select(column.alias("c")).collect()
-        assert [row.c for row in rows] == [policy.cti_of_start(start, INTEGERS) for start in STARTS]
+def test_sql_calculates_as_integers_do(spark: SparkSession) -> None:
+    columns = [value.column.alias(f"c{i}") for i, value in enumerate(calculated(TickSql("start"), SQL))]
+    rows = spark.createDataFrame([(start,) for start in AXIS], "start bigint").select(*columns).collect()
+    assert [list(row) for row in rows] == OF_INTEGERS

@@ -16,17 +16,19 @@ from streamq.operators.step import SparkRows, Step
 from streamq.operators.table_steps import MovedRows
 from streamq.plan.expr import Lit
 from streamq.plan.inference import infer
-from streamq.plan.lowering import lifetime, move_ticks, spark_expression
+from streamq.plan.lowering import spark_expression
 from streamq.plan.node import Node, Traits, node
 from streamq.plan.passes import reads_end
 from streamq.plan.resolve import ExprArgument
 from streamq.plan.schema import INTERVAL, POINT, Schema
 from streamq.plan.tree import show
 from streamq.plan.verbs import Verbs
+from streamq.runtime.event import LE, RE
 from streamq.runtime.expr_progress_map import ExprProgressMap
 from streamq.runtime.inner_path import TableStep
 from streamq.runtime.progress_map import ProgressMap, ProgressShift
 from streamq.time import INFINITY, MINUS_INFINITY, Duration, show_duration, ticks
+from streamq.windows.tick_sql import SQL, TickSql, sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import Column
@@ -164,7 +166,7 @@ class AlterLifetime(Step):
 
         start, progress_map = self.start, self.progress_map
         if isinstance(progress_map, ProgressShift):
-            progress = move_ticks(F.col("__le"), progress_map.by)
+            progress = SQL.moved(TickSql(LE), progress_map.by).column
         else:
             assert start.expr is not None
             progress = spark_expression(start.expr, self.input.schema)
@@ -204,11 +206,11 @@ class AlterLifetime(Step):
         from pyspark.sql import functions as F
 
         source, start = self.input.schema, self.start
-        le, re = lifetime(source)
+        le = F.col(LE)
         if start.expr is None:
             if start.anchor == Anchor.LE:
-                return move_ticks(le, start.by)
-            return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(move_ticks(re, start.by))
+                return SQL.moved(TickSql(LE), start.by).column
+            return SQL.moved(self._end_in_sql, start.by).column
         at = spark_expression(start.expr, source)
         if start.within is None:
             return at
@@ -225,10 +227,15 @@ class AlterLifetime(Step):
             return F.lit(length.by).cast("bigint")
         if length.expr is not None:
             return F.coalesce(spark_expression(length.expr, source), F.lit(INFINITY))
-        le, re = lifetime(source)
+        end = self._end_in_sql
         # a duration that overflows is endless
-        duration = F.coalesce(F.try_subtract(re, le), F.lit(INFINITY))
-        return F.when(re == INFINITY, F.lit(INFINITY)).otherwise(move_ticks(duration, length.by))
+        duration = TickSql(f"coalesce(try_subtract({end.text}, {LE}), {sql_of(INFINITY)})")
+        return SQL.choose(end == INFINITY, INFINITY, SQL.moved(duration, length.by)).column
+
+    @property
+    def _end_in_sql(self) -> TickSql:
+        """The ends of the input's lifetimes, which points have no column for."""
+        return TickSql(LE) + 1 if self.input.schema.shape == POINT else TickSql(RE)
 
     def in_arrow(self, rows: ArrowRows) -> ArrowRows:
         """Compute the new lifetimes, saturating; raise TimeError for a start further back than ``within`` allows."""

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from streamq.plan.expr import Expr
 from streamq.plan.schema import POINT, Schema, quote
 from streamq.plan.spark_form import to_spark
-from streamq.time import INFINITY, MINUS_INFINITY, TIMESTAMP
+from streamq.time import INFINITY, TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -85,31 +85,9 @@ def end_column(is_there: bool) -> Column:
     return F.col("__re") if is_there else F.col("__le") + 1
 
 
-def move_ticks(ticks: Column, by: int) -> Column:
-    """Return ``ticks + by``, where INFINITY stays and a sum beyond an end of the axis becomes that end.
-
-    The ends are INFINITY and MINUS_INFINITY + 1, the least instant. ``ticks`` must not be NULL, which would become that end, too.
-    """
-    from pyspark.sql import functions as F
-
-    if by == 0:
-        return ticks
-    end = INFINITY if by > 0 else MINUS_INFINITY + 1
-    return F.when(ticks == INFINITY, F.lit(INFINITY)).otherwise(F.coalesce(F.try_add(ticks, F.lit(by)), F.lit(end)))
-
-
 def spark_expression(expr: Expr, schema: Schema | None = None) -> Column:
     """Return the Spark Column of an expression over the deltas of a stream."""
     return to_spark(expr, DeltaColumns(schema))
-
-
-def floor_div(x: Column, by: int) -> Column:
-    """Divide bigints exactly by a positive ``by`` and round down; ``floor(x / by)`` would go through doubles."""
-    from pyspark.sql import functions as F
-
-    # div goes towards zero; nothing is subtracted from x, which could overflow at the end of the axis
-    width = F.lit(by).cast("bigint")
-    return F.call_function("div", x, width) - F.when(x % width < 0, 1).otherwise(0)
 
 
 def as_key(column: Column, kind: DataType) -> Column:

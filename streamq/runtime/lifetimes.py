@@ -12,7 +12,7 @@ Ticks = np.ndarray[Any, np.dtype[np.int64]]
 
 
 def saturating(base: Ticks, by: Ticks | int) -> Ticks:
-    """Return ``base + by`` of int64 ticks; a sum beyond int64 becomes MINUS_INFINITY + 1 or INFINITY.
+    """Return ``base + by`` of int64 ticks; a sum beyond the axis becomes MINUS_INFINITY + 1 or INFINITY.
 
     INFINITY on either side stays.
     """
@@ -21,5 +21,5 @@ def saturating(base: Ticks, by: Ticks | int) -> Ticks:
     with np.errstate(over="ignore"):
         moved = base + by
     moved = np.where((by > 0) & (moved < base), INFINITY, moved)
-    moved = np.where((by < 0) & (moved > base), MINUS_INFINITY + 1, moved)
+    moved = np.where((by < 0) & ((moved > base) | (moved == MINUS_INFINITY)), MINUS_INFINITY + 1, moved)
     return np.where((base == INFINITY) | (by == INFINITY), INFINITY, moved)

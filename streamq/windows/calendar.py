@@ -25,7 +25,9 @@ from streamq.windows.kind_verbs import W, WindowKindVerbs
 from streamq.windows.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import DataFrame
+
+    from streamq.windows.tick_sql import TickSql
 
 DAY = 86_400_000_000
 """Ticks of 24 hours."""
@@ -104,51 +106,54 @@ class Calendar(Window):
         """
         from pyspark.sql import functions as F
 
-        df, last = events.with_lifetimes(), F.col(RE)
+        from streamq.windows.tick_sql import TickSql
+
+        df, last = events.with_lifetimes(), RE
         if events.is_bounded:
-            df, last = events.bounded(df, Bound.ENDLESS), F.least(last, F.col(UNTIL))
-        df = df.withColumns({"__lo": self._number(F.col(LE)), "__hi": self._number(last - 1)})
+            df, last = events.bounded(df, Bound.ENDLESS), f"least({RE}, {UNTIL})"
+        low, high = self._number(TickSql(LE)), self._number(TickSql(last) - 1)
+        df = df.withColumns({"__lo": low.column, "__hi": high.column})
         df = df.where(F.col("__lo") <= F.col("__hi"))
         df = df.withColumn("__i", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi", UNTIL)
-        df = df.withColumns({STARTS: self._start(F.col("__i")), ENDS: self._start(F.col("__i") + 1)})
+        starts, ends = self._start(TickSql("__i")), self._start(TickSql("__i") + 1)
+        df = df.withColumns({STARTS: starts.column, ENDS: ends.column})
         # a day that the zone skipped has no window
         return df.drop("__i").where(F.col(STARTS) < F.col(ENDS)), [STARTS, ENDS]
 
-    def _number(self, t: Column) -> Column:
+    def _number(self, t: TickSql) -> TickSql:
         """Return the number of the window that contains an instant."""
-        from pyspark.sql import functions as F
+        from streamq.windows.tick_sql import SQL, TickSql
 
-        from streamq.plan.lowering import floor_div
-
-        local = F.unix_micros(F.from_utc_timestamp(F.timestamp_micros(t), self.zone))
-        day = floor_div(local, DAY)
+        local = TickSql(f"unix_micros(from_utc_timestamp(timestamp_micros({t.text}), '{self.zone}'))")
+        day = SQL.quotient(local, DAY)
         if self.unit in MONTHS:
-            on = F.date_add(F.lit("1970-01-01").cast("date"), day.cast("int"))
-            month = (F.year(on).cast("bigint") - 1970) * 12 + F.month(on) - 1
-            number = floor_div(month, self.n * MONTHS[self.unit])
+            on = f"date_from_unix_date(cast({day.text} as int))"
+            month = TickSql(f"cast((year({on}) - 1970) * 12 + month({on}) - 1 as bigint)")
+            number = SQL.quotient(month, self.n * MONTHS[self.unit])
         elif self.unit == "week":
-            number = floor_div(day - FIRST_MONDAY, self.n * 7)
+            number = SQL.quotient(day - FIRST_MONDAY, self.n * 7)
         else:
-            number = floor_div(day, self.n)
+            number = SQL.quotient(day, self.n)
         # clocks that are set back may show the previous day again
-        after = F.when(self._start(number + 1) <= t, 1).otherwise(0)
-        return number + after - F.when(self._start(number) > t, 1).otherwise(0)
+        after, before = (
+            SQL.choose(t < self._start(n), *values) for n, values in ((number + 1, (0, 1)), (number, (1, 0)))
+        )
+        return number + after - before
 
-    def _start(self, number: Column) -> Column:
+    def _start(self, number: TickSql) -> TickSql:
         """Return the start of a window."""
-        from pyspark.sql import functions as F
-
-        from streamq.plan.lowering import floor_div
+        from streamq.windows.tick_sql import SQL, TickSql
 
         if self.unit in MONTHS:
             month = number * (self.n * MONTHS[self.unit])
-            year = (floor_div(month, 12) + 1970).cast("int")
-            day = F.unix_date(F.make_date(year, (F.pmod(month, F.lit(12)) + 1).cast("int"), F.lit(1))).cast("bigint")
+            year, of_year = SQL.quotient(month, 12) + 1970, SQL.remainder(month, 12) + 1
+            first = f"make_date(cast({year.text} as int), cast({of_year.text} as int), 1)"
+            day = TickSql(f"cast(unix_date({first}) as bigint)")
         elif self.unit == "week":
             day = number * (self.n * 7) + FIRST_MONDAY
         else:
             day = number * self.n
-        return F.unix_micros(F.to_utc_timestamp(F.timestamp_micros(day * F.lit(DAY)), self.zone))
+        return TickSql(f"unix_micros(to_utc_timestamp(timestamp_micros({(day * DAY).text}), '{self.zone}'))")
 
 
 class CalendarVerbs(WindowKindVerbs[W]):

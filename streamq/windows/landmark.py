@@ -100,32 +100,31 @@ class Landmark(Window):
         """
         from pyspark.sql import functions as F
 
-        from streamq.plan.lowering import floor_div, move_ticks
         from streamq.windows.grid_columns import grid_index_column, grid_instant
-        from streamq.windows.tick_sql import TickSql
+        from streamq.windows.tick_sql import SQL, TickSql, sql_of
 
         hop, at, period = self.hop, self.start, self.period
         df = events.bounded(events.with_lifetimes(), Bound.ALWAYS)
-        until = F.col(UNTIL)
+        mark = TickSql("__mark")
         if period is None:
-            df = df.where((F.col(RE) > at) & (F.lit(at) < until)).withColumn("__mark", F.lit(at).cast("bigint"))
-            cut, most = F.lit(INFINITY), F.lit(INFINITY)
+            df = df.where((F.col(RE) > at) & (F.lit(at) < F.col(UNTIL))).withColumn("__mark", F.lit(at).cast("bigint"))
+            cut, most = TickSql(sql_of(INFINITY)), INFINITY
         else:
             last = TickSql(f"least({RE}, {UNTIL})") - 1
             low, high = (grid_index_column(t, at, period) for t in (TickSql(LE), last))
             df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
             df = df.withColumn("__mark", F.explode(F.sequence("__lo", "__hi"))).drop("__lo", "__hi")
-            df = df.withColumn("__mark", grid_instant(TickSql("__mark"), at, period))
-            cut, most = move_ticks(F.col("__mark"), period), F.lit(-(-period // hop)).cast("bigint")
-        mark = F.col("__mark")
+            df = df.withColumn("__mark", grid_instant(mark, at, period))
+            cut, most = SQL.moved(mark, period), -(-period // hop)
         # windows that reach beyond the axis are cut at its end
-        beyond = F.lit(INFINITY - 1)
-        low = floor_div(F.greatest(F.coalesce(F.try_subtract(F.col(LE), mark), beyond), F.lit(0)), hop) + 1
-        high = F.least(most, floor_div(F.coalesce(F.try_subtract(until - 1, mark), beyond), hop) + 1)
-        df = df.withColumns({"__lo": low, "__hi": high}).where("__lo <= __hi")
+        beyond = sql_of(INFINITY - 1)
+        first, latest = (f"coalesce(try_subtract({t}, __mark), {beyond})" for t in (LE, f"{UNTIL} - 1"))
+        least = SQL.quotient(TickSql(f"greatest({first}, 0L)"), hop) + 1
+        greatest = f"least({sql_of(most)}, {(SQL.quotient(TickSql(latest), hop) + 1).text})"
+        df = df.withColumns({"__lo": least.column, "__hi": F.expr(greatest)}).where("__lo <= __hi")
         df = df.withColumn("__j", F.explode(F.sequence("__lo", "__hi")))
-        end = F.coalesce(F.try_add(mark + (F.col("__j") - 1) * hop, F.lit(hop)), F.lit(INFINITY))
-        df = df.withColumns({STARTS: mark, ENDS: F.least(end, cut)})
+        end = SQL.moved(mark + (TickSql("__j") - 1) * hop, hop)
+        df = df.withColumns({STARTS: mark.column, ENDS: F.expr(f"least({end.text}, {cut.text})")})
         return df.drop("__mark", "__lo", "__hi", "__j", UNTIL), [STARTS, ENDS]
 
 

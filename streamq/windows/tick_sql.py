@@ -30,6 +30,9 @@ class TickSql:
     def __sub__(self, other: TickSql | int) -> TickSql:
         return TickSql(f"({self.text} - {sql_of(other)})")
 
+    def __mul__(self, other: TickSql | int) -> TickSql:
+        return TickSql(f"({self.text} * {sql_of(other)})")
+
     def __lt__(self, other: TickSql | int) -> TickSql:
         return TickSql(f"({self.text} < {sql_of(other)})")
 
@@ -62,14 +65,18 @@ class _Sql:
         """Return the moved instant; ``x`` must not be NULL, which would become an end of the axis."""
         if by == 0:
             return x
-        end = INFINITY if by > 0 else MINUS_INFINITY + 1
-        return self.choose(
-            x == INFINITY, INFINITY, TickSql(f"coalesce(try_add({x.text}, {sql_of(by)}), {sql_of(end)})")
-        )
+        total = f"try_add({x.text}, {sql_of(by)})"
+        on_axis = TickSql(f"coalesce({total}, {sql_of(INFINITY)})") if by > 0 else _not_before_axis(total)
+        return self.choose(x == INFINITY, INFINITY, on_axis)
 
     def floor(self, x: TickSql, by: int) -> TickSql:
-        least = f"CASE WHEN {x.text} IS NOT NULL THEN {sql_of(MINUS_INFINITY + 1)} END"
-        return TickSql(f"coalesce(try_subtract({x.text}, {self.remainder(x, by).text}), {least})")
+        multiple = _not_before_axis(f"try_subtract({x.text}, {self.remainder(x, by).text})")
+        return TickSql(f"CASE WHEN {x.text} IS NOT NULL THEN {multiple.text} END")
+
+
+def _not_before_axis(total: str) -> TickSql:
+    """Return a sum that may lie before the axis, kept on it; NULL, which stands for an overflow, is the least instant."""
+    return TickSql(f"greatest({total}, {sql_of(MINUS_INFINITY + 1)})")
 
 
 SQL: Arithmetic = _Sql()
